@@ -18,7 +18,7 @@ demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a 
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
 # allows that. Those that look at what the machine can do come last, one by one.
 AT_A_TIME := 3
-NETWORKS := 2
+NETWORKS := 3
 ON_SWITCHES := tests/integration tests/conformance
 test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
 	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile

@@ -169,7 +169,7 @@ class Switches:
         return {name: float(value) for name, value in _named(self.say("echoes"))}
 
     def walk(self, packets: np.ndarray) -> np.ndarray:
-        """What the tables of the switches make of these packets."""
+        """Outcome of these packets in the switches' tables."""
         packets.tofile(self._walks)
         self.say(f"walk {self._walks}")
         return np.fromfile(f"{self._walks}.out", _VERDICT)
@@ -328,7 +328,7 @@ def _groups(walks: _Walks, at: Server, target: Server) -> None:
 
 
 def _false(walks: _Walks, at: Server, stranger: Server) -> None:
-    """What no server may send: in the name of another, or with a tag of its own."""
+    """Packets that no server may send: in the name of another, or with a tag of its own."""
     walks.add(at, HOST, _IPV4, stranger.mac, 0, "in another's name", claimed=stranger.mac)
     walks.add(at, HOST, _IPV4, stranger.mac, 0, "tagged by a server", tag=100)
 

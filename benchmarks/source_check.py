@@ -1,4 +1,4 @@
-"""What it costs that ports of servers take their own MAC addresses alone.
+"""Cost of the source check: ports of servers take their own MAC addresses alone.
 
 ``python -m benchmarks.source_check`` (root). The baseline is ``policy.source_check: off``. Rules
 are counted in switches of the demo and of the reference fabric, and of the same fabrics with

@@ -91,7 +91,7 @@ class Rest:
 
 
 class Watch:
-    """What the controller takes of the machine, and how soon it answers, until :meth:`end`."""
+    """Load of the controller on the machine, and how soon it answers, until :meth:`end`."""
 
     def __init__(self, process: ControllerProcess, switches: Switches) -> None:
         self._process = process
@@ -143,7 +143,7 @@ def p99(values: Sequence[float]) -> float:
 
 
 class Session:
-    """One controller against one fabric, through all that is measured; :attr:`figures` by name."""
+    """Run of a controller against a fabric through all measurements; :attr:`figures` by name."""
 
     def __init__(self, size: Size, source: Path | None, name: str) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""Who may do what: roles, tokens as they are stored, and whom a reservation is shown to.
+"""Access: roles and what they may do, tokens as they are stored, who sees a reservation.
 
 A token is ``hydra_NAME_SECRET``; only the SHA-256 of the secret is stored. The secret has 256
 random bits, so that a slow hash would protect nothing that a fast one does not.
@@ -36,7 +36,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """Caller of the API."""
 
     name: str
     role: Role
@@ -128,7 +128,7 @@ def make_token(
 
 
 def identify(text: str, known: Mapping[str, StoredToken]) -> Caller | None:
-    """Whose token ``text`` is; None: nobody's."""
+    """Owner of the token ``text``; None if it is nobody's."""
     prefix, _, rest = text.partition("_")
     name, _, secret = rest.partition("_")
     stored = known.get(name)

@@ -57,7 +57,7 @@ class Transition(Enum):
 
 
 class Sharing(Enum):
-    """Who gets circuits in periodic mode, and which traffic takes them (Abu-Tair et al., 2019)."""
+    """Sharing of circuits in periodic mode, by pairs and by traffic (Abu-Tair et al., 2019)."""
 
     BY_DEMAND = "by-demand"
     """The pairs where circuits gain most, as long as they do; all of their traffic."""
@@ -108,7 +108,7 @@ class DemandBasis(Enum):
 
 
 class OnSilence(Enum):
-    """What happens to a vswitch that forwards, and can't confirm that it has diverted."""
+    """Treatment of a vswitch that forwards, and can't confirm that it has diverted."""
 
     HOLD = "hold"
     CLOSE = "close"
@@ -123,7 +123,7 @@ class SourceCheck(Enum):
 
 
 class OnDrift(Enum):
-    """What happens to what was changed behind our back."""
+    """Treatment of changes that somebody else has made to devices."""
 
     MEND = "mend"
     REPORT = "report"

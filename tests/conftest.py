@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,7 +26,13 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers have an Open vSwitch of their own, but no processors: others wait for them all."""
+    """Workers have an Open vSwitch of their own, but no processors: others wait for them all.
+
+    A shell starts what it puts into the background with SIGINT ignored, and so would be every
+    program that a test interrupts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
     if any("own_network" in worker for worker in config.getoption("tx")):

@@ -121,7 +121,7 @@ def served_mbps(
     electrical_out_mbps: ArrayLike,
     electrical_in_mbps: ArrayLike,
 ) -> DemandMatrix:
-    """What each pair would get of its ``demand`` on ``topology``, in Mbps, shape (N, N).
+    """Rate that each pair would get of its ``demand`` on ``topology``, in Mbps, shape (N, N).
 
     Max-min fair: a pair with paths uses their circuits, each of which has its full rate in each
     direction, and spreads its demand evenly over them; the pairs without one share the electrical
@@ -153,7 +153,7 @@ def served_mbps(
 
 
 def along(combine: np.ufunc, values: NDArray[_ValueT], uses: NDArray[np.intp]) -> NDArray[_ValueT]:
-    """What ``combine`` makes of the values of each flow's resources, shape (F,).
+    """Values of each flow's resources, put together by ``combine``; shape (F,).
 
     ``values`` has shape (R,), ``uses`` (F, L) with L above 0: column by column, since numpy takes
     several times as long for many short rows.

@@ -1,4 +1,4 @@
-"""What traffic needs, from what of it got through, and from what was full on its way.
+"""Estimate of what traffic needs, from what got through and from what was full on its way.
 
 Hedera (NSDI 2010, section 4.1), which Helios (SIGCOMM 2010, section 4.3.2) takes over, lets every
 flow want all it can get. Here only traffic does that met a full resource; what met none has shown
@@ -36,7 +36,7 @@ Ints = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
-    """What was seen, an entry for each sender and destination rack; shapes (F,), if not told."""
+    """Observation, an entry for each sender and destination rack; shapes (F,), if not told."""
 
     sender: Ints
     to: Ints

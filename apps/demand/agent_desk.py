@@ -248,7 +248,7 @@ class AgentDesk:
     # -- what the controller asks ---------------------------------------------------------------
 
     def backlog(self, counted: Counted) -> Believed:
-        """What waits, as far as it is believed, as a rate beside what is counted."""
+        """Backlog as far as it is believed, as a rate beside what is counted."""
         now_s = self._clock()
         with self._lock:
             reported = self._book.in_force(now_s)
@@ -272,7 +272,7 @@ class AgentDesk:
             self.note(AgentTrouble.UNCONFIRMED, self._fabric.servers[server].name, detail)
 
     def agents(self) -> Sequence[AgentStatus]:
-        """Those that have reported since the start, by name."""
+        """Agents that have reported since the start, by name."""
         now_s = self._clock()
         with self._lock:
             found = [

@@ -58,7 +58,7 @@ class _Seen:
 
 
 class _Places:
-    """Where the resources stand in one array: first what senders have, then racks, then circuits.
+    """Places of the resources in one array: first senders' links, then racks', then circuits.
 
     A rack's inlets are those of its fullest server: which server there traffic ends at is not
     counted.
@@ -203,7 +203,7 @@ class DemandEstimator:
         return of_entries
 
     def troubles(self) -> Mapping[str, int]:
-        """What could not be as it is configured or counted since the start, by cause."""
+        """Contradictions between configuration and counters since the start, by cause."""
         with self._lock:
             return dict(self._troubles)
 
@@ -233,7 +233,7 @@ class DemandEstimator:
         return self._ways[1]
 
     def _into(self, received_mbps: Mapping[Inlet, float]) -> NDArray[np.float64]:
-        """What each server receives, shape (2, servers): in all, electrically; NaN if unknown."""
+        """Rates that servers receive, shape (2, servers): in all, electrically; NaN if unknown."""
         into = np.full((2, len(self._rack_of_server)), np.nan)
         for (server, electrical), mbps in received_mbps.items():
             into[int(electrical), server] = mbps
@@ -247,7 +247,7 @@ class DemandEstimator:
         ports_mbps: Mapping[PortId, float],
         into: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """What each resource carries now, and what each entry of ``sent`` uses."""
+        """Load of each resource now, and the resources that each entry of ``sent`` uses."""
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
         way = ways.of_pair[pair]
         electrical = way < 0

@@ -139,7 +139,7 @@ class StatsPoller:
         return max(self._schedule.next_s(now_s), _TICK_S)
 
     def _hear(self, question: Question, reply: Future[Answer]) -> None:
-        """In the hub's thread."""
+        """Statistics' answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 
     def _take(self, wait_s: float) -> bool:
@@ -262,7 +262,7 @@ class StatsPoller:
     def counted(
         self, server: NDArray[np.intp], rack: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """As :meth:`hydra.demand.counters.DemandMeter.counted`."""
+        """Counted rates, as :meth:`hydra.demand.counters.DemandMeter.counted`."""
         with self._lock:
             return self._meter.counted(server, rack)
 
@@ -274,7 +274,7 @@ class StatsPoller:
             return self._meter.age_s(now_s), stale, self._meter.ready
 
     def unsure(self) -> NDArray[np.bool_]:
-        """As :meth:`hydra.demand.counters.DemandMeter.unsure`."""
+        """Unsure pairs, as :meth:`hydra.demand.counters.DemandMeter.unsure`."""
         with self._lock:
             return self._meter.unsure(self._clock(), self._stale_s)
 
@@ -285,7 +285,7 @@ class StatsPoller:
 
 
 def _counters(fabric: Fabric) -> dict[DatapathId, tuple[_Counter, ...]]:
-    """Which ports of which switch are counted, and for what."""
+    """Ports of each switch that are counted, and for what."""
     found: dict[DatapathId, list[_Counter]] = {
         datapath: [_Counter(port.id, port.tor_port, False) for port in fabric.ports_of(rack.id)]
         for datapath, rack in fabric.rack_by_tor_datapath.items()

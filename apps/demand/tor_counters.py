@@ -27,7 +27,7 @@ class CounterSource(Protocol):
         """How old counters may be; None where a ToR's driver has none."""
 
     def counters(self, rack: RackId) -> Mapping[str, PortCounters] | None:
-        """Of a ToR's optical ports; None while it is away, or in use. Raises DeviceError."""
+        """Counters of a ToR's optical ports; None while it is away or used. Raises DeviceError."""
 
 
 class TorCounters:

@@ -149,7 +149,7 @@ def give_up(error: HydraError) -> None:
 
 
 def _keep_empty(pipe: int) -> None:
-    """What a signal writes here ends the hub's wait for events, so that it looks at its timers."""
+    """Socket that a signal writes to: it ends the hub's wait, so that it looks at its timers."""
     while True:
         eventlet.hubs.trampoline(pipe, read=True)
         os.read(pipe, 4096)
@@ -166,11 +166,11 @@ class PortInfo:
 
 
 class SwitchConnection(Protocol):
-    """One OpenFlow connection; used in the hub's thread only."""
+    """OpenFlow connection; used in the hub's thread only."""
 
     @property
     def address(self) -> str:
-        """Of the other end, with its port."""
+        """Address of the other end, with its port."""
 
     def send(self, message: bytes) -> None:
         """Messages go out in order; a switch that does not read them keeps nobody waiting."""
@@ -182,7 +182,7 @@ class SwitchConnection(Protocol):
 
 
 class SwitchEvents(Protocol):
-    """What the OpenFlow side reports; called in the hub's thread, must not block."""
+    """Receiver of the OpenFlow side's reports; called in the hub's thread, must not block."""
 
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
@@ -222,14 +222,14 @@ class OpenFlowTls:
 
 
 class Application(Protocol):
-    """What a launched controller consists of, seen from Ryu."""
+    """Launched controller, seen from Ryu."""
 
     @property
     def openflow_address(self) -> tuple[str, int]: ...
 
     @property
     def openflow_connections(self) -> int:
-        """As many as there may be at a time."""
+        """Largest number of connections at a time."""
 
     @property
     def openflow_tls(self) -> OpenFlowTls | None:

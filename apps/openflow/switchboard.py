@@ -90,7 +90,7 @@ Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
 
 
 class Switchboard:
-    """Who is connected, with which ports, and what is under way."""
+    """Switches that are connected, their ports, and the requests under way."""
 
     def __init__(self, fabric: Fabric, post: Post) -> None:
         self._substrate = substrate_of(fabric)

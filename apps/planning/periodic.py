@@ -1,4 +1,4 @@
-"""What each round of the periodic mode plans for, as the sharing of circuits has it."""
+"""Demand that each round of the periodic mode plans for, as the sharing of circuits has it."""
 
 from __future__ import annotations
 

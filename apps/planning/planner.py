@@ -214,7 +214,7 @@ class Planner:
         slots: SlotPolicy,
         night_s: float,
     ) -> Week:
-        """As :meth:`apps.planning.engine.Planning.week`, before requests that are not urgent.
+        """Week, as :meth:`apps.planning.engine.Planning.week`, before requests that are not urgent.
 
         Raises PlanError.
         """

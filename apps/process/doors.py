@@ -1,4 +1,4 @@
-"""Who is let in: connections counted, in all and by address, and descriptors reserved for them."""
+"""Admission of connections: counted in all and by address, with descriptors reserved for them."""
 
 from __future__ import annotations
 

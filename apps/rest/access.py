@@ -1,4 +1,4 @@
-"""Which roles may use which part of the API."""
+"""Parts of the API that each role may use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server}/backlog")})
 
 
 def roles(method: str, path: str) -> frozenset[Role]:
-    """Who may send ``method`` to the route ``path``; what is new is for operators, to begin with.
+    """Roles that may send ``method`` to the route ``path``; a new route is for operators first.
 
     Viewers may read everything.
     """

@@ -39,7 +39,7 @@ def modification(body: models.ModificationBody) -> Modification:
 
 
 def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationRequest]:
-    """One for each entry, and for each time if there are several. Raises AdmissionError."""
+    """Requests, one for each entry and time. Raises AdmissionError."""
     retry = retry_key(key, body)
     return [
         ReservationRequest(

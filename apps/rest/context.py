@@ -1,4 +1,4 @@
-"""What the routes need of the application they belong to."""
+"""Application's parts that its routes need."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Wakeups:
 
 
 async def _wakeups(request: Request) -> Wakeups:
-    """Those of the loop that runs now: a server that is started again has another one."""
+    """Streams of the loop that runs now: a server that is started again has another one."""
     loop, state = asyncio.get_running_loop(), request.app.state
     if state.wakeups is None or state.wakeups.loop is not loop:
         state.wakeups = Wakeups(loop)

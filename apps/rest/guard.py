@@ -1,4 +1,4 @@
-"""Who asks, whether they may, how often, and a record of it: before a request's body is read."""
+"""Access check: caller, right, rate and a record of it, before a request's body is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOG = logging.getLogger("hydra.audit")
 
 
 class AuditLog:
-    """One JSON object a line for every request that changes something, or is turned away.
+    """Audit log: a JSON object a line for each request that changes something or is refused.
 
     Who, from where, what, and with which outcome; never a header or a body.
     """

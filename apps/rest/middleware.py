@@ -1,4 +1,4 @@
-"""What happens to every request around routing: HEAD becomes GET, bodies are bounded."""
+"""Treatment of every request around routing: HEAD becomes GET, bodies are bounded."""
 
 from __future__ import annotations
 

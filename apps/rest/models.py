@@ -103,7 +103,7 @@ class ReservationBody(Span):
 
 
 class ModificationBody(Body):
-    """What is to be different; what is left out, or null, stays."""
+    """Changes to a reservation; what is left out, or null, stays."""
 
     bandwidth_mbps: float | None = Field(default=None, gt=0)
     src: Name | None = Field(default=None, description="A rack, or another server of its rack.")
@@ -172,7 +172,7 @@ class DemandMatrix(Body):
 
 
 class PlanBody(Body):
-    """What a topology is wanted for, and what may be touched to get it."""
+    """Demand that a topology is wanted for, and what may be touched to get it."""
 
     demand: Annotated[list[DemandEntry], Field(fail_fast=True)] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
@@ -212,7 +212,7 @@ class QuarantineBody(Body):
 
 
 class TaskBody(Body):
-    """What became of a task."""
+    """Outcome of a task."""
 
     state: Literal["done", "failed"]
     note: str = Field(default="", max_length=1000, description="Why it could not be done.")
@@ -225,7 +225,7 @@ _PORT: Final = (
 
 
 class WebhookBody(Body):
-    """Where to post events, and which."""
+    """Address to post events to, and the kinds of events."""
 
     url: str = Field(
         max_length=2000,
@@ -402,7 +402,7 @@ class Reservations(Document):
 
 
 class Delivery(Document):
-    """What a reservation gets beside what it was promised."""
+    """Bandwidth that a reservation gets, beside what it was promised."""
 
     reservation: str
     state: ReservationState
@@ -421,7 +421,7 @@ class Deliveries(Document):
 
 
 class ReservationPreview(Document):
-    """What a reservation would become."""
+    """Reservation as it would become."""
 
     state: ReservationState
     bandwidth_mbps: float = Field(description="What would be held.")
@@ -433,7 +433,7 @@ class ReservationPreview(Document):
 
 
 class Alternative(Document):
-    """What would be admitted instead."""
+    """Request that would be admitted instead."""
 
     bandwidth_mbps: float
     start_unix_s: float | None = Field(
@@ -509,7 +509,7 @@ class Step(Document):
 
 
 class Failure(Document):
-    """What did not happen."""
+    """Step that failed."""
 
     step: str
     subject: str = Field(description="The switch, device, port, circuit or path.")
@@ -564,7 +564,7 @@ class DeviceAlarm(Alarm):
 
 
 class Event(Document):
-    """What ``data`` of a server-sent event holds."""
+    """Content of ``data`` in a server-sent event."""
 
     kind: EventKind
     unix_s: float
@@ -577,13 +577,13 @@ class Event(Document):
 
 
 class Gap(Document):
-    """What ``data`` of the event ``gap`` holds."""
+    """Content of ``data`` in the event ``gap``."""
 
     missed: int | None = Field(description="Events that were lost; null: not known how many.")
 
 
 class CloudEvent(Document):
-    """What is posted to a webhook: CloudEvents 1.0, in structured mode."""
+    """Event as it is posted to a webhook: CloudEvents 1.0, in structured mode."""
 
     specversion: Literal["1.0"] = "1.0"
     id: str = Field(description="The same if it is sent again.")
@@ -771,7 +771,7 @@ class Readiness(Document):
 
 
 class ErrorDetail(Document):
-    """One thing wrong with a request: in its body, or in its query."""
+    """Error in a request: in its body, or in its query."""
 
     pointer: str | None = Field(default=None, description="JSON pointer (RFC 6901) into the body.")
     parameter: str | None = Field(default=None, description="Name of a query parameter.")

@@ -316,7 +316,7 @@ def problem_response(
 
 
 def responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """What a route can answer besides success, for its OpenAPI description."""
+    """Answers of a route besides success, for its OpenAPI description."""
     by_status: dict[int | str, dict[str, Any]] = {}
     for problem in problems:
         known = by_status.get(problem.status)

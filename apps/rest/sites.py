@@ -1,4 +1,4 @@
-"""Which pages of the Web may have a browser ask here.
+"""Web pages that may have a browser ask here.
 
 A browser lets a page send requests to any address, and a name of the page's own site may be made to
 lead here (DNS rebinding). Clients that are no browsers are not concerned.

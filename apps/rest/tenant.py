@@ -23,7 +23,7 @@ from hydra.service import (
 
 
 class TenantService:
-    """What it makes belongs to the tenant; others' reservations do not exist, not even in words."""
+    """Desk of a tenant: what it makes is the tenant's; others' reservations do not exist for it."""
 
     def __init__(self, service: ControllerService, tenant: str, quota: Quota) -> None:
         self._service: ReservationService = service

@@ -1,4 +1,4 @@
-"""Where webhooks may lead: what a name stands for is looked at when a connection is made.
+"""Addresses that webhooks may lead to: a name is resolved when a connection is made.
 
 An operator's webhook makes the controller send requests from where it stands, which reaches more
 than the operator may.

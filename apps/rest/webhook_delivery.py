@@ -143,7 +143,7 @@ class Webhooks:
     def change(
         self, webhook_id: str, url: str, kinds: Collection[EventKind], tenant: str | None
     ) -> Delivery:
-        """It goes on where it was, and at once.
+        """Delivery goes on where it was, and at once.
 
         Raises UnknownName, RefusedAddress, JournalError.
         """

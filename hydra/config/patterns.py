@@ -202,7 +202,7 @@ def _count(choices: Sequence[Sequence[_Item]]) -> int:
 
 
 def _read_choices(pattern: str) -> list[list[_Item]]:
-    """What may stand at each place of ``pattern``, counted before any name is made of it."""
+    """Choices at each place of ``pattern``, counted before any name is made of it."""
     pieces = _BRACKETS.split(pattern)
     if any("[" in piece or "]" in piece for piece in pieces[::2]):
         raise PatternError(f"{pattern!r}: unbalanced brackets")

@@ -1,4 +1,4 @@
-"""What the controller and the agents on servers say to each other."""
+"""Messages between the controller and the agents on servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hydra.forwarding.class_table import TcpConnection
 
 
 class AgentTrouble(Enum):
-    """What can be wrong with a report."""
+    """Errors of a report."""
 
     MALFORMED = "agent report malformed"
     UNKNOWN_RACK = "agent report names an unknown rack"
@@ -37,7 +37,7 @@ class TooOften(HydraError):
 
 
 class TooManyFollowers(HydraError):
-    """One server's circuits are followed more often than an agent ever does."""
+    """Error: a server's circuits are followed more often than an agent ever does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +109,4 @@ class AgentService(Protocol):
         """Count what was wrong with a report that could not be taken in."""
 
     def agents(self) -> Sequence[AgentStatus]:
-        """Those that have reported since the start."""
+        """Agents that have reported since the start."""

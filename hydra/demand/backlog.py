@@ -1,4 +1,4 @@
-"""What waits in a server's sockets, and when that is worth a report (c-Through, section 4.1).
+"""Backlog of a server's sockets, and when it is worth a report (c-Through, section 4.1).
 
 Everything here is for the agent, which is to be small: no arrays, and nothing of the fabric.
 """
@@ -50,7 +50,7 @@ class ReportRule:
     change_mb: float
 
     def worth_telling(self, backlog_bytes: Mapping[str, int]) -> dict[str, float]:
-        """What a report says, in MB by destination; what is not above the threshold counts as 0."""
+        """Report's content, in MB by destination; a backlog not above the threshold counts as 0."""
         waiting = {name: octets / BYTES_PER_MB for name, octets in backlog_bytes.items()}
         return {name: round(mb, _DECIMALS) for name, mb in waiting.items() if mb > self.above_mb}
 
@@ -74,7 +74,7 @@ class ConnectionWatch:
     def elephants(
         self, sending: Mapping[ConnectionKey, Sending], now_s: float
     ) -> frozenset[ConnectionKey]:
-        """Those among the connections that have something to send, and those that rest."""
+        """Connections that have something to send, and connections that rest."""
         for key, (waiting, sent) in sending.items():
             if key in self._busy_s or waiting + sent >= self.above_bytes:
                 self._busy_s[key] = now_s

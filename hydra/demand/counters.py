@@ -52,7 +52,7 @@ class Anomaly(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
-    """What switches that count see sent, an entry for each and a destination rack; shapes (F,)."""
+    """Rates that counting switches see, an entry for each and a destination rack; shapes (F,)."""
 
     source: NDArray[np.intp]
     """The switch's place in :attr:`DemandMeter.sources`."""
@@ -191,7 +191,7 @@ class DemandMeter:
         return bool(self._readings.any())
 
     def unsure(self, now_s: float, limit_s: float) -> NDArray[np.bool_]:
-        """Whose demand rests on readings that are too few or older than ``limit_s``, shape (N, N).
+        """Pairs whose demand rests on readings that are too few or older than ``limit_s``, (N, N).
 
         Of a switch that has just begun to be read, all; of others, whatever has a rate.
         """

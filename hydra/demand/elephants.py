@@ -1,4 +1,4 @@
-"""Which rack pairs are elephants: with hysteresis, so that none comes and goes every second."""
+"""Rack pairs that are elephants: with hysteresis, so that none comes and goes every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rack pairs wanted when last nothing held them back."""
+"""Demand of rack pairs when last nothing held them back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KnownDemand:
         self._seen_s = np.full((self.racks, self.racks), -np.inf)
 
     def most_mbps(self, sent_mbps: DemandMatrix, now_s: float) -> DemandMatrix:
-        """What each pair wants at most, shape (N, N); infinite where nothing is known."""
+        """Upper bound of each pair's demand, shape (N, N); infinite where nothing is known."""
         fresh = (now_s >= self._seen_s) & (now_s - self._seen_s <= self.memory_s)
         self._mbps[(sent_mbps > self._mbps) | ~fresh] = np.inf
         return self._mbps.copy()

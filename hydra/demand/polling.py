@@ -65,7 +65,7 @@ class PollSchedule(Generic[_KeyT]):
         return asking
 
     def settled(self, switch: _KeyT) -> None:
-        """It answered, or can't be asked."""
+        """True if it answered, or can't be asked."""
         self._asked_s.pop(switch, None)
 
     def overdue(self, now_s: float) -> list[_KeyT]:

@@ -166,7 +166,7 @@ class Seasonal:
 
 @dataclass(slots=True)
 class ErrorWatch:
-    """What was foretold against what came, one horizon after the other."""
+    """Errors of a forecast: what was foretold against what came, horizon by horizon."""
 
     _foretold: DemandMatrix | None = field(init=False, default=None)
     _since_s: float = field(init=False, default=0.0)

@@ -1,4 +1,4 @@
-"""What servers' agents report to have waiting, and how much of it is believed.
+"""Backlog that servers' agents report, and how much of it is believed.
 
 A report is data from a server, which may be wrong or lie. It is believed only where the counters in
 the data plane, which servers can't write, see such traffic: waiting bytes of a connection that
@@ -128,7 +128,7 @@ def believed(
     server_mbps: float,
     policy: Policy,
 ) -> Believed:
-    """As much of each entry of a report as counters confirm; shapes as ``reported``.
+    """Part of each entry of a report that counters confirm; shapes as ``reported``.
 
     ``counted_mbps`` is what counters see of each entry's traffic, ``sending_mbps`` of all that its
     server sends, and ``server_mbps`` the rate of a server's link.

@@ -123,7 +123,7 @@ def constant(kind: RuleKind, *args: int) -> FlowRule:
 def port_rules(
     fabric: Fabric, server: Server, port: int, source_check: SourceCheck
 ) -> Iterator[FlowRule]:
-    """What the ingress table takes from ``port``, behind which ``server`` is."""
+    """Rules of the ingress table for frames from ``port``, behind which ``server`` is."""
     if source_check is SourceCheck.OFF:
         for kind in (RuleKind.PORT_MARKED_V4, RuleKind.PORT_MARKED_V6, RuleKind.PORT_ANY):
             yield constant(kind, port)
@@ -158,7 +158,7 @@ def host_rules(
     from_uplinks: Collection[RuleKind],
     source_check: SourceCheck,
 ) -> Iterator[FlowRule]:
-    """What comes in for the host, and what it sends but to racks.
+    """Rules for frames to the host, and for frames from it that go to no rack.
 
     ``from_uplinks`` are the kinds that concern frames from the server's uplinks.
     """

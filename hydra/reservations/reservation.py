@@ -41,7 +41,7 @@ GONE: Final = RackId(2**31)
 
 
 class ServiceClass(Enum):
-    """What a reservation may count on."""
+    """Promise that a reservation makes."""
 
     GUARANTEED = "guaranteed"
     """Circuits of its own: nothing else is put on them."""

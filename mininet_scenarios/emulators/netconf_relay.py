@@ -68,7 +68,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def _messages(source: socket.socket) -> Iterator[bytes]:
-    """What arrives, cut behind each end of a message in the framing that sessions begin with."""
+    """Messages that arrive, cut behind each end in the framing that sessions begin with."""
     while data := source.recv(_CHUNK):
         while data:
             head, mark, data = data.partition(_END_OF_MESSAGE)

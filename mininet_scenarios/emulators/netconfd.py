@@ -178,7 +178,7 @@ class Netconfd:
 
     @property
     def _door(self) -> Path:
-        """Where sshd's sessions knock."""
+        """Socket that sshd's sessions connect to."""
         return self._directory / "relay.sock"
 
     def _sshd_config(self) -> str:

@@ -30,7 +30,7 @@ class ControllerProcessError(HydraError):
 
 
 class Launched(Protocol):
-    """What is used of :class:`subprocess.Popen`."""
+    """Part of :class:`subprocess.Popen` that is used."""
 
     @property
     def pid(self) -> int: ...

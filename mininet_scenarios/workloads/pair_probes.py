@@ -47,7 +47,7 @@ class Missing:
 
 @dataclass(slots=True)
 class Flow:
-    """What one server has heard of another over one IP version. Time is an argument."""
+    """Record of what one server has heard of another over one IP version. Time is an argument."""
 
     next: int | None = None
     """Number of the next datagram; None: none has come so far."""

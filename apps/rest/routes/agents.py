@@ -54,7 +54,7 @@ class Agents(Document):
 
 
 class AgentSetup(Document):
-    """What an agent of this server has to know."""
+    """Setup of the agent of this server."""
 
     server: str
     rack: str
@@ -91,7 +91,7 @@ class Connection(Body):
 
 
 class BacklogBody(Body):
-    """What waits in a server's sockets now: complete, what is not named does not wait.
+    """Backlog of a server's sockets now: complete, what is not named does not wait.
 
     Connections may be left out as a whole: they are as told before then.
     """
@@ -167,7 +167,7 @@ router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=_CountingRo
 
 @router.get("")
 def list_agents(service: Service) -> Agents:
-    """Those that have reported since the controller's start."""
+    """Agents that have reported since the controller's start."""
     return Agents(
         agents=[
             AgentStatus(

@@ -12,5 +12,5 @@ router = APIRouter(prefix="/v1/deliveries", tags=["reservations"])
 
 @router.get("")
 def list_deliveries(service: Reservations) -> models.Deliveries:
-    """Of all reservations that have, or are getting, circuits now."""
+    """Deliveries of all reservations that have, or are getting, circuits now."""
     return models.Deliveries(deliveries=[render.delivery(one) for one in service.deliveries()])

@@ -38,7 +38,7 @@ def list_devices(service: Service) -> models.Devices:
 def list_tasks(
     name: str, service: Service, query: Annotated[models.TaskFilter, Query()]
 ) -> models.Tasks:
-    """What people are asked to do at an optical switch that they work, oldest first."""
+    """Tasks of the people who work an optical switch by hand, oldest first."""
     return models.Tasks(
         tasks=[
             render.task(service.fabric, name, task)

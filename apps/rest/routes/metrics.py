@@ -12,7 +12,7 @@ router = APIRouter()
 # Not in the description: Prometheus finds it by custom, and its format is not JSON.
 @router.get("/metrics", include_in_schema=False)
 def scrape(request: Request) -> Response:
-    """In the format that the caller accepts: Prometheus text, or OpenMetrics."""
+    """Metrics in the format that the caller accepts: Prometheus text, or OpenMetrics."""
     registry: CollectorRegistry = request.app.state.registry
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(registry), media_type=media_type)

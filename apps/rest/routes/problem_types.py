@@ -20,7 +20,7 @@ _PROBLEM_BY_SLUG: Final = {problem.slug: problem for problem in CATALOGUE}
 
 @router.get("/problems/{slug}", tags=["operations"], responses=responses(UNKNOWN_NAME))
 async def describe_problem(slug: str) -> models.ProblemDescription:
-    """What the ``type`` of a problem document points to."""
+    """Description that the ``type`` of a problem document points to."""
     problem = _PROBLEM_BY_SLUG.get(slug)
     if problem is None:
         raise UnknownName(f"no problem type {slug!r}: there are {', '.join(_PROBLEM_BY_SLUG)}")

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/quotas", tags=["reservations"])
 
 @router.get("")
 def list_quotas(service: Reservations, tokens: Tokens, caller: Asking) -> models.Quotas:
-    """Of all tenants that have a token; tenants see their own."""
+    """Quotas of all tenants that have a token; tenants see their own."""
     known = {} if tokens is None else tokens.known()
     return models.Quotas(
         quotas=[

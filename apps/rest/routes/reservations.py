@@ -195,7 +195,7 @@ def get_reservation(
 
 @router.get("/{reservation_id}/delivery", responses=responses(UNKNOWN_NAME))
 def get_delivery(reservation_id: str, service: Reservations) -> models.Delivery:
-    """What the reservation gets, by the counters at its ends, and what it was promised."""
+    """Bandwidth that the reservation gets by counters at its ends, and what it was promised."""
     return render.delivery(service.delivery(reservation_id))
 
 

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/schedule", tags=["planning"])
 
 
 class NightDocument(Document):
-    """What a change of circuits takes: the shortest slot is longer."""
+    """Time that a change of circuits takes: the shortest slot is longer."""
 
     total_s: float
     plane: str

@@ -49,13 +49,13 @@ def list_webhooks(hooks: Hooks, caller: Asking) -> models.Webhooks:
 
 @router.get("/{webhook_id}", responses=responses(UNKNOWN_NAME))
 def get_webhook(webhook_id: str, hooks: Hooks, caller: Asking) -> models.Webhook:
-    """Where it posts to, and how that goes."""
+    """Address that it posts to, and how that goes."""
     return _shown(hooks.one(webhook_id), caller)
 
 
 @router.put("/{webhook_id}", responses=responses(*_BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED))
 def change_webhook(webhook_id: str, body: models.WebhookBody, hooks: Hooks) -> models.Webhook:
-    """What waits is sent to the new address, at once; the secret stays."""
+    """Change of address: waiting events are sent to the new one at once; the secret stays."""
     return _webhook(hooks.change(webhook_id, body.url, body.kinds, body.tenant))
 
 

@@ -172,7 +172,7 @@ class TableCheck:
 
 
 def _constant_parts(body: bytes) -> set[bytes]:
-    """Of each entry, the table, priority, match and instructions, as they stand there."""
+    """Table, priority, match and instructions of each entry, as they stand there."""
     octets = np.frombuffer(body, np.uint8)
     parts: set[bytes] = set()
     for start, length, number in entry_runs(body):

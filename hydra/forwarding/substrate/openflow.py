@@ -123,7 +123,7 @@ class SingleHomedOpenFlow(WholeTables):
                 yield from relays.get(datapath, ())
 
     def _local_rules(self, rack: Rack, source_check: SourceCheck) -> Iterator[FlowRule]:
-        """What comes in at which port, and what stays in the rack or is electrical."""
+        """Rules by ingress port, and for what stays in the rack or is electrical."""
         places = range(len(rack.servers))
         for port in (Port.ELECTRICAL, *map(server_port, places)):
             yield constant(RuleKind.TOR_TAGGED_DROP, port)
