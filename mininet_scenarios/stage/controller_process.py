@@ -20,6 +20,7 @@ from mininet_scenarios.testbed.shell import member_environment
 
 _READY_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 10.0
+_SAID_CHARACTERS: Final = 500
 _POLL_S: Final = 0.05
 _LOG_TAIL_LINES: Final = 30
 _PROC: Final = Path("/proc")
@@ -159,7 +160,7 @@ class ControllerProcess:
 
     def _wait_for(self, process: Launched, path: str) -> None:
         deadline = time.monotonic() + self._ready_timeout_s
-        while not self._is_well(path):
+        while (said := self._said(path))[0] != http.HTTPStatus.OK:
             if process.poll() is not None:
                 raise ControllerProcessError(
                     f"the controller ended with {process.returncode}; {self.log} ends:\n"
@@ -168,18 +169,21 @@ class ControllerProcess:
             if time.monotonic() > deadline:
                 raise ControllerProcessError(
                     f"the controller is not ready after {self._ready_timeout_s:.0f} s "
-                    f"(GET {self.base_url}{path}); {self.log} ends:\n{self.log_tail()}"
+                    f"(GET {self.base_url}{path}: {said[1][:_SAID_CHARACTERS]}); "
+                    f"{self.log} ends:\n{self.log_tail()}"
                 )
             time.sleep(_POLL_S)
 
-    def _is_well(self, path: str) -> bool:
+    def _said(self, path: str) -> tuple[int, str]:
+        """Status and body of the answer; status 0 if there is none."""
         address = self.settings.rest_host, self.settings.rest_port
         with contextlib.closing(http.client.HTTPConnection(*address, timeout=2.0)) as connection:
             try:
                 connection.request("GET", path)
-                return connection.getresponse().status == http.HTTPStatus.OK
-            except (OSError, http.client.HTTPException):
-                return False
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode(errors="replace")
+            except (OSError, http.client.HTTPException) as error:
+                return 0, f"no answer: {error}"
 
 
 def members_of(group: int) -> set[int]:
