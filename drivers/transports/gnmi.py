@@ -24,7 +24,8 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 from hydra.model import Login
 
 MISSING: Final = (
-    "gNMI wants the packages of the extra gnmi: pip install 'hydra-hybrid-network[gnmi]'"
+    "gNMI wants the packages of the extra sonic: pip install 'hydra-hybrid-network[sonic]', or set "
+    "options.transport to restconf"
 )
 _NEEDS: Final = ("grpc", "pygnmi")
 _ORIGIN: Final = "sonic-db"
@@ -82,7 +83,8 @@ class GnmiDatabases:
         ]
         if self._options.server_name is not None:
             settings.append(("grpc.ssl_target_name_override", self._options.server_name))
-        trusted = grpc.ssl_channel_credentials(authorities(self._device, self._options))
+        roots = authorities(self._device, self._options)
+        trusted = grpc.ssl_channel_credentials(None if roots is None else roots.encode("latin-1"))
         deadline = time.monotonic() + self._timeout_s
         self._channel = grpc.secure_channel(self._address, trusted, settings)
         try:

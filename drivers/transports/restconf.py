@@ -104,10 +104,8 @@ class RestconfDatabases:
 
     def _connected(self) -> httpx.Client:
         if self._client is None:
-            trusted = ssl.create_default_context()
             roots = authorities(self._device, self._options)
-            if roots is not None:
-                trusted = ssl.create_default_context(cadata=roots.decode("ascii", "replace"))
+            trusted = ssl.create_default_context(cadata=roots)
             self._client = httpx.Client(
                 base_url=f"https://{self._address}/restconf/",
                 auth=httpx.BasicAuth(self._login.username, secret(self._device, self._login)),

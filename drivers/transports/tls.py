@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -23,15 +24,19 @@ class TlsOptions(BaseModel):
     """Name in the device's certificate, where that is not the address."""
 
 
-def authorities(device: str, options: TlsOptions) -> bytes | None:
-    """Contents of ``ca_file``. Raises DeviceError if it can't be read."""
+def authorities(device: str, options: TlsOptions) -> str | None:
+    """Certificates in ``ca_file``, as PEM. Raises DeviceError if there are none to be read."""
     if options.ca_file is None:
         return None
+    remedy = "put the certificate there that the device's is signed with (options.ca_file)"
     try:
-        return Path(options.ca_file).expanduser().read_bytes()
-    except OSError as error:
+        text = Path(options.ca_file).expanduser().read_text("latin-1")
+        ssl.create_default_context(cadata=text)
+    except ssl.SSLError:  # an OSError, too
         raise DeviceError(
-            device,
-            f"can't read {options.ca_file}: {error.strerror}; put the certificate there that the "
-            "device's is signed with (options.ca_file)",
+            device, f"{options.ca_file} has no certificate in PEM; {remedy}"
         ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "its contents are no certificate"
+        raise DeviceError(device, f"can't read {options.ca_file}: {reason}; {remedy}") from None
+    return text

@@ -119,7 +119,7 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
         except _Bad as error:
             await context.abort(error.code, str(error))
         told: asyncio.Queue[_Message] = asyncio.Queue()
-        listeners = []
+        listeners = [asyncio.create_task(_wait_for_end(requests, told))]
         for path, database, table, _ in places:
             heard = await self._switch.databases.changes(database, table)
             work = self._tell(heard, path, database, table, told)
@@ -127,8 +127,9 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
         try:
             yield _notice(update=[self._update(*place) for place in places])
             yield messages.SubscribeResponse(sync_response=True)
-            while asked.mode == messages.SubscriptionList.STREAM:
-                yield await told.get()
+            if asked.mode == messages.SubscriptionList.STREAM:
+                while (notice := await told.get()) is not None:
+                    yield notice
         finally:
             for listener in listeners:
                 listener.cancel()
@@ -177,6 +178,13 @@ async def _abandon(context: _Context) -> NoReturn:
     """End a call whose connection is gone."""
     await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is gone")
     raise AssertionError("unreachable")
+
+
+async def _wait_for_end(requests: _Message, told: asyncio.Queue[_Message]) -> None:
+    """A client that closes its side has heard enough."""
+    async for _ in requests:
+        pass
+    told.put_nowait(None)
 
 
 def _notice(**content: _Message) -> _Message:
