@@ -7,6 +7,7 @@ when a device is connected, so that those without such a device need not have th
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -19,7 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from drivers.codecs import sonic_ocs
 from drivers.codecs.sonic_ocs import Rows, Table
 from drivers.credentials import secret
-from drivers.transports.tls import TlsOptions, authorities
+from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
 
@@ -79,6 +80,7 @@ class GnmiDatabases:
         )
         settings: list[tuple[str, str | int]] = [
             ("grpc.use_local_subchannel_pool", 1),  # no other device's pauses between attempts
+            ("grpc.enable_http_proxy", 0),
             ("grpc.max_receive_message_length", sonic_ocs.MAX_JSON_BYTES),
         ]
         if self._options.server_name is not None:
@@ -87,17 +89,16 @@ class GnmiDatabases:
         trusted = grpc.ssl_channel_credentials(None if roots is None else roots.encode("latin-1"))
         deadline = time.monotonic() + self._timeout_s
         self._channel = grpc.secure_channel(self._address, trusted, settings)
-        try:
-            # The first answer tells a login that is refused from a device that is not there.
-            grpc.channel_ready_future(self._channel).result(self._timeout_s)
-        except grpc.FutureTimeoutError:
-            self.close()
-            raise DeviceUnavailable(
-                self._device,
-                f"can't connect to {self._address} within {self._timeout_s:g} s: nobody listens, "
-                "or its certificate is not signed by options.ca_file for this name",
-            ) from None
         self._stub = import_module(_STUBS).gNMIStub(self._channel)
+        try:
+            self._call(self._stub.Capabilities, self._messages().CapabilityRequest())
+        except _CallLost as error:
+            self.close()
+            hint = NOT_TRUSTED if re.search("handshake|Hostname", str(error)) else ""
+            raise DeviceUnavailable(self._device, f"can't connect to {error}{hint}") from error
+        except _CallRefused as error:
+            self.close()
+            raise DeviceError(self._device, str(error)) from error
         self._listener = _Listener(self._subscribe)
         self._listener.wait_until_synchronised(max(0.0, deadline - time.monotonic()))
 

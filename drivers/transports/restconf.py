@@ -14,7 +14,7 @@ import httpx
 from drivers.codecs import sonic_ocs
 from drivers.codecs.sonic_ocs import Rows, Table
 from drivers.credentials import secret
-from drivers.transports.tls import TlsOptions, authorities
+from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
 
@@ -135,7 +135,8 @@ class RestconfDatabases:
             )
 
     def _unavailable(self, error: httpx.TransportError) -> DeviceUnavailable:
-        return DeviceUnavailable(self._device, f"can't reach {self._reason(error)}")
+        hint = NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+        return DeviceUnavailable(self._device, f"can't reach {self._reason(error)}{hint}")
 
     def _reason(self, error: httpx.TransportError) -> str:
         told = str(error)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from hydra.errors import DeviceError
+
+NOT_TRUSTED: Final = "; compare its certificate with options.ca_file and options.server_name"
+"""End of an error message, where a certificate was not taken."""
 
 
 class TlsOptions(BaseModel):

@@ -95,10 +95,11 @@ class SonicServer(SessionServer):
         """Meet the faults that strike any request. Raises GoneError."""
         if self._ocs.faults.strikes(FaultKind.IDLE_LOGOUT):
             self._hang_up()
+        mute = self._ocs.faults.active(FaultKind.MUTE)
         while self._ocs.faults.active(FaultKind.MUTE):
             await asyncio.sleep(_MUTE_POLL_S)
-            if not self._ocs.faults.active(FaultKind.MUTE):
-                self._hang_up()
+        if mute:  # whoever asked has given up, or is told so
+            raise GoneError
 
     async def end(self) -> None:
         """Take the time that a slow device takes for its answer."""
