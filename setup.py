@@ -58,7 +58,11 @@ setup(
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     install_requires=requirements(0),
-    extras_require={"experiments": requirements(1), "tracing": requirements(2)},
+    extras_require={
+        "experiments": requirements(1),
+        "tracing": requirements(2),
+        "sonic": requirements(3),
+    },
     entry_points={
         "console_scripts": [
             "hydra = apps.cli:main",

@@ -1,7 +1,8 @@
 """Set cross-connects through every optical driver, in bulk and one by one; many planes at once.
 
-``python -m benchmarks.cross_connects`` (root). Devices are emulators on loopback sockets, whose
-mirrors take 25 ms; for ``openflow-xc`` a bridge of Open vSwitch, whose rules need no such time.
+``python -m benchmarks.cross_connects [DRIVER…]`` (root); with names: those drivers alone. Devices
+are emulators on loopback sockets, whose mirrors take 25 ms; for ``openflow-xc`` a bridge of Open
+vSwitch, whose rules need no such time.
 Every way ends when the driver has read the device back and found the cross-connects that it asked
 for.
 """
@@ -26,6 +27,8 @@ from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.craft_terminal import LOGIN
+from mininet_scenarios.emulators.sonic_switch import CA
+from mininet_scenarios.emulators.sonic_switch import LOGIN as SONIC_LOGIN
 from mininet_scenarios.testbed import open_vswitch
 
 REPOSITORY = Path(__file__).parents[1]
@@ -38,17 +41,21 @@ TIMEOUT_S = 60.0
 PARALLEL_TARGET = 1.5
 LOGIN_VARIABLE = "HYDRA_BENCHMARK_LOGIN"
 CRAFT_VARIABLE = "HYDRA_BENCHMARK_CRAFT"
+SONIC_VARIABLE = "HYDRA_BENCHMARK_SONIC"
 EMULATORS = {
     "polatis-scpi": ("polatis", None),
     "polatis-tl1": ("polatis_tl1", Login("admin", password_env=LOGIN_VARIABLE)),
     "calient-tl1": ("calient", Login("admin", password_env=LOGIN_VARIABLE)),
     "glimmerglass-tl1": ("glimmerglass", None),
     "template": ("craft_terminal", Login("craft", password_env=CRAFT_VARIABLE)),
+    "sonic-ocs": ("sonic", Login(SONIC_LOGIN[0], password_env=SONIC_VARIABLE)),
 }
 
 
-def options(driver: str) -> dict[str, object]:
-    """Options of the documented example, for the driver that needs some."""
+def options(driver: str, folder: str) -> dict[str, object]:
+    """Options of the documented example, and whom to trust, for the drivers that need some."""
+    if driver == "sonic-ocs":
+        return {"ca_file": f"{folder}/{CA}"}
     if driver != "template":
         return {}
     page = (REPOSITORY / "docs" / "template-driver.md").read_text()
@@ -58,7 +65,7 @@ def options(driver: str) -> dict[str, object]:
 
 @contextmanager
 def driven(
-    driver: str, number: int, address: str, login: Login | None = None
+    driver: str, number: int, address: str, login: Login | None = None, folder: str = ""
 ) -> Iterator[OpticalSwitch]:
     """An open driver of the device at ``address``."""
     plane = Plane(
@@ -70,7 +77,7 @@ def driven(
         SWITCHING_MS,
         1.0,
         login,
-        options(driver),
+        options(driver, folder),
     )
     switch = optical_switch(plane, TIMEOUT_S)
     switch.open()
@@ -88,10 +95,19 @@ def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[
     command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
     command += ["--listen", "127.0.0.1:0", "--ports", f"{PORTS}"]
     command += ["--switching-ms", f"{SWITCHING_MS:g}", *(["--serial", line] if serial else [])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [*command, *(["--directory", folder] if driver == "sonic-ocs" else [])],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+        ) as process,
+    ):
         address = process.stdout.readline().split()[2]
+        where = f"serial:{line}" if serial else address
         try:
-            with driven(driver, number, f"serial:{line}" if serial else address, login) as switch:
+            with driven(driver, number, where, login, folder) as switch:
                 yield switch
         finally:
             process.terminate()
@@ -144,10 +160,11 @@ def time_ms(way, switch: OpticalSwitch, turns: range, size: int) -> float:
     return median(times[1:])
 
 
-def driver_results() -> list[Result]:
+def driver_results(named: Sequence[str]) -> list[Result]:
     devices = {driver: emulated(driver) for driver in OPTICAL if driver in EMULATORS}
     devices["polatis-scpi on a pseudo-terminal"] = emulated("polatis-scpi", serial=True)
     devices["openflow-xc"] = bridge()
+    devices = {name: devices[name] for name in named or devices}
     results = []
     for name, device in devices.items():
         with device as switch:
@@ -230,12 +247,16 @@ def plane_results() -> list[Result]:
     return results
 
 
-def main() -> int:
-    os.environ |= {LOGIN_VARIABLE: "root", CRAFT_VARIABLE: LOGIN[1]}
-    results = [*driver_results(), *plane_results()]
+def main(named: Sequence[str] = ()) -> int:
+    os.environ |= {
+        LOGIN_VARIABLE: "root",
+        CRAFT_VARIABLE: LOGIN[1],
+        SONIC_VARIABLE: SONIC_LOGIN[1],
+    }
+    results = [*driver_results(named), *([] if named else plane_results())]
     report("cross_connects", results)
     return 0 if all(result.meets_target for result in results) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -18,6 +18,7 @@ from drivers.optical import (
     polatis_netconf,
     polatis_scpi,
     polatis_tl1,
+    sonic_ocs,
     template,
 )
 from drivers.tor import (
@@ -66,6 +67,7 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
         glimmerglass_tl1.build, glimmerglass_tl1.check, glimmerglass_tl1.CAPABILITIES
     ),
     "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
+    "sonic-ocs": OpticalEntry(sonic_ocs.build, sonic_ocs.check, sonic_ocs.CAPABILITIES),
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {

@@ -38,6 +38,7 @@ declare -A NEEDS=(
   [/usr/sbin/slurmd]=slurmd
   [/usr/bin/sbatch]=slurm-client
   [/usr/sbin/munged]=munge
+  [/usr/bin/redis-server]=redis-server
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
   [/usr/bin/systemd-analyze]=systemd
   [/usr/bin/mpirun.openmpi]=openmpi-bin
@@ -52,6 +53,7 @@ declare -A ONLY_FOR_TESTS=(
   [/usr/sbin/slurmctld]=slurmctld.service
   [/usr/sbin/slurmd]=slurmd.service
   [/usr/sbin/munged]=munge.service
+  [/usr/bin/redis-server]=redis-server.service
 )
 
 say() { echo "bootstrap: $*"; }

@@ -18,6 +18,7 @@ from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
+from mininet_scenarios.emulators.sonic_switch import CA, LOGIN
 from tests.conformance.candidate import Bench, Candidate, Deviation
 from tests.conformance.local_devices import PORTS, openflow_bridge, panel
 
@@ -49,6 +50,12 @@ TL1_FAULTS = (
         FaultKind.IDLE_LOGOUT,
     }
 )
+SONIC_FAULTS = COMMON_FAULTS | {
+    FaultKind.KILL,
+    FaultKind.IDLE_LOGOUT,
+    FaultKind.NO_LIGHT,
+    FaultKind.RESERVED,
+}
 LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
 
 
@@ -116,6 +123,23 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
     return start
 
 
+def sonic(protocol: str, dialect: str) -> Callable[[], AbstractContextManager[Bench]]:
+    """A SONiC switch that speaks one of its protocols, in one of the two sets of words."""
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with TemporaryDirectory() as directory:
+            arguments = ["--protocol", protocol, "--dialect", dialect, "--directory", directory]
+            options = {"transport": protocol, "ca_file": f"{directory}/{CA}"}
+            started = emulated(
+                "sonic-ocs", "sonic", *arguments, login=ADMIN, password=LOGIN[1], options=options
+            )
+            with started() as bench:
+                yield bench
+
+    return start
+
+
 def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
     """A real NETCONF server on our modules, written through this datastore."""
 
@@ -176,6 +200,10 @@ CANDIDATES = [
         deviations={Deviation.NOT_ON_THE_NETWORK: "people read its tasks, it has no address"},
     ),
     Candidate("openflow-xc", openflow_bridge, marks=(pytest.mark.ovs,)),
+    *(
+        Candidate("sonic-ocs", sonic(*kind), variant="-".join(kind), faults=SONIC_FAULTS)
+        for kind in (("gnmi", "working-group"), ("gnmi", "molex"), ("restconf", "molex"))
+    ),
     Candidate("template", template(), faults=COMMON_FAULTS),
     Candidate(
         "template",

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.codecs import iscli, scpi, terminal, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
+from drivers.codecs import (
+    iscli,
+    scpi,
+    sonic_ocs,
+    terminal,
+    tl1,
+    tl1_calient,
+    tl1_glimmerglass,
+    tl1_polatis,
+)
 from drivers.codecs.openflow import messages
 from tests.unit.drivers import device_side
 
@@ -115,6 +125,20 @@ def _decode_terminal(chunks: Sequence[bytes]) -> Outcome:
     return Outcome(tuple(found), None)
 
 
+def _decode_sonic(chunks: Sequence[bytes]) -> Outcome:
+    """Each line is the value of an update: rows of a table."""
+    found = []
+    try:
+        for line in b"".join(chunks).split(b"\n"):
+            if line:
+                rows: dict[str, dict[str, str]] = {}
+                sonic_ocs.place(rows, (), line)
+                found.append(rows)
+    except sonic_ocs.SonicError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
 def _of_body(parse: Callable[[bytes], object]) -> Callable[[str], object]:
     return lambda text: parse(text.encode("latin-1"))
 
@@ -190,6 +214,22 @@ CODECS = [
             scpi.parse_size,
         ),
         scpi.ScpiError,
+    ),
+    Codec(
+        "sonic-ocs",
+        _decode_sonic,
+        lambda rows: json.dumps(rows).encode() + b"\n",
+        (
+            _of_body(lambda body: sonic_ocs.parse_resource(sonic_ocs.CROSS_CONNECT_STATES, body)),
+            _of_body(sonic_ocs.parse_bulk_result),
+            _of_body(sonic_ocs.parse_refusal),
+            lambda text: sonic_ocs.ports_in_order([text]),
+            lambda text: sonic_ocs.parse_cross_connect(text, {"a_side": text}),
+            lambda text: sonic_ocs.parse_alarm(text, {"resource": text, "severity": text}),
+            lambda text: sonic_ocs.parse_state({"status": text}),
+            lambda text: sonic_ocs.parse_state({"a_side_status": text}),
+        ),
+        sonic_ocs.SonicError,
     ),
     Codec("terminal", _decode_terminal, _encode_terminal, (), terminal.TerminalError),
 ]

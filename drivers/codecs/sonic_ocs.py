@@ -1,0 +1,284 @@
+"""Tables of SONiC optical circuit switches, as gNMI and RESTCONF carry them in JSON.
+
+Two sets of words are in use, and both are read: those of SONiC's OCS working group
+(``sonic-ocs-states``, revision 2024-11-21; sonic-net/SONiC pull requests 2269 and 2349), where each
+side of a cross-connect is ``blocked``, ``tuning``, ``tuned`` or ``failed``; and Molex'
+(``sonic-ocs``, revision 2024-11-21, sonic-molex/sonic-mgmt-common), where a cross-connect is
+``disabled``, ``enabled`` or ``invalid``, and the rpc ``bulk-update`` deletes and adds. Ports are
+``1A`` to ``64B``, a cross-connect is ``1A-2B`` and one-way. Alarms are those of SONiC's event and
+alarm framework (``sonic-alarm``).
+
+Inferred are: that a Molex cross-connect may still be ``disabled`` while its mirrors move; that
+``blocked`` may follow a new cross-connect for a moment; that alarms name a port by its name alone,
+or at the end of a path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+MAX_JSON_BYTES: Final = 16 << 20
+"""Longest text that is read: 1024 ports on each side take less than 1 MiB a table."""
+_SHOWN: Final = 60
+_PORT: Final = re.compile(r"([1-9][0-9]{0,4})([AB])")
+_CROSS_CONNECT: Final = re.compile(r"([1-9][0-9]{0,4}A)-([1-9][0-9]{0,4}B)")
+_PORT_AT_END: Final = re.compile(r"(?:^|[^0-9A-Za-z])([1-9][0-9]{0,4}[AB])$")
+_MODULE: Final = "sonic-ocs"
+
+_Json: TypeAlias = Any
+Fields = Mapping[str, str]
+Rows = Mapping[str, Fields]
+"""Fields of each key."""
+
+
+class SonicError(Exception):
+    """Something that a SONiC switch does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a database, and its place in the YANG modules."""
+
+    database: str
+    name: str
+    module: str
+    list_name: str
+    key: str
+    """Leaf of the list that is the table's key."""
+
+    @property
+    def resource(self) -> str:
+        """Its path below RESTCONF's ``data``."""
+        return f"{self.module}:{self.module}/{self.name}"
+
+
+CROSS_CONNECTS: Final = Table(
+    "CONFIG_DB", "OCS_CROSS_CONNECT", _MODULE, "OCS_CROSS_CONNECT_LIST", "cross_connect_id"
+)
+CROSS_CONNECT_STATES: Final = Table(
+    "STATE_DB", "OCS_CROSS_CONNECT_TABLE", _MODULE, "OCS_CROSS_CONNECT_LIST", "cross_connect_id"
+)
+PORTS: Final = Table("CONFIG_DB", "OCS_PORT", _MODULE, "OCS_PORT_LIST", "simplex_port_id")
+PORT_STATES: Final = Table(
+    "STATE_DB", "OCS_PORT_TABLE", _MODULE, "OCS_PORT_LIST", "simplex_port_id"
+)
+METADATA: Final = Table(
+    "CONFIG_DB", "DEVICE_METADATA", "sonic-device-metadata", "DEVICE_METADATA_LIST", "name"
+)
+ALARMS: Final = Table("EVENT_DB", "ALARM", "sonic-alarm", "ALARM_LIST", "id")
+BULK_UPDATE: Final = "sonic-ocs:bulk-update"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossConnectState:
+    """What the switch says of a cross-connect that is listed."""
+
+    lit: bool
+    words: str
+    """Its states, as the switch spells them."""
+    final: bool
+    """True if nothing but another command will change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRow:
+    id: int
+    severity: str
+    """``CRITICAL``, ``MAJOR``, ``MINOR``, ``WARNING`` or ``INFORMATIONAL``."""
+    port: str | None
+    code: str
+    text: str
+    created: str
+    """When it began, as the switch has it: numbers start anew when it does."""
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the ports of sides A and B, by their numbers."""
+    sides: dict[str, list[tuple[int, str]]] = {"A": [], "B": []}
+    for name in names:
+        match = _PORT.fullmatch(name)
+        if match is None:
+            raise SonicError(f"not a port such as 1A: {_shown(name)}")
+        sides[match[2]].append((int(match[1]), name))
+    a, b = (tuple(name for _, name in sorted(side)) for side in sides.values())
+    return a, b
+
+
+def cross_connect_key(a_side: str, b_side: str) -> str:
+    """``1A`` and ``2B`` → ``1A-2B``."""
+    return f"{a_side}-{b_side}"
+
+
+def parse_cross_connect(key: str, fields: Fields) -> tuple[str, str]:
+    """Ports of sides A and B, by the key, which the fields must not contradict."""
+    match = _CROSS_CONNECT.fullmatch(key)
+    if match is None:
+        raise SonicError(f"not a cross-connect such as 1A-2B: {_shown(key)}")
+    told = fields.get("a_side") or match[1], fields.get("b_side") or match[2]
+    if told != (match[1], match[2]):
+        raise SonicError(f"cross-connect {key} has the sides {_shown(told[0])}, {_shown(told[1])}")
+    return told
+
+
+# --- states -------------------------------------------------------------------------------------
+
+
+def parse_state(fields: Fields) -> CrossConnectState:
+    """State of a cross-connect in the state database, in either set of words."""
+    one = fields.get("status")
+    if one is not None:
+        return CrossConnectState(one == "enabled", one, final=one not in ("enabled", "disabled"))
+    sides = [fields.get(f"{side}_side_status") for side in ("a", "b")]
+    known = [word for word in sides if word]
+    words = "/".join(word or "nothing" for word in sides)
+    settles = {"blocked", "tuning", "tuned"}.issuperset(known)
+    return CrossConnectState(known == ["tuned", "tuned"], words, final=not settles)
+
+
+def port_word(configured: Fields, state: Fields) -> str:
+    """The word for a port's state: an override of the configuration, or what the switch says."""
+    override = configured.get("config_status") or configured.get("state")
+    if override in ("force_blocked", "powered_off"):
+        return override
+    return state.get("status") or state.get("oper_status") or ""
+
+
+def parse_alarm(key: str, fields: Fields) -> AlarmRow:
+    if not (key.isascii() and key.isdigit() and len(key) <= 20):
+        raise SonicError(f"not the number of an alarm: {_shown(key)}")
+    match = _PORT_AT_END.search(fields.get("resource", ""))
+    return AlarmRow(
+        int(key),
+        fields.get("severity", "").upper(),
+        None if match is None else match[1],
+        fields.get("type-id") or "unknown",
+        fields.get("text", ""),
+        fields.get("time-created", ""),
+    )
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def place(rows: dict[str, dict[str, str]], path: Sequence[str], text: bytes) -> None:
+    """Put the value of a gNMI update among the rows of a table.
+
+    ``path`` is what follows the table's name: nothing, a key, or a key and a field.
+    """
+    value = _json(text)
+    if len(path) > 2:
+        raise SonicError(f"more than a key and a field: {_shown('/'.join(path))}")
+    for part in reversed(path):
+        value = {part: value}
+    for key, fields in _object(value).items():
+        rows.setdefault(key, {}).update(_fields(fields))
+
+
+def parse_resource(table: Table, text: bytes) -> Rows:
+    """Rows of a table that RESTCONF was asked for: its container with a list in it, or nothing."""
+    document = _object(_json(text))
+    if not document:
+        return {}
+    container = _object(_member(document, table.module, table.name))
+    if not container:
+        return {}
+    rows: dict[str, Fields] = {}
+    for entry in _array(_member(container, table.module, table.list_name)):
+        fields = _fields(entry)
+        if not fields.get(table.key):
+            raise SonicError(f"an entry of {table.list_name} has no {table.key}")
+        rows[fields[table.key]] = fields
+    return rows
+
+
+def fields_of_cross_connect(a_side: str, b_side: str) -> dict[str, str]:
+    return {"a_side": a_side, "b_side": b_side}
+
+
+def value_text(fields: Fields) -> bytes:
+    """The value of a gNMI update that writes a row."""
+    return json.dumps(fields).encode()
+
+
+def bulk_update_text(delete: Collection[str], add: Rows) -> bytes:
+    """Input of the rpc ``bulk-update``: keys to delete, and rows to add."""
+    rows = [{CROSS_CONNECTS.key: key, **fields} for key, fields in add.items()]
+    return json.dumps({f"{_MODULE}:input": {"delete": list(delete), "add": rows}}).encode()
+
+
+def parse_bulk_result(text: bytes) -> tuple[str, ...]:
+    """Keys that failed, by the rpc's output. Its counts are not read: they count what was asked."""
+    document = _object(_json(text))
+    if not document:
+        return ()
+    output = _object(_member(document, _MODULE, "output"))
+    failed = _array(output.get("failed_keys", []))
+    return tuple(_word(key) for key in failed)
+
+
+def parse_refusal(text: bytes) -> str:
+    """The reason in a RESTCONF error; empty if there is none that can be read."""
+    try:
+        errors = _object(_member(_object(_json(text)), "ietf-restconf", "errors"))
+        reasons = [_object(error) for error in _array(errors.get("error", []))]
+    except SonicError:
+        return ""
+    told = (error.get("error-message") or error.get("error-tag") for error in reasons)
+    return "; ".join(str(reason) for reason in told if reason)
+
+
+def _json(text: bytes) -> _Json:
+    if len(text) > MAX_JSON_BYTES:
+        raise SonicError(f"{len(text)} bytes of JSON, more than {MAX_JSON_BYTES}")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise SonicError(f"not JSON: {_shown(text[:_SHOWN].decode('latin-1'))}") from None
+
+
+def _object(value: _Json) -> dict[str, _Json]:
+    if not isinstance(value, dict):
+        raise SonicError(f"not an object: {_shown(str(value)[:_SHOWN])}")
+    return value
+
+
+def _array(value: _Json) -> list[_Json]:
+    if not isinstance(value, list):
+        raise SonicError(f"not a list: {_shown(str(value)[:_SHOWN])}")
+    return value
+
+
+def _member(value: Mapping[str, _Json], module: str, name: str) -> _Json:
+    """A member with or without its module's name."""
+    for spelt in (f"{module}:{name}", name):
+        if spelt in value:
+            return value[spelt]
+    raise SonicError(f"no {name} in {_shown(', '.join(value))}")
+
+
+def _fields(value: _Json) -> dict[str, str]:
+    return {name: _word(one) for name, one in _object(value).items()}
+
+
+def _word(value: _Json) -> str:
+    """A field as the databases hold it: text. Lists are joined by commas, as SONiC does."""
+    if isinstance(value, list):
+        return ",".join(_word(one) for one in value if not isinstance(one, list | dict))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    if value is None:
+        return ""
+    raise SonicError(f"not a field's value: {_shown(str(value)[:_SHOWN])}")
+
+
+def _shown(text: str) -> str:
+    return repr(text[:_SHOWN])

@@ -1,0 +1,372 @@
+"""Optical circuit switches that run SONiC, over gNMI or RESTCONF.
+
+What a SONiC switch accepts is its intention: what its mirrors did stands in the state database
+alone. A cross-connect on a busy port is accepted and stays dark; two or more push others aside,
+which stay listed; a key that is there already is skipped, whatever became of it; counts of what was
+done count what was asked. So a change is one request that deletes and adds, and the state database
+decides. A cross-connect that does not work is deleted, and made anew only when it is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from drivers.codecs import sonic_ocs
+from drivers.exclusive import exclusive
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+    unconfirmed,
+)
+from drivers.transports import gnmi
+from drivers.transports.gnmi import GnmiDatabases
+from drivers.transports.restconf import RestconfDatabases
+from drivers.transports.sonic_databases import SonicDatabases
+from drivers.transports.tls import TlsOptions
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, DeviceUnavailable, Problem, ProtocolError
+from hydra.model import CrossConnect, Plane
+from hydra.roles import (
+    Alarm,
+    DeviceIdentity,
+    Mirrors,
+    OpticalCapabilities,
+    OpticalSwitch,
+    PortState,
+    Severity,
+)
+
+CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, alarms=True)
+
+_FIRST_POLL_S: Final = 0.01
+_SLOWEST_POLL_S: Final = 0.5
+_SHOWN: Final = 8
+"""Most cross-connects whose trouble an error message spells out."""
+_MOST_ENDED: Final = 1000
+_PORT_STATES: Final = {
+    "blocked": PortState.ENABLED,  # no cross-connect uses it
+    "tuning": PortState.ENABLED,
+    "tuned": PortState.ENABLED,
+    "connected": PortState.ENABLED,
+    "force_blocked": PortState.DISABLED,
+    "powered_off": PortState.DISABLED,
+    "failed": PortState.FAILED,
+}
+_SEVERITIES: Final = {
+    "CRITICAL": Severity.CRITICAL,
+    "MAJOR": Severity.MAJOR,
+    "MINOR": Severity.MINOR,
+}
+
+
+_T = TypeVar("_T")
+
+
+class Options(TlsOptions):
+    """``options`` of a plane."""
+
+    transport: Literal["gnmi", "restconf"] = "gnmi"
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet. Raises DeviceError without a login."""
+    if plane.login is None:
+        raise DeviceError(plane.name, "SONiC wants a login")
+    options = Options.model_validate(dict(plane.options))
+    way = GnmiDatabases if options.transport == "gnmi" else RestconfDatabases
+    databases = way(plane.name, plane.address, plane.login, options, timeout_s=timeout_s)
+    return SonicOcs(plane.name, databases, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """Problems of ``plane``'s address, login and options, and packages that are missing."""
+    yield from endpoint_problems(plane.address)
+    yield from login_problems(plane.login)
+    yield from option_problems(Options, plane.options)
+    if plane.options.get("transport", "gnmi") == "gnmi" and not gnmi.installed():
+        yield Problem("driver", gnmi.MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A cross-connect in the databases."""
+
+    configured: bool
+    state: sonic_ocs.CrossConnectState | None
+    """None: the state database does not have it."""
+
+    @property
+    def lit(self) -> bool:
+        return self.state is not None and self.state.lit
+
+    @property
+    def final(self) -> bool:
+        return self.state is not None and self.state.final
+
+    @property
+    def trouble(self) -> str:
+        return "is configured and not made" if self.state is None else f"is {self.state.words}"
+
+
+class SonicOcs:
+    """An :class:`~hydra.roles.OpticalSwitch` that tells light and alarms.
+
+    Ingress n is the n-th port of side A by number, ``nA``, egress n the n-th of side B.
+    ``timeout_s`` covers one exchange, and the time that mirrors may take to settle.
+    """
+
+    def __init__(self, name: str, databases: SonicDatabases, *, timeout_s: float) -> None:
+        self._name = name
+        self._databases = databases
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._ports: tuple[str, ...] = ()
+        """Names by their numbers, from 1."""
+        self._numbers: dict[str, int] = {}
+        self._size: tuple[int, int] | None = None
+        self._alarms: dict[str, tuple[Alarm, str]] = {}
+        """Alarms that stood when last heard of, and when they began, by their numbers."""
+        self._ended: deque[tuple[str, str]] = deque(maxlen=_MOST_ENDED)
+        """Alarms that a read found ended: the switch may tell of them later."""
+        self._reports: list[Alarm] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and subscribe to alarms; a second call on an open device does nothing."""
+        self._databases.open()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._databases.close()
+        self._size = None
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        """By its metadata, which hold no version of the software."""
+        found = self._databases.read(sonic_ocs.METADATA).get("localhost", {})
+        model = found.get("hwsku") or found.get("platform")
+        if not model:
+            raise ProtocolError(self._name, "the device tells neither hwsku nor platform")
+        serial = found.get("chassis_serial_number") or found.get("mac") or "unknown"
+        return DeviceIdentity("SONiC", model, serial, "unknown")
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports; asked once until closed."""
+        if self._size is None:
+            names = {*self._databases.read(sonic_ocs.PORT_STATES)}
+            names |= {*self._databases.read(sonic_ocs.PORTS)}
+            a_side, b_side = self._understood(lambda: sonic_ocs.ports_in_order(names))
+            if not (a_side and b_side):
+                raise DeviceError(self._name, "this SONiC lists no optical ports such as 1A and 1B")
+            self._ports = (*a_side, *b_side)
+            self._numbers = {name: number for number, name in enumerate(self._ports, 1)}
+            self._size = len(a_side), len(b_side)
+            # Those that stand already are no news.
+            self._alarms.clear()
+            for key, fields in self._databases.read(sonic_ocs.ALARMS).items():
+                self._begin(key, fields)
+            self._reports.clear()
+        return self._size
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """All that are configured or stand, also those that don't work."""
+        return self.mirrors().present
+
+    @exclusive
+    def mirrors(self) -> Mirrors:
+        """Cross-connects, and which of them pass no light by the state database."""
+        entries = self._entries()
+        dark = (cross_connect for cross_connect, entry in entries.items() if not entry.lit)
+        return Mirrors(frozenset(entries), frozenset(dark))
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down and set up in one request; returns once the state database has it so.
+
+        Cross-connects that are as wanted are left alone. Those that don't work, and are asked for
+        again, are deleted first.
+        """
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        entries = self._entries()
+        change = difference(self._name, entries.keys(), disconnect, connect)
+        broken = {c for c in connect if c in entries and not entries[c].lit}
+        if not (change or broken):
+            return
+        removed, added = change.removed | broken, change.added | broken
+        stale = {c for c in removed if not entries[c].configured}
+        if stale:  # the databases delete nothing that is not configured
+            self._write(set(), stale, begun=False)
+        if broken:
+            self._write(removed, set(), begun=bool(stale))
+            gone = Difference(removed, frozenset(), frozenset())
+            self._check_result(gone, self._settled(gone))
+            self._write(set(), added, begun=True)
+        else:
+            self._write(removed, added, begun=bool(stale))
+        done = Difference(change.removed, added, change.wanted)
+        self._check_result(done, self._settled(done))
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """States of these ports; words this driver does not know read as UNKNOWN."""
+        asked = sorted(set(ports))
+        if not asked:
+            return {}
+        check_numbers(self._name, asked, 1, sum(self.size()))
+        states = self._databases.read(sonic_ocs.PORT_STATES)
+        configured = self._databases.read(sonic_ocs.PORTS)
+        names = {port: self._ports[port - 1] for port in asked}
+        words = {
+            port: sonic_ocs.port_word(configured.get(name, {}), states.get(name, {}))
+            for port, name in names.items()
+        }
+        return {port: _PORT_STATES.get(word, PortState.UNKNOWN) for port, word in words.items()}
+
+    @exclusive
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Alarms that stand now, oldest first; none on a SONiC without the alarm framework."""
+        self.size()
+        known = {*self._alarms}
+        rows = self._databases.read(sonic_ocs.ALARMS)
+        self._hear()
+        for key in sorted(known - rows.keys()):
+            self._end(key)
+        for key in sorted(rows, key=lambda key: (len(key), key)):
+            self._begin(key, rows[key])
+        return tuple(alarm for alarm, _ in self._alarms.values())
+
+    @exclusive
+    def reports(self) -> tuple[Alarm, ...]:
+        """Alarms that began or ended since the last call; over RESTCONF, as reads found them."""
+        self._hear()
+        reports, self._reports = tuple(self._reports), []
+        return reports
+
+    # --- cross-connects -------------------------------------------------------------------------
+
+    def _entries(self) -> dict[CrossConnect, _Entry]:
+        self.size()
+        configured = self._databases.read(sonic_ocs.CROSS_CONNECTS)
+        states = self._databases.read(sonic_ocs.CROSS_CONNECT_STATES)
+        entries: dict[CrossConnect, _Entry] = {}
+        try:
+            for key in configured.keys() | states.keys():
+                cross_connect = self._numbered(
+                    key, {**states.get(key, {}), **configured.get(key, {})}
+                )
+                state = sonic_ocs.parse_state(states[key]) if key in states else None
+                entries[cross_connect] = _Entry(key in configured, state)
+        except sonic_ocs.SonicError as error:
+            raise ProtocolError(self._name, str(error)) from error
+        return entries
+
+    def _numbered(self, key: str, fields: sonic_ocs.Fields) -> CrossConnect:
+        ends = sonic_ocs.parse_cross_connect(key, fields)
+        unknown = [name for name in ends if name not in self._numbers]
+        if unknown:
+            raise sonic_ocs.SonicError(f"cross-connect {key} uses {unknown[0]}, which is no port")
+        return CrossConnect(self._numbers[ends[0]], self._numbers[ends[1]])
+
+    def _sides(self, cross_connect: CrossConnect) -> tuple[str, str]:
+        return self._ports[cross_connect.ingress - 1], self._ports[cross_connect.egress - 1]
+
+    def _write(self, delete: Set[CrossConnect], add: Set[CrossConnect], *, begun: bool) -> None:
+        keys = [sonic_ocs.cross_connect_key(*self._sides(c)) for c in sorted(delete)]
+        rows = {
+            sonic_ocs.cross_connect_key(*sides): sonic_ocs.fields_of_cross_connect(*sides)
+            for sides in map(self._sides, sorted(add))
+        }
+        try:
+            self._databases.write(keys, rows)
+        except DeviceError as error:
+            if begun:
+                raise unconfirmed(self._name, error) from error
+            raise
+
+    def _settled(self, change: Difference) -> dict[CrossConnect, _Entry]:
+        """Entries once those of the change are as asked, or are not going to be."""
+        give_up_at = time.monotonic() + self._timeout_s
+        pause_s = _FIRST_POLL_S
+        while True:
+            try:
+                entries = self._entries()
+            except (DeviceUnavailable, ProtocolError) as error:
+                raise unconfirmed(self._name, error) from error
+            added = [entry for c in change.added if (entry := entries.get(c)) and entry.configured]
+            waiting = any(not (entry.lit or entry.final) for entry in added) or any(
+                # What is still configured was not deleted, and will not go.
+                not entry.configured
+                for c in change.removed
+                if (entry := entries.get(c))
+            )
+            if not waiting or time.monotonic() + pause_s > give_up_at:
+                return entries
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+
+    def _check_result(self, change: Difference, entries: Mapping[CrossConnect, _Entry]) -> None:
+        """Raises DeviceError for what is not as asked, by the switch's own words."""
+        problems = shortfall(change, entries.keys())
+        dark = sorted(c for c in change.added if c in entries and not entries[c].lit)
+        problems += [
+            f"{c.ingress} to {c.egress} ({'-'.join(self._sides(c))}) {entries[c].trouble}"
+            for c in dark[:_SHOWN]
+        ]
+        if len(dark) > _SHOWN:
+            problems.append(f"and {len(dark) - _SHOWN} more that carry no light")
+        if problems:
+            raise not_made(self._name, problems)
+
+    def _understood(self, parse: Callable[[], _T]) -> _T:
+        try:
+            return parse()
+        except sonic_ocs.SonicError as error:
+            raise ProtocolError(self._name, str(error)) from error
+
+    # --- alarms ---------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Take in what the switch told of its own accord; a read may have found it before."""
+        for key, rows in self._databases.heard_alarms():
+            if rows is None:
+                self._end(key)
+            else:
+                self._begin(key, rows[key])
+
+    def _begin(self, key: str, fields: sonic_ocs.Fields) -> None:
+        row = self._understood(lambda: sonic_ocs.parse_alarm(key, fields))
+        if key in self._alarms or (key, row.created) in self._ended:
+            return
+        port = None if row.port is None else self._numbers.get(row.port)
+        severity = _SEVERITIES.get(row.severity, Severity.WARNING)
+        alarm = Alarm(severity, port, row.code, row.text)
+        self._alarms[key] = alarm, row.created
+        self._reports.append(alarm)
+
+    def _end(self, key: str) -> None:
+        if key in self._alarms:
+            alarm, created = self._alarms.pop(key)
+            self._ended.append((key, created))
+            self._reports.append(Alarm(Severity.CLEARED, alarm.port, alarm.code, alarm.text))

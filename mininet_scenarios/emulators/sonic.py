@@ -1,0 +1,58 @@
+"""An emulated SONiC optical circuit switch: ``python -m mininet_scenarios.emulators.sonic``.
+
+It speaks gNMI or RESTCONF (``--protocol``), with TLS and a login (``admin``, ``YourPaSsWoRd``), in
+front of a real Redis; in the words of SONiC's working group or of Molex (``--dialect``). In
+``--directory`` are ``ca.pem``, which its certificate is signed with, and ``redis.sock``, where
+``redis-cli -s`` shows its databases. What else it does: :mod:`mininet_scenarios.emulators.process`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from mininet_scenarios.emulators.ocs import EmulatedOcs
+from mininet_scenarios.emulators.process import Product, run
+from mininet_scenarios.emulators.sonic_databases import DatabaseError, Databases
+from mininet_scenarios.emulators.sonic_gnmi import GnmiServer
+from mininet_scenarios.emulators.sonic_orchagent import DIALECTS
+from mininet_scenarios.emulators.sonic_restconf import RestconfServer
+from mininet_scenarios.emulators.sonic_switch import SonicServer
+
+_log: Final = logging.getLogger(__name__)
+_SERVERS: Final = {"gnmi": (GnmiServer, 8080), "restconf": (RestconfServer, 443)}
+"""Servers and their ports on real devices."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit status."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--protocol", choices=sorted(_SERVERS), default="gnmi")
+    parser.add_argument("--dialect", choices=sorted(DIALECTS), default="working-group")
+    parser.add_argument("--directory", type=Path, help="for its certificate and databases; new")
+    own, others = parser.parse_known_args(arguments)
+    server, port = _SERVERS[own.protocol]
+    with ExitStack() as stack:
+        directory = own.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            databases = stack.enter_context(Databases(directory))
+        except DatabaseError as error:
+            _log.error("%s", error)
+            return 1
+
+        def serve(ocs: EmulatedOcs, serial: str) -> SonicServer:
+            return server(directory, databases, DIALECTS[own.dialect], ocs, serial)
+
+        description = f"{__doc__}\n{parser.format_usage()}"
+        return run(Product("sonic", description, own.protocol, port, serve), others)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

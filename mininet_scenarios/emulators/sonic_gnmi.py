@@ -1,0 +1,229 @@
+"""gNMI in front of the databases of an emulated SONiC: Capabilities, Get, Set and Subscribe."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import grpc
+from pygnmi.spec.v080 import gnmi_pb2 as messages
+from pygnmi.spec.v080 import gnmi_pb2_grpc as stubs
+
+from mininet_scenarios.emulators.sonic_databases import NUMBERS, PubSub
+from mininet_scenarios.emulators.sonic_orchagent import (
+    ALARMS,
+    CROSS_CONNECT_STATES,
+    CROSS_CONNECTS,
+    METADATA,
+    PORT_STATES,
+    PORTS,
+    shown_fields,
+)
+from mininet_scenarios.emulators.sonic_switch import GoneError, RefusedError, SonicServer
+
+_ORIGINS: Final = ("sonic-db", "")
+_VERSION: Final = "0.8.0"
+_TABLES: Final = {
+    "CONFIG_DB": {CROSS_CONNECTS, PORTS, METADATA},
+    "STATE_DB": {CROSS_CONNECT_STATES, PORT_STATES},
+    "EVENT_DB": {ALARMS},
+}
+
+_Message = Any
+_Context = Any
+
+
+class _Bad(Exception):
+    """A request that can't be answered; with the status code that says so."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class GnmiServer(SonicServer):
+    """The server; several clients, whose changes come one after another."""
+
+    async def serve(self, door: Path) -> None:
+        certificate, key = (path.read_bytes() for path in self.certificate)
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        self._grpc = grpc.aio.server()
+        stubs.add_gNMIServicer_to_server(_Servicer(self), self._grpc)
+        self._grpc.add_secure_port(f"unix:{door}", credentials)
+        await self._grpc.start()
+
+    async def finish(self) -> None:
+        await self._grpc.stop(None)
+
+
+class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
+    def __init__(self, switch: GnmiServer) -> None:
+        self._switch = switch
+
+    async def Capabilities(self, _request: _Message, context: _Context) -> _Message:  # noqa: N802
+        await self._begin(context)
+        model = messages.ModelData(name="sonic-db", organization="SONiC", version="0.1.0")
+        return messages.CapabilityResponse(
+            supported_models=[model], supported_encodings=["JSON_IETF"], gNMI_version=_VERSION
+        )
+
+    async def Get(self, request: _Message, context: _Context) -> _Message:  # noqa: N802
+        await self._begin(context)
+        try:
+            asked = [_place(request.prefix, path) for path in request.path]
+            updates = [
+                self._update(path, *rest) for path, rest in zip(request.path, asked, strict=True)
+            ]
+        except _Bad as error:
+            await context.abort(error.code, str(error))
+        await self._switch.end()
+        notice = messages.Notification(timestamp=time.time_ns(), update=updates)
+        return messages.GetResponse(notification=[notice])
+
+    async def Set(self, request: _Message, context: _Context) -> _Message:  # noqa: N802
+        await self._begin(context)
+        delete: list[str] = []
+        put: dict[str, dict[str, str]] = {}
+        answers = []
+        try:
+            for path in request.delete:
+                delete.append(_key_to_write(request.prefix, path))
+                answers.append(messages.UpdateResult(path=path, op="DELETE"))
+            for kind in ("replace", "update"):
+                for update in getattr(request, kind):
+                    put[_key_to_write(request.prefix, update.path)] = _row(update.val)
+                    answers.append(messages.UpdateResult(path=update.path, op=kind.upper()))
+            self._switch.change(delete, put)
+        except _Bad as error:
+            await context.abort(error.code, str(error))
+        except RefusedError as error:
+            await context.abort(grpc.StatusCode.ABORTED, str(error))
+        except GoneError:
+            await _abandon(context)
+        await self._switch.end()
+        return messages.SetResponse(timestamp=time.time_ns(), response=answers)
+
+    async def Subscribe(  # noqa: N802
+        self, requests: AsyncIterator[_Message], context: _Context
+    ) -> AsyncIterator[_Message]:
+        await self._begin(context)
+        asked = (await anext(aiter(requests))).subscribe
+        try:
+            places = [
+                (entry.path, *_place(asked.prefix, entry.path)) for entry in asked.subscription
+            ]
+        except _Bad as error:
+            await context.abort(error.code, str(error))
+        told: asyncio.Queue[_Message] = asyncio.Queue()
+        listeners = [asyncio.create_task(_wait_for_end(requests, told))]
+        for path, database, table, _ in places:
+            heard = await self._switch.databases.changes(database, table)
+            work = self._tell(heard, path, database, table, told)
+            listeners.append(asyncio.create_task(work))
+        try:
+            yield _notice(update=[self._update(*place) for place in places])
+            yield messages.SubscribeResponse(sync_response=True)
+            if asked.mode == messages.SubscriptionList.STREAM:
+                while (notice := await told.get()) is not None:
+                    yield notice
+        finally:
+            for listener in listeners:
+                listener.cancel()
+
+    async def _tell(
+        self,
+        heard: PubSub,
+        path: _Message,
+        database: str,
+        table: str,
+        told: asyncio.Queue[_Message],
+    ) -> None:
+        async with heard:
+            async for message in heard.listen():
+                key = message["channel"].partition("|")[2]
+                below = messages.Path()
+                below.CopyFrom(path)
+                below.elem.add(name=key)
+                row = self._switch.databases.rows(database, table).get(key)
+                if row is None:
+                    told.put_nowait(_notice(delete=[below]))
+                else:
+                    told.put_nowait(_notice(update=[_update(below, shown_fields(row))]))
+
+    async def _begin(self, context: _Context) -> None:
+        """Check the login, and meet faults."""
+        given = dict(context.invocation_metadata())
+        if not self._switch.admits(given.get("username", ""), given.get("password", "")):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong user or password")
+        try:
+            await self._switch.begin()
+        except GoneError:
+            await _abandon(context)
+
+    def _update(self, path: _Message, database: str, table: str, keys: Iterable[str]) -> _Message:
+        rows = self._switch.read(database, table)
+        value: object = {key: shown_fields(row) for key, row in rows.items()}
+        for key in keys:
+            if not isinstance(value, dict) or key not in value:
+                raise _Bad(grpc.StatusCode.NOT_FOUND, f"no {key} in {table}")
+            value = value[key]
+        return _update(path, value)
+
+
+async def _abandon(context: _Context) -> NoReturn:
+    """End a call whose connection is gone."""
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is gone")
+    raise AssertionError("unreachable")
+
+
+async def _wait_for_end(requests: _Message, told: asyncio.Queue[_Message]) -> None:
+    """A client that closes its side has heard enough."""
+    async for _ in requests:
+        pass
+    told.put_nowait(None)
+
+
+def _notice(**content: _Message) -> _Message:
+    notice = messages.Notification(timestamp=time.time_ns(), **content)
+    return messages.SubscribeResponse(update=notice)
+
+
+def _update(path: _Message, value: object) -> _Message:
+    text = json.dumps(value).encode()
+    return messages.Update(path=path, val=messages.TypedValue(json_ietf_val=text))
+
+
+def _place(prefix: _Message, path: _Message) -> tuple[str, str, list[str]]:
+    """Database, table, and what follows them in a path."""
+    origin = path.origin or prefix.origin
+    names = [element.name for element in (*prefix.elem, *path.elem)]
+    if origin not in _ORIGINS:
+        raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, f"no origin {origin}")
+    if len(names) < 3 or names[0] not in NUMBERS or names[1] != "localhost":
+        told = "/".join(names)
+        raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, f"not DATABASE/localhost/TABLE: {told}")
+    database, _, table, *rest = names
+    if table not in _TABLES[database]:
+        raise _Bad(grpc.StatusCode.NOT_FOUND, f"no table {table} in {database}")
+    return database, table, rest
+
+
+def _key_to_write(prefix: _Message, path: _Message) -> str:
+    database, table, rest = _place(prefix, path)
+    if (database, table, len(rest)) != ("CONFIG_DB", CROSS_CONNECTS, 1):
+        raise _Bad(grpc.StatusCode.UNIMPLEMENTED, f"only cross-connects are written, not {table}")
+    return rest[0]
+
+
+def _row(value: _Message) -> dict[str, str]:
+    try:
+        row = json.loads(value.json_ietf_val or value.json_val)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict) or not all(isinstance(field, str) for field in row.values()):
+        raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, "a row is an object of strings")
+    return row

@@ -1,0 +1,149 @@
+"""RESTCONF in front of the databases of an emulated SONiC: tables, and the rpc ``bulk-update``."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mininet_scenarios.emulators.sonic_orchagent import (
+    ALARMS,
+    CROSS_CONNECT_STATES,
+    CROSS_CONNECTS,
+    METADATA,
+    PORT_STATES,
+    PORTS,
+    shown_fields,
+)
+from mininet_scenarios.emulators.sonic_switch import GoneError, RefusedError, SonicServer
+
+_JSON: Final = "application/yang-data+json"
+_POLL_S: Final = 0.01
+_TABLES: Final = {
+    f"sonic-ocs:sonic-ocs/{CROSS_CONNECTS}": (
+        "CONFIG_DB",
+        "OCS_CROSS_CONNECT_LIST",
+        "cross_connect_id",
+    ),
+    f"sonic-ocs:sonic-ocs/{CROSS_CONNECT_STATES}": (
+        "STATE_DB",
+        "OCS_CROSS_CONNECT_LIST",
+        "cross_connect_id",
+    ),
+    f"sonic-ocs:sonic-ocs/{PORTS}": ("CONFIG_DB", "OCS_PORT_LIST", "simplex_port_id"),
+    f"sonic-ocs:sonic-ocs/{PORT_STATES}": ("STATE_DB", "OCS_PORT_LIST", "simplex_port_id"),
+    f"sonic-device-metadata:sonic-device-metadata/{METADATA}": (
+        "CONFIG_DB",
+        "DEVICE_METADATA_LIST",
+        "name",
+    ),
+    f"sonic-alarm:sonic-alarm/{ALARMS}": ("EVENT_DB", "ALARM_LIST", "id"),
+}
+"""Database, list and its key, by a container's path."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the process that it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class RestconfServer(SonicServer):
+    async def serve(self, door: Path) -> None:
+        routes = [
+            Route("/restconf/data/{path:path}", self._get, methods=["GET"]),
+            Route("/restconf/operations/{name}", self._call, methods=["POST"]),
+        ]
+        certificate, key = self.certificate
+        settings = uvicorn.Config(
+            Starlette(routes=routes), uds=str(door), lifespan="off", log_level="warning",
+            ssl_certfile=str(certificate), ssl_keyfile=str(key),
+        )  # fmt: skip
+        self._http = _Uvicorn(settings)
+        self._serving = asyncio.create_task(self._http.serve())
+        while not self._http.started:
+            await asyncio.sleep(_POLL_S)
+
+    async def finish(self) -> None:
+        self._http.force_exit = True
+        self._http.should_exit = True
+        await self._serving
+
+    async def _get(self, request: Request) -> Response:
+        if (refusal := await self._begin(request)) is not None:
+            return refusal
+        path = request.path_params["path"]
+        if path not in _TABLES:
+            return _error(404, "invalid-value", f"no resource {path}")
+        database, list_name, key_leaf = _TABLES[path]
+        table = path.rpartition("/")[2]
+        module = path.partition(":")[0]
+        rows = self.read(database, table)
+        entries = [{key_leaf: key, **shown_fields(row)} for key, row in rows.items()]
+        await self.end()
+        return _answer({f"{module}:{table}": {list_name: entries}} if entries else {})
+
+    async def _call(self, request: Request) -> Response:
+        if (refusal := await self._begin(request)) is not None:
+            return refusal
+        name = request.path_params["name"]
+        if name != "sonic-ocs:bulk-update" or not self.dialect.bulk_update:
+            return _error(404, "invalid-value", f"no operation {name}")
+        try:
+            given = json.loads(await request.body())["sonic-ocs:input"]
+            delete = [str(key) for key in given.get("delete", [])]
+            added = given.get("add", [])
+            put = {
+                entry["cross_connect_id"]: {side: entry[side] for side in ("a_side", "b_side")}
+                for entry in added
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return _error(400, "invalid-value", "not an input of bulk-update")
+        try:
+            self.change(delete, put)
+        except RefusedError as error:
+            return _error(400, "operation-failed", str(error))
+        except GoneError:
+            return Response(status_code=503)
+        await self.end()
+        # The counts are of what was asked, whatever became of it.
+        counts = {"deleted_count": len(delete), "added_count": len(added)}
+        return _answer({"sonic-ocs:output": counts})
+
+    async def _begin(self, request: Request) -> Response | None:
+        """Check the login and meet faults; a refusal, if there is one."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        try:
+            user, _, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            user, password = "", ""
+        if scheme.lower() != "basic" or not self.admits(user, password):
+            return _error(401, "access-denied", "wrong user or password")
+        try:
+            await self.begin()
+        except GoneError:
+            return Response(status_code=503)
+        return None
+
+
+def _answer(document: object) -> Response:
+    return Response(json.dumps(document), media_type=_JSON)
+
+
+def _error(status: int, tag: str, message: str) -> Response:
+    error = {"error-type": "application", "error-tag": tag, "error-message": message}
+    document = {"ietf-restconf:errors": {"error": [error]}}
+    return Response(json.dumps(document), status_code=status, media_type=_JSON)

@@ -1,0 +1,367 @@
+"""SONiC's tables as the codec reads them, and the driver where no server is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drivers.codecs import sonic_ocs
+from drivers.codecs.sonic_ocs import CrossConnectState, SonicError
+from drivers.optical.sonic_ocs import SonicOcs
+from drivers.registry import OPTICAL, optical_switch
+from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
+from hydra.model import CrossConnect, Login, Plane, PlaneId
+from hydra.roles import Alarm, DeviceIdentity, Mirrors, PortState, Severity
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def rows_of(*updates: tuple[tuple[str, ...], bytes]) -> dict[str, dict[str, str]]:
+    rows: dict[str, dict[str, str]] = {}
+    for path, text in updates:
+        sonic_ocs.place(rows, path, text)
+    return rows
+
+
+# --- the codec ----------------------------------------------------------------------------------
+
+
+def test_a_table_comes_whole_by_rows_or_by_fields():
+    whole = rows_of(((), b'{"1A-2B": {"a_side": "1A", "b_side": "2B"}}'))
+    assert whole == rows_of((("1A-2B",), b'{"a_side": "1A", "b_side": "2B"}'))
+    assert whole == rows_of((("1A-2B", "a_side"), b'"1A"'), (("1A-2B", "b_side"), b'"2B"'))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [
+        ((), b"", "not JSON"),
+        ((), b"[]", "not an object"),
+        ((), b'{"1A-2B": "x"}', "not an object: 'x'"),
+        (("1A", "field"), b'{"deeper": 1}', "not a field's value"),
+        (("1A", "field", "more"), b"1", "more than a key and a field: '1A/field/more'"),
+        ((), b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_other_values_are_refused(path, text, told):
+    with pytest.raises(SonicError, match=told):
+        sonic_ocs.place({}, path, text)
+
+
+def test_a_text_without_end_is_not_read(monkeypatch):
+    monkeypatch.setattr(sonic_ocs, "MAX_JSON_BYTES", 100)
+    with pytest.raises(SonicError, match="101 bytes of JSON, more than 100"):
+        sonic_ocs.parse_bulk_result(b" " * 101)
+
+
+def test_ports_go_by_their_numbers():
+    names = ["10A", "9A", "66B", "65B", "1A"]
+    assert sonic_ocs.ports_in_order(names) == (("1A", "9A", "10A"), ("65B", "66B"))
+
+
+@pytest.mark.parametrize("name", ["0A", "1C", "A", "1A ", "01A", "Ethernet0", "1a", "١A"])
+def test_what_is_no_port(name):
+    with pytest.raises(SonicError, match="not a port such as 1A"):
+        sonic_ocs.ports_in_order([name])
+
+
+def test_a_cross_connect_is_its_key():
+    assert sonic_ocs.parse_cross_connect("1A-2B", {}) == ("1A", "2B")
+    for key in ("1B-2A", "1A-2A", "1A", "1A-2B-3A", ""):
+        with pytest.raises(SonicError, match="not a cross-connect such as 1A-2B"):
+            sonic_ocs.parse_cross_connect(key, {})
+    with pytest.raises(SonicError, match="1A-2B has the sides '1A', '3B'"):
+        sonic_ocs.parse_cross_connect("1A-2B", {"b_side": "3B"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"status": "enabled"}, CrossConnectState(True, "enabled", False)),
+        ({"status": "disabled"}, CrossConnectState(False, "disabled", False)),
+        ({"status": "invalid"}, CrossConnectState(False, "invalid", True)),
+        ({"status": "odd"}, CrossConnectState(False, "odd", True)),
+        (
+            {"a_side_status": "tuned", "b_side_status": "tuned"},
+            CrossConnectState(True, "tuned/tuned", False),
+        ),
+        (
+            {"a_side_status": "tuned", "b_side_status": "tuning"},
+            CrossConnectState(False, "tuned/tuning", False),
+        ),
+        (
+            {"a_side_status": "failed", "b_side_status": "tuned"},
+            CrossConnectState(False, "failed/tuned", True),
+        ),
+        ({"a_side_status": "tuned"}, CrossConnectState(False, "tuned/nothing", False)),
+        ({}, CrossConnectState(False, "nothing/nothing", False)),
+    ],
+)
+def test_states_in_both_sets_of_words(fields, state):
+    assert sonic_ocs.parse_state(fields) == state
+
+
+def test_a_resource_with_and_without_its_modules_name():
+    table, entry = sonic_ocs.PORTS, b'[{"simplex_port_id": "1A", "label": "rack 1"}]'
+    rows = {"1A": {"simplex_port_id": "1A", "label": "rack 1"}}
+    for text in (
+        b'{"sonic-ocs:OCS_PORT": {"OCS_PORT_LIST": %s}}' % entry,
+        b'{"OCS_PORT": {"sonic-ocs:OCS_PORT_LIST": %s}}' % entry,
+    ):
+        assert sonic_ocs.parse_resource(table, text) == rows
+    assert sonic_ocs.parse_resource(table, b"{}") == {}
+    with pytest.raises(SonicError, match="no OCS_PORT in 'other'"):
+        sonic_ocs.parse_resource(table, b'{"other": {}}')
+    with pytest.raises(SonicError, match="an entry of OCS_PORT_LIST has no simplex_port_id"):
+        sonic_ocs.parse_resource(table, b'{"OCS_PORT": {"OCS_PORT_LIST": [{"label": "x"}]}}')
+
+
+def test_counts_of_a_bulk_update_are_not_believed():
+    told = b'{"sonic-ocs:output": {"added_count": 9, "deleted_count": 9, "failed_keys": ["1A-2B"]}}'
+    assert sonic_ocs.parse_bulk_result(told) == ("1A-2B",)
+    assert sonic_ocs.parse_bulk_result(b'{"sonic-ocs:output": {"added_count": 0}}') == ()
+
+
+@pytest.mark.parametrize(
+    ("resource", "port"),
+    [("1A", "1A"), ("ocs/port/12B", "12B"), ("sensor/2", None), ("21AB", None), ("", None)],
+)
+def test_the_port_of_an_alarm(resource, port):
+    assert sonic_ocs.parse_alarm("7", {"resource": resource}).port == port
+
+
+# --- the driver ---------------------------------------------------------------------------------
+
+
+class Tables:
+    """Databases that stand still, and take down what is written."""
+
+    def __init__(self, **tables: dict[str, dict[str, str]]) -> None:
+        self.tables = tables
+        self.written: list[tuple[list[str], list[str]]] = []
+        self.lost_after = 99
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def read(self, table):
+        return self.tables.get(table.name, {})
+
+    def write(self, delete, add) -> None:
+        if len(self.written) >= self.lost_after:
+            raise DeviceError("p1", "the switch refuses (ABORTED): no")
+        self.written.append((list(delete), list(add)))
+
+    def heard_alarms(self):
+        return ()
+
+
+PORTS = {name: {} for name in ("1A", "2A", "3A", "4A", "65B", "66B", "67B", "68B")}
+LIT = {"status": "enabled"}
+
+
+def driver(**tables) -> tuple[SonicOcs, Tables]:
+    databases = Tables(OCS_PORT_TABLE=PORTS, **tables)
+    return SonicOcs("p1", databases, timeout_s=0.05), databases
+
+
+def test_side_b_may_count_on():
+    switch, _ = driver(OCS_CROSS_CONNECT_TABLE={"2A-68B": LIT})
+    assert switch.size() == (4, 4)
+    assert switch.cross_connects() == {CrossConnect(2, 8)}
+
+
+def test_half_made_entries_are_no_circuits():
+    switch, _ = driver(
+        OCS_CROSS_CONNECT={"1A-65B": {}, "2A-66B": {}, "3A-67B": {}},
+        OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT, "2A-66B": {"status": "disabled"}, "4A-68B": LIT},
+    )
+    one, two, three, four = (CrossConnect(n, n + 4) for n in range(1, 5))
+    assert switch.mirrors() == Mirrors(frozenset({one, two, three, four}), frozenset({two, three}))
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"1A-2A": {}}, "not a cross-connect such as 1A-2B: '1A-2A'"),
+        ({"9A-65B": {}}, "cross-connect 9A-65B uses 9A, which is no port"),
+        ({"1A-65B": {"b_side": "66B"}}, "cross-connect 1A-65B has the sides '1A', '66B'"),
+    ],
+)
+def test_a_row_that_makes_no_sense_is_named(row, told):
+    switch, _ = driver(OCS_CROSS_CONNECT=row)
+    with pytest.raises(ProtocolError, match=f"p1: {told}"):
+        switch.cross_connects()
+
+
+def test_one_request_deletes_and_adds():
+    switch, databases = driver(
+        OCS_CROSS_CONNECT={"1A-65B": {}}, OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT}
+    )
+    with pytest.raises(DeviceError, match="not connected: 1 to 6, 2 to 5; still connected: 1 to 5"):
+        switch.change([CrossConnect(1, 5)], [CrossConnect(1, 6), CrossConnect(2, 5)])
+    assert databases.written == [(["1A-65B"], ["1A-66B", "2A-65B"])]
+
+
+def test_what_does_not_work_is_gone_before_it_is_made_anew():
+    """Deleted and added in one request it would be the same configuration, and be skipped."""
+    switch, databases = driver(
+        OCS_CROSS_CONNECT={"1A-65B": {}}, OCS_CROSS_CONNECT_TABLE={"1A-65B": {"status": "invalid"}}
+    )
+    with pytest.raises(DeviceError, match="still connected: 1 to 5"):
+        switch.change([], [CrossConnect(1, 5)])
+    assert databases.written == [(["1A-65B"], [])]
+
+
+def test_what_is_not_configured_is_added_to_be_deleted():
+    switch, databases = driver(OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT})
+    with pytest.raises(DeviceError, match="still connected: 1 to 5"):
+        switch.change([CrossConnect(1, 5)], [])
+    assert databases.written == [([], ["1A-65B"]), (["1A-65B"], [])]
+
+
+def test_a_refusal_half_way_leaves_the_outcome_unknown():
+    switch, databases = driver(OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT})
+    databases.lost_after = 1
+    with pytest.raises(OutcomeUnknown, match="begun and could not be confirmed: p1: the switch"):
+        switch.change([CrossConnect(1, 5)], [])
+
+
+def test_trouble_is_told_in_the_switchs_words():
+    switch, databases = driver(OCS_CROSS_CONNECT={}, OCS_CROSS_CONNECT_TABLE={})
+
+    def write(_delete, add) -> None:
+        states = ({"a_side_status": "failed", "b_side_status": "tuned"}, {"status": "invalid"})
+        databases.tables["OCS_CROSS_CONNECT"] = add
+        databases.tables["OCS_CROSS_CONNECT_TABLE"] = dict(zip(add, states, strict=False))
+
+    databases.write = write
+    with pytest.raises(
+        DeviceError,
+        match=r"1 to 5 \(1A-65B\) is failed/tuned; 2 to 6 \(2A-66B\) is invalid; "
+        r"3 to 7 \(3A-67B\) is configured and not made",
+    ):
+        switch.change([], [CrossConnect(n, n + 4) for n in (1, 2, 3)])
+
+
+def test_a_switch_without_optical_ports():
+    switch = SonicOcs("p1", Tables(), timeout_s=1)
+    with pytest.raises(DeviceError, match="lists no optical ports such as 1A and 1B"):
+        switch.size()
+
+
+def test_who_it_is():
+    metadata = {"hwsku": "OCS-V", "mac": "52:54:00:12:34:56"}
+    switch, _ = driver(DEVICE_METADATA={"localhost": metadata})
+    assert switch.identity() == DeviceIdentity("SONiC", "OCS-V", "52:54:00:12:34:56", "unknown")
+    with pytest.raises(ProtocolError, match="neither hwsku nor platform"):
+        driver()[0].identity()
+
+
+def test_port_states_by_the_switch_and_by_hand():
+    switch, databases = driver(OCS_PORT={"2A": {"config_status": "force_blocked"}, "3A": {}})
+    words = {"1A": "tuned", "2A": "tuned", "3A": "failed", "4A": "sleeping"}
+    databases.tables["OCS_PORT_TABLE"] = {
+        **PORTS, **{name: {"status": word} for name, word in words.items()},
+        "65B": {"oper_status": "connected"},
+    }  # fmt: skip
+    enabled, disabled = PortState.ENABLED, PortState.DISABLED
+    assert switch.port_states(range(1, 7)) == {
+        1: enabled, 2: disabled, 3: PortState.FAILED, 4: PortState.UNKNOWN, 5: enabled,
+        6: PortState.UNKNOWN,
+    }  # fmt: skip
+
+
+def test_alarms_that_stood_before_are_no_news():
+    old = {"severity": "MAJOR", "type-id": "PSU", "text": "one is out", "resource": "psu/2"}
+    new = {"severity": "CRITICAL", "type-id": "LOS", "text": "dark", "resource": "2A"}
+    switch, databases = driver(ALARM={"9": old})
+    stood = Alarm(Severity.MAJOR, None, "PSU", "one is out")
+    assert switch.alarms() == (stood,)
+    assert switch.reports() == ()
+    databases.tables["ALARM"] = {"10": new}
+    began = Alarm(Severity.CRITICAL, 2, "LOS", "dark")
+    assert switch.alarms() == (began,)
+    assert switch.reports() == (Alarm(Severity.CLEARED, None, "PSU", "one is out"), began)
+
+
+def test_an_alarm_that_a_read_found_ended_does_not_begin_again():
+    """What the switch tells of its own accord may come later than a read."""
+    switch, databases = driver()
+    row = {"severity": "MINOR", "type-id": "LOS", "resource": "1A", "time-created": "1"}
+    switch.size()
+    databases.tables["ALARM"] = {"1": row}
+    switch.alarms()
+    databases.tables["ALARM"] = {}
+    switch.alarms()
+    databases.heard_alarms = lambda: (("1", {"1": row}), ("1", None))
+    assert [alarm.severity for alarm in switch.reports()] == [Severity.MINOR, Severity.CLEARED]
+    again = {**row, "time-created": "2"}
+    databases.heard_alarms = lambda: (("1", {"1": again}),)
+    assert [alarm.severity for alarm in switch.reports()] == [Severity.MINOR]
+
+
+# --- its configuration --------------------------------------------------------------------------
+
+
+ADMIN = Login("admin", password_env="P")
+
+
+def plane(login: Login | None = ADMIN, **options: object) -> Plane:
+    return Plane(PlaneId(0), "p1", "sonic-ocs", "127.0.0.1:8080", 16, 5.0, 100.0, login, options)
+
+
+def problems(plane: Plane) -> list[str]:
+    return [str(problem) for problem in OPTICAL["sonic-ocs"].check(plane)]
+
+
+def test_options_are_checked_before_anything_connects():
+    assert problems(plane(transport="restconf", ca_file="/x.pem", server_name="ocs1")) == []
+    (told,) = problems(plane(transport="telnet"))
+    assert told.startswith("options.transport: input should be 'gnmi' or 'restconf'")
+    (told,) = problems(plane(login=None))
+    assert told.startswith("login: is missing")
+    with pytest.raises(DeviceError, match="SONiC wants a login"):
+        optical_switch(plane(login=None), 1.0)
+
+
+@pytest.mark.parametrize("transport", ["gnmi", "restconf"])
+def test_a_certificate_that_is_not_there(transport, monkeypatch):
+    monkeypatch.setenv("P", "secret")
+    switch = optical_switch(plane(transport=transport, ca_file="/no/ca.pem"), 1.0)
+    with pytest.raises(DeviceError, match=r"p1: can't read /no/ca\.pem: No such.*options\.ca_file"):
+        switch.open()
+
+
+@pytest.mark.parametrize("transport", ["gnmi", "restconf"])
+def test_a_certificate_that_is_none(transport, monkeypatch, tmp_path):
+    monkeypatch.setenv("P", "secret")
+    file = tmp_path / "ca.pem"
+    file.write_text("nothing\n")
+    switch = optical_switch(plane(transport=transport, ca_file=str(file)), 1.0)
+    with pytest.raises(DeviceError, match=r"options\.ca_file"):
+        switch.open()
+
+
+def test_packages_that_are_missing_are_named_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    remedy = r"pip install 'hydra-hybrid-network\[sonic\]', or set options.transport to restconf"
+    (told,) = problems(plane())
+    assert told.startswith("driver: gNMI wants the packages of the extra sonic")
+    assert problems(plane(transport="restconf")) == []
+    with pytest.raises(DeviceError, match=f"p1: gNMI wants.*{remedy}"):
+        optical_switch(plane(), 1.0).open()
+
+
+def test_the_other_drivers_do_without_them():
+    program = (
+        "import sys\n"
+        "sys.modules.update(grpc=None, pygnmi=None, redis=None)\n"
+        "from drivers.registry import OPTICAL\n"
+        "assert 'sonic-ocs' in OPTICAL\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
