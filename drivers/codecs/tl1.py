@@ -408,7 +408,7 @@ class Dialect:
 _KEY: Final = r"[A-Za-z][A-Za-z0-9_]*"
 _PAIR: Final = re.compile(rf"({_KEY})=(.*?)(?=,{_KEY}=|\Z)", re.ASCII | re.DOTALL)
 _PAIRS: Final = re.compile(rf"{_KEY}=.*", re.ASCII | re.DOTALL)
-_POWER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?", re.ASCII)
+_POWER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?", re.ASCII)
 _DESCRIPTION: Final = re.compile(r':(?:\\)?"(.*?)(?:\\)?"', re.DOTALL)
 _SEVERITIES: Final = {
     "CR": Severity.CRITICAL,
@@ -452,8 +452,8 @@ def pair(pairs: Mapping[str, str], key: str) -> str:
 
 
 def parse_power_dbm(text: str) -> float | None:
-    """``-23.4`` → -23.4 dBm; ``NONE`` and the empty text → None."""
-    if text in ("", "NONE"):
+    """``-23.4`` → -23.4 dBm; ``NONE``, ``NA`` and the empty text → None."""
+    if text in ("", "NONE", "NA"):
         return None
     if _POWER.fullmatch(text) is None:
         raise Tl1Error(f"not an optical power in dBm: {_shown(text)}")

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from drivers.codecs import tl1, tl1_polatis
 from drivers.exclusive import exclusive
-from drivers.optical.changes import Difference, check_numbers
+from drivers.optical.changes import check_numbers
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
 from drivers.transports.addresses import address_problems, stream_to
 from hydra.config.devices import login_problems
@@ -103,9 +103,6 @@ class PolatisTl1(Tl1Switch):
     def _standings(self) -> Standings:
         pairs = self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch)
         return {CrossConnect(ingress, egress): WORKS for ingress, egress in pairs}
-
-    def _check_change(self, change: Difference) -> None:
-        """Does nothing: every change can be made."""
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])

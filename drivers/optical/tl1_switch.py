@@ -15,9 +15,11 @@ from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_ports,
+    check_untaken,
     difference,
     not_made,
     shortfall,
+    shown,
     unconfirmed,
 )
 from drivers.transports.stream import Stream
@@ -54,6 +56,8 @@ class Standing:
     """The trouble, in the device's own words."""
     may_settle: bool = False
     """True if it may still come to work by itself."""
+    locked_by: str = ""
+    """User who keeps it from being torn down by others; empty: it is not locked."""
 
 
 WORKS: Final = Standing(works=True)
@@ -79,6 +83,8 @@ class Tl1Switch(ABC):
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
+        self._taken: Mapping[int, str] = {}
+        """Ports in use by what is no cross-connect, and by what; read with the standings."""
         self._begun = False
         self._session = Tl1Session(
             name, stream, self.DIALECT, log_in=self._log_in, timeout_s=timeout_s
@@ -138,6 +144,8 @@ class Tl1Switch(ABC):
         change = difference(self._name, standings.keys(), disconnect, connect)
         broken = {c for c in connect if c in standings and not standings[c].works}
         change = Difference(change.removed | broken, change.added | broken, change.wanted)
+        check_untaken(self._name, change.added, self._taken)
+        self._check_locks({c: standings[c].locked_by for c in change.removed})
         self._check_change(change)
         if change:
             self._check_result(change, self._carry_out(change))
@@ -159,8 +167,7 @@ class Tl1Switch(ABC):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         """Set up; returns the device's refusals, with their reasons."""
 
-    @abstractmethod
-    def _check_change(self, change: Difference) -> None:
+    def _check_change(self, change: Difference) -> None:  # noqa: B027
         """Raises DeviceError, before anything moves, for a change that this device can't make."""
 
     def _forget(self) -> None:
@@ -168,6 +175,17 @@ class Tl1Switch(ABC):
         self._size = None
 
     # --- changes --------------------------------------------------------------------------------
+
+    def _check_locks(self, holders: Mapping[CrossConnect, str]) -> None:
+        """Raises DeviceError for a cross-connect that another user has locked."""
+        ours = "" if self._login is None else self._login.username
+        for cross_connect, user in sorted(holders.items()):
+            if user not in ("", ours):
+                raise DeviceError(
+                    self._name,
+                    f"can't disconnect {shown([cross_connect])}: user {user} has locked it; have "
+                    "it unlocked",
+                )
 
     def _carry_out(self, change: Difference) -> list[str]:
         self._begun = False

@@ -145,6 +145,11 @@ CANDIDATES = [
         emulated("glimmerglass-tl1", "glimmerglass"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
     ),
+    Candidate(
+        "glimmerglass-tl1",
+        emulated("glimmerglass-tl1", "glimmerglass", "--firmware", "6.0"),
+        variant="system100",
+    ),
     Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate(
         "polatis-scpi",

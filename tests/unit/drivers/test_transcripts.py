@@ -475,3 +475,80 @@ def test_glimmerglass_ports_and_power(play):
         18: PortState.UNKNOWN,
     }
     assert switch.power_dbm([3, 4]) == {3: -0.951, 4: None}
+
+
+SYSTEM_100 = [
+    "GGN:SerialNumber=GG0100",
+    "GGN:SystemType=System100",
+    "GGN:ChassisType=NA",
+    "GGN:LicensedPortMatrix=48x48",
+    "GGN:SoftwareActiveVersion=6.0",
+]
+
+
+def test_glimmerglass_software_6_tells_no_rights_and_na_is_no_value(play):
+    def port(number: int, name: str, health: str, category: str = "nor") -> str:
+        told = f"PORTDIR=input,PORTHEALTH={health},PORTCAT={category}"
+        return f"GGN:PORTID={number},PORTNAME={name},{told}"
+
+    ports = [port(10001, "", "good"), port(10002, "", "bad"), port(10003, "NA", "NA")]
+    ports += [port(20049, "MC-1", "good", "ref")]
+    powers = ["GGN:PORTID=10001,PORTPOWER=NA", "GGN:PORTID=10002,PORTPOWER=-0.951"]
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM_100)),
+            echoed(b"RTRV-SYSTEM-INFO:::2;\n", completed(2, *SYSTEM_100)),
+            echoed(b"RTRV-CFG-FIBER::all:3;\n", completed(3, *ports)),
+            echoed(b"RTRV-PORT-POWER::all:4;\n", completed(4, *powers)),
+        ],
+    )
+    assert switch.identity() == DeviceIdentity("Glimmerglass", "System100", "GG0100", "6.0")
+    assert switch.port_states([1, 2, 3]) == {
+        1: PortState.ENABLED,
+        2: PortState.FAILED,
+        3: PortState.UNKNOWN,
+    }
+    assert switch.power_dbm([1, 2]) == {1: None, 2: -0.951}
+
+
+def test_glimmerglass_multicast_ports_are_in_use_and_no_cross_connects(play):
+    rows = [row(10001, 20049, "steady"), row(10049, 20002, "steady"), row(10003, 20003, "steady")]
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM_100)),
+            *[
+                echoed(f"RTRV-CRS-FIBER::all:{n};\n".encode(), completed(n, *rows))
+                for n in (2, 3, 4)
+            ],
+        ],
+    )
+    assert switch.cross_connects() == {CrossConnect(3, 51)}
+    with pytest.raises(DeviceError, match="port 1 is connected by 10001 to 20049"):
+        switch.change([], [CrossConnect(1, 52)])
+    with pytest.raises(DeviceError, match="port 50 is connected by 10049 to 20002"):
+        switch.change([], [CrossConnect(4, 50)])
+
+
+@pytest.mark.parametrize("state", ["steady", "fault"])
+def test_glimmerglass_leaves_alone_what_another_user_has_locked(play, state):
+    locked = row(10001, 20001, state).replace("CONNLOCK=0", "CONNLOCK=1")
+    ours = locked.replace("=admin", "=ours").replace("001", "002")
+    listed = completed(3, locked, ours)
+    disconnected = row(10001, 20001, "steady")
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"ACT-USER::ours:1::root;\n", completed(1)),
+            echoed(b"RTRV-SYSTEM-INFO:::2;\n", completed(2, *SYSTEM_100)),
+            echoed(b"RTRV-CRS-FIBER::all:3;\n", listed),
+            echoed(b"RTRV-CRS-FIBER::all:4;\n", listed.replace(b"M  3", b"M  4")),
+            echoed(b"DLT-CRS-FIBER::10002:5;\n", completed(5)),
+            echoed(b"RTRV-CRS-FIBER::all:6;\n", completed(6, disconnected)),
+        ],
+        user="ours",
+    )
+    with pytest.raises(DeviceError, match="user admin has locked it"):
+        switch.change([CrossConnect(1, 49)], [CrossConnect(1, 51)])
+    switch.change([CrossConnect(2, 50)], [])
