@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 import yaml
 
@@ -58,7 +59,11 @@ def options(driver: str) -> dict[str, object]:
 
 @contextmanager
 def driven(
-    driver: str, number: int, address: str, login: Login | None = None
+    driver: str,
+    number: int,
+    address: str,
+    login: Login | None = None,
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[OpticalSwitch]:
     """An open driver of the device at ``address``."""
     plane = Plane(
@@ -70,7 +75,7 @@ def driven(
         SWITCHING_MS,
         1.0,
         login,
-        options(driver),
+        {**options(driver), **more},
     )
     switch = optical_switch(plane, TIMEOUT_S)
     switch.open()
@@ -81,8 +86,14 @@ def driven(
 
 
 @contextmanager
-def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[OpticalSwitch]:
-    """A driver with an emulator of its own."""
+def emulated(
+    driver: str,
+    number: int = 0,
+    *,
+    serial: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> Iterator[OpticalSwitch]:
+    """A driver with an emulator of its own; ``more``: options of the driver."""
     module, login = EMULATORS[driver]
     line = f"{tempfile.gettempdir()}/hydra-benchmark-{os.getpid()}-{number}"
     command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
@@ -91,7 +102,8 @@ def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
         address = process.stdout.readline().split()[2]
         try:
-            with driven(driver, number, f"serial:{line}" if serial else address, login) as switch:
+            where = f"serial:{line}" if serial else address
+            with driven(driver, number, where, login, more) as switch:
                 yield switch
         finally:
             process.terminate()
@@ -147,6 +159,7 @@ def time_ms(way, switch: OpticalSwitch, turns: range, size: int) -> float:
 def driver_results() -> list[Result]:
     devices = {driver: emulated(driver) for driver in OPTICAL if driver in EMULATORS}
     devices["polatis-scpi on a pseudo-terminal"] = emulated("polatis-scpi", serial=True)
+    devices["calient-tl1 with options.bulk"] = emulated("calient-tl1", more={"bulk": True})
     devices["openflow-xc"] = bridge()
     results = []
     for name, device in devices.items():

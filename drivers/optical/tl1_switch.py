@@ -85,6 +85,7 @@ class Tl1Switch(ABC):
         self._size: tuple[int, int] | None = None
         self._taken: Mapping[int, str] = {}
         """Ports in use by what is no cross-connect, and by what; read with the standings."""
+        self._late = self.LATE
         self._begun = False
         self._session = Tl1Session(
             name, stream, self.DIALECT, log_in=self._log_in, timeout_s=timeout_s
@@ -223,7 +224,7 @@ class Tl1Switch(ABC):
 
     def _may_settle(self, standing: Standing | None) -> bool:
         if standing is None:
-            return self.LATE
+            return self._late
         return not standing.works and standing.may_settle
 
     # --- talking to the device ------------------------------------------------------------------

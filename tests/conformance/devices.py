@@ -49,6 +49,10 @@ TL1_FAULTS = (
         FaultKind.IDLE_LOGOUT,
     }
 )
+BULK_FAULTS = frozenset(
+    {FaultKind.REFUSE, FaultKind.SILENT, FaultKind.PARTIAL, FaultKind.STEAL, FaultKind.LOSE_REPLY}
+)
+"""Those by which a change goes wrong, for variants of a driver that meets all with others."""
 LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
 
 
@@ -139,6 +143,20 @@ CANDIDATES = [
         emulated("calient-tl1", "calient", login=ADMIN, password="root"),
         faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
         deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
+    ),
+    Candidate(
+        "calient-tl1",
+        emulated(
+            "calient-tl1",
+            "calient",
+            "--firmware",
+            "plain",
+            login=ADMIN,
+            password="root",
+            options={"bulk": True},
+        ),
+        variant="plain-bulk",
+        faults=BULK_FAULTS,
     ),
     Candidate(
         "glimmerglass-tl1",

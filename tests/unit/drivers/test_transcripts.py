@@ -378,10 +378,7 @@ def test_calient_ports_and_power(play):
         [
             *CALIENT_START,
             (b"RTRV-PORT::0:3;", completed(3, *PORTS)),
-            (
-                b"RTRV-PORT-SUM::1.1.1:4;RTRV-PORT-SUM::1.2.1:5;",
-                completed(4, f"1.1.1:{summary}") + completed(5, f"1.2.1:{summary}"),
-            ),
+            (b"RTRV-PORT-SUM::0:4;", completed(4, f"1.1.1:{summary}", f"1.2.1:{summary}")),
         ],
         user="admin",
     )
@@ -552,3 +549,95 @@ def test_glimmerglass_leaves_alone_what_another_user_has_locked(play, state):
     with pytest.raises(DeviceError, match="user admin has locked it"):
         switch.change([CrossConnect(1, 49)], [CrossConnect(1, 51)])
     switch.change([CrossConnect(2, 50)], [])
+
+
+# --- Calient, ports that are plain numbers, and bulk commands -----------------------------------
+
+PLAIN = [
+    (b"ACT-USER::admin:1::root;", completed(1, source="CAL") + b"\r\nagent>"),
+    (b"RTRV-PORT::0:2;", completed(2, *(f"{n}:WX,NONE,NONE:{SIDES}" for n in (1, 10, 2)))),
+]
+LOOPBACK = (
+    "1>1:SRCPORT=1,DSTPORT=1,GRPNAME=SYSTEM,CONNNAME=LOOPBACK_001,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,"
+    "PS=UPR,AL=CL"
+)
+
+
+def test_calient_ports_that_are_plain_numbers(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK + ",")),
+            (b"RTRV-PORT-SUM::10:4;", completed(4, "10:ALIAS=NONE,INPWR=-2.5,OUTPWR=NONE")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (3, 3)
+    assert switch.cross_connects() == {CrossConnect(1, 4)}
+    assert switch.power_dbm([3, 6]) == {3: -2.5, 6: None}
+
+
+def test_calient_reads_all_powers_in_one_exchange(play):
+    powers = [f"{name}:ALIAS=NONE,INPWR=-{name}.5,OUTPWR=NONE" for name in (1, 2, 10)]
+    switch = play(
+        "calient-tl1",
+        [*PLAIN, (b"RTRV-PORT-SUM::0:3;", completed(3, *powers))],
+        user="admin",
+    )
+    assert switch.power_dbm([1, 2, 3, 4]) == {1: -1.5, 2: -2.5, 3: -10.5, 4: None}
+
+
+def test_calient_alarm_of_a_port_that_is_a_plain_number(play):
+    report = (
+        b"\r\n\n   CAL 16-11-07 11:20:14\r\n** 7 REPT ALM EQPT\r\n"
+        b'   "10>2:MJ,LOS,NSA,,,,:\\"Low power\\""\r\n;'
+    )
+    switch = play(
+        "calient-tl1",
+        [*PLAIN, (b"RTRV-CRS:::3::ALL;", report + completed(3))],
+        user="admin",
+    )
+    switch.cross_connects()
+    assert switch.reports() == (Alarm(Severity.MAJOR, 3, "LOS", "Low power"),)
+
+
+def test_calient_bulk_change_waits_for_its_end(play):
+    light = [
+        connection("1", "2", LIGHT),
+        connection("2", "10", LIGHT),
+    ]
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+            (b"DLT-CRS-BULK::1>1:4;", completed(4)),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "STATUS=Completed")),
+            (b"ENT-CRS-BULK::1>2&2>10:6;", completed(6)),
+            (b"RTRV-SAVERECALL:::7;", completed(7, "STATUS=In progress")),
+            (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
+            (b"RTRV-CRS:::9::ALL;", completed(9, *light)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    assert switch.capabilities.bulk
+    switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5), CrossConnect(2, 6)])
+
+
+def test_calient_bulk_change_that_failed_in_part(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"ENT-CRS-BULK::1>2&2>10:4;", completed(4)),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "1 connections failed")),
+            (b"RTRV-CRS:::6::ALL;", completed(6, connection("1", "2", LIGHT))),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    with pytest.raises(DeviceError, match="1 connections failed; not connected: 2 to 6"):
+        switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])
