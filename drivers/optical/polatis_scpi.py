@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import itemgetter
@@ -26,6 +27,8 @@ from hydra.config.devices import no_login_problems
 from hydra.errors import DeviceUnavailable, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
 from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+_log: Final = logging.getLogger(__name__)
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
@@ -87,8 +90,22 @@ class PolatisScpi:
 
     @exclusive
     def open(self) -> None:
-        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
+        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable.
+
+        Warns of a device that loses its cross-connects with its power.
+        """
+        was_connected = self._transport.connected
         self._transport.open()
+        if was_connected:
+            return
+        start = self._query(scpi.START_QUERY, str, follows=True, is_part=scpi.is_part_of_start)
+        if scpi.starts_dark(start):
+            _log.warning(
+                "%s starts without cross-connects (%s): a power cycle cuts every circuit; set its "
+                "start-up mode to restore them",
+                self._name,
+                start.partition(";")[0],
+            )
 
     @exclusive
     def close(self) -> None:
@@ -165,7 +182,8 @@ class PolatisScpi:
 
     def _read_power(self, ports: list[int]) -> dict[int, float | None]:
         command = scpi.synchronised(scpi.power_query(ports))
-        readings = self._query(command, scpi.parse_powers_if_any)
+        parse, is_part = scpi.parse_powers_if_any, scpi.is_part_of_powers
+        readings = self._query(command, parse, is_part=is_part)
         if readings is None:
             return {}
         if len(readings) != len(ports):
@@ -180,7 +198,9 @@ class PolatisScpi:
 
     def _check_result(self, change: Difference) -> None:
         try:
-            told, present = self._query(scpi.RESULT_QUERY, self._result, follows=True)
+            told, present = self._query(
+                scpi.RESULT_QUERY, self._result, follows=True, is_part=scpi.is_part_of_result
+            )
         except (DeviceUnavailable, ProtocolError) as error:
             raise unconfirmed(self._name, error) from error
         faults = [fault for fault in told if fault.code != 0]
@@ -204,8 +224,16 @@ class PolatisScpi:
             self._expected, self._present = text, present
         return self._present
 
-    def _query(self, command: str, parse: Callable[[str], _T], *, follows: bool = False) -> _T:
-        reply = self._transport.query(scpi.encode_line(command), follows=follows)
+    def _query(
+        self,
+        command: str,
+        parse: Callable[[str], _T],
+        *,
+        follows: bool = False,
+        is_part: Callable[[str], bool] = lambda _: False,
+    ) -> _T:
+        line = scpi.encode_line(command)
+        reply = self._transport.query(line, follows=follows, is_part=is_part)
         try:
             return parse(reply)
         except scpi.ScpiError as error:

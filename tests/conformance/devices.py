@@ -182,6 +182,12 @@ CANDIDATES = [
         deviations=SERIAL,
     ),
     Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis", "--firmware", "linewise"),
+        variant="linewise",
+        faults=BULK_FAULTS | BAD_LINE,
+    ),
+    Candidate(
         "polatis-tl1",
         emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,

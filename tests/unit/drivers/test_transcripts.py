@@ -120,6 +120,37 @@ def test_polatis_scpi_power(play):
     assert switch.power_dbm([2, 1, 17, 18]) == {1: None, 2: None, 17: -3.25, 18: None}
 
 
+def test_polatis_scpi_answers_line_by_line(play):
+    """As some do where several queries are in a line; and with LF alone at the end."""
+    switch = play(
+        "polatis-scpi",
+        [
+            (b":oxc:boot:mode?;*opc?\r\n", b"REST\n1\n"),
+            (b":oxc:swit:size?\r\n", b"16,16\n"),
+            (b"*cls;:oxc:swit:conn:stat?\r\n", b"(@),(@)\n"),
+            (b":oxc:swit:conn:add (@1),(@17);*opc?\r\n", b"1\n"),
+            (b":syst:err:all?;:oxc:swit:conn:stat?\r\n", b'0,"No error"\n(@1),(@17)\n'),
+            (b":pmon:pow? (@17);*opc?\r\n", b"(-3.25)\n1\n"),
+            (b":pmon:pow? (@1);*opc?\r\n", b"1\n"),
+            (b":oxc:swit:conn:stat?\r\n", b"(@1),(@17)\n"),
+        ],
+    )
+    switch.open()
+    switch.change([], [CrossConnect(1, 17)])
+    assert switch.power_dbm([17]) == {17: -3.25}
+    assert switch.power_dbm([1]) == {1: None}
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+@pytest.mark.parametrize("reply", [b"DARK;1\r", b"DARK\r1\r", b'"dark"\n1\n', b"AUT;1\r", b"1\r"])
+def test_polatis_scpi_warns_at_attach_of_a_switch_that_starts_dark(play, caplog, reply):
+    switch = play("polatis-scpi", [(b":oxc:boot:mode?;*opc?\r\n", reply)])
+    for _ in range(2):
+        switch.open()
+    warned = [record for record in caplog.messages if "a power cycle cuts every circuit" in record]
+    assert len(warned) == (b"DARK" in reply.upper())
+
+
 # --- Polatis, TL1 -------------------------------------------------------------------------------
 
 POLATIS_LOGIN = [
