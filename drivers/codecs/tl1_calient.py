@@ -30,7 +30,6 @@ DIALECT: Final = Dialect(
     prompts=("agent>",),
     line_end="",
     logged_out=frozenset({"PLNA"}),
-    already_logged_in="Already logged in",
 )
 
 _NAME: Final = r"([0-9]{1,3})\.([0-9]{1,3})([a-z]?)\.([0-9]{1,3})"

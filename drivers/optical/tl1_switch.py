@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -34,6 +35,8 @@ from hydra.roles import (
     PortState,
     Severity,
 )
+
+_log: Final = logging.getLogger(__name__)
 
 _FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 1.0
@@ -106,8 +109,9 @@ class Tl1Switch(ABC):
 
     @exclusive
     def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
-        self._session.close()
+        """Log out and drop the connection; safe to repeat. The next use connects again."""
+        user = None if self._login is None else tl1.logout(self._login.username)
+        self._session.leave(user)
         self._forget()
 
     @abstractmethod
@@ -236,16 +240,29 @@ class Tl1Switch(ABC):
             except tl1.Tl1Error as error:
                 raise DeviceError(self._name, f"the login can't be sent: {error}") from None
             reply = ask(command)
-            known = self.DIALECT.already_logged_in
-            if reply.completion is tl1.Completion.DENIED and not (known and known in reply.reason):
+            if not tl1.is_logged_in(reply):
                 # The device's text may repeat the command, password included.
+                remedy = (
+                    "it has no session free: log out another client"
+                    if tl1.has_no_session_free(reply)
+                    else "check login.username and the password"
+                )
                 raise DeviceError(
                     self._name,
                     f"refuses to log in {self._login.username} ({reply.code or 'without a code'}); "
-                    "check login.username and the password",
+                    f"{remedy}",
                 )
-        for command in self.DIALECT.after_login:
-            ask(command)
+        for command in self.DIALECT.reports_on:
+            if (reply := ask(command)).completion is not tl1.Completion.DENIED:
+                return
+            refused = f"{command.name} is refused: {reply.reason}"
+        if self.DIALECT.reports_on:
+            _log.warning(
+                "%s sends this session no alarms of its own accord (%s): those that come and go "
+                "between two looks are missed",
+                self._name,
+                refused,
+            )
 
     def _ask(self, command: tl1.Command) -> tl1.Reply:
         return self._ask_all([command])[0]
@@ -255,8 +272,17 @@ class Tl1Switch(ABC):
         replies = self._session.query_all(commands, window=window)
         for command, reply in zip(commands, replies, strict=True):
             if reply.completion is tl1.Completion.DENIED:
-                raise DeviceError(self._name, f"refuses {command.name}: {reply.reason}")
+                raise DeviceError(self._name, f"refuses {command.name}: {self._why(reply)}")
         return replies
+
+    def _why(self, reply: tl1.Reply) -> str:
+        """The device's reason for a refusal, in words."""
+        if reply.code not in self.DIALECT.no_right:
+            return reply.reason
+        user = "this user" if self._login is None else f"user {self._login.username}"
+        return (
+            f"{reply.reason}; {user} may lack the right to: is it in the group of administrators?"
+        )
 
     def _records(self, command: tl1.Command, parse: Callable[[str], _T]) -> list[_T]:
         return self._parsed(command, self._ask(command).records, parse)
@@ -299,7 +325,7 @@ class Tl1Switch(ABC):
             if how is None:
                 done.append(what)
             else:
-                refused.append(f"{what}: {command.name} is {how}: {reply.reason}")
+                refused.append(f"{what}: {command.name} is {how}: {self._why(reply)}")
         return done, refused
 
     def _reported(self, port_of: Callable[[str], int | None]) -> tuple[Alarm, ...]:

@@ -194,6 +194,12 @@ CANDIDATES = [
     ),
     Candidate(
         "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", "--firmware", "any", login=ADMIN, password="root"),
+        variant="any-to-any",
+        faults=BULK_FAULTS | {FaultKind.AUTONOMOUS, FaultKind.IDLE_LOGOUT},
+    ),
+    Candidate(
+        "polatis-tl1",
         emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root", serial=True),
         variant="serial",
         faults=TL1_FAULTS,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
 from drivers.registry import optical_switch
@@ -155,7 +158,11 @@ def test_polatis_scpi_warns_at_attach_of_a_switch_that_starts_dark(play, caplog,
 
 POLATIS_LOGIN = [
     (b"ACT-USER::admin:1::root;\n", completed(1) + b"\r\n>"),
-    (b"RLS-ARC-EQPT::REPMGR:2::IND;\n", completed(2)),
+    (b"RLS-ARC-EQPT::REPMGR:2:;\n", completed(2)),
+]
+POLATIS_START = [
+    *POLATIS_LOGIN,
+    (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
 ]
 
 
@@ -180,8 +187,7 @@ def test_polatis_tl1_change_with_a_report_before_a_reply(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PATCH:::4:;\n", completed(4, "1,18", "4,20")),
             (b"DLT-PATCH::1:5:;\n", report + completed(5)),
             (b"ENT-PATCH::1&2,17&18:6:;\n", completed(6)),
@@ -197,8 +203,7 @@ def test_polatis_tl1_ports_power_and_alarms(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PORT-SHUTTER::1&2:4:;\n", completed(4, "1:OPEN", "2:CLOSED")),
             (b"RTRV-PORT-POWER::1&17:5:;\n", completed(5, "17:-23.4")),
             (b"RTRV-ALM-ALL::ALL:6:;\n", completed(6, "SYSTEM,EQPT:MN,FAN,NSA,,,,")),
@@ -214,8 +219,7 @@ def test_polatis_tl1_refusal(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PATCH:::4:;\n", completed(4)),
             (b"ENT-PATCH::1,17:5:;\n", denied(5, "IDNV", "Invalid OXC port: 1")),
             (b"RTRV-PATCH:::6:;\n", completed(6)),
@@ -235,8 +239,7 @@ def test_polatis_tl1_carried_out_in_part(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PATCH:::4:;\n", completed(4)),
             (b"ENT-PATCH::1&2,17&18:5:;\n", partial),
             (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
@@ -264,14 +267,152 @@ def test_a_session_that_was_logged_out_repeats_what_was_refused(play):
         "polatis-tl1",
         [
             *POLATIS_LOGIN,
-            (b"RTRV-PATCH:::3:;\n", denied(3, "PICC", "Permission denied")),
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", denied(3, "PICC", "Permission denied")),
             (b"ACT-USER::admin:4::root;\n", completed(4)),
-            (b"RLS-ARC-EQPT::REPMGR:5::IND;\n", completed(5)),
-            (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
+            (b"RLS-ARC-EQPT::REPMGR:5:;\n", completed(5)),
+            (b"RTRV-EQPT::SYSTEM:6:::PARAMETER=SIZE;\n", completed(6, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::7:;\n", completed(7, "1,17")),
         ],
         user="admin",
     )
     assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [("PICC", "Permission denied"), ("PIUI", "Not logged in"), ("SNVS", "Login Not Active")],
+)
+def test_a_session_is_logged_out_whatever_the_code(play, code, text):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", denied(3, code, text)),
+            (b"ACT-USER::admin:4::root;\n", completed(4)),
+            (b"RLS-ARC-EQPT::REPMGR:5:;\n", completed(5)),
+            (b"RTRV-EQPT::SYSTEM:6:::PARAMETER=SIZE;\n", completed(6, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::7:;\n", completed(7, "1,17")),
+        ],
+        user="admin",
+    )
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+def test_polatis_tl1_a_user_without_the_right_is_told_so_and_not_to_check_the_password(play):
+    no_right = denied(4, "PICC", "Permission denied")
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_START,
+            (b"RTRV-ALM-ALL::ALL:4:;\n", no_right),
+            (b"ACT-USER::admin:5::root;\n", denied(5, "PICC", "Already logged in")),
+            (b"RLS-ARC-EQPT::REPMGR:6:;\n", completed(6)),
+            (b"RTRV-ALM-ALL::ALL:7:;\n", no_right.replace(b"M  4", b"M  7")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (16, 16)
+    with pytest.raises(DeviceError, match="user admin may lack the right to") as caught:
+        switch.alarms()
+    assert "password" not in str(caught.value)
+
+
+def test_a_login_that_is_refused_for_want_of_a_session_says_so(play):
+    refusal = denied(1, "PICC", "Too many sessions")
+    switch = play("polatis-tl1", [(b"ACT-USER::admin:1::root;\n", refusal)], user="admin")
+    with pytest.raises(DeviceError, match="no session free: log out another client"):
+        switch.size()
+
+
+@pytest.mark.parametrize("second", ["COMPLD", "DENY"])
+def test_polatis_tl1_says_if_it_will_not_be_told_of_alarms(play, caplog, second):
+    answer = completed(3) if second == "COMPLD" else denied(3, "IPNV", "Parameter not valid")
+    switch = play(
+        "polatis-tl1",
+        [
+            (b"ACT-USER::admin:1::root;\n", completed(1)),
+            (b"RLS-ARC-EQPT::REPMGR:2:;\n", denied(2, "IPMS", "Parameter missing")),
+            (b"RLS-ARC-EQPT::REPMGR:3::IND;\n", answer),
+        ],
+        user="admin",
+    )
+    switch.open()
+    warned = "RLS-ARC-EQPT is refused: IPNV Parameter not valid" in caplog.text
+    assert warned == (second == "DENY")
+
+
+def test_polatis_tl1_any_to_any(play):
+    """Port 3 of 8 may stand on either side of a patch; two ports of one half are in use."""
+    patches = ["7,3", "1,2"]
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=8xCC")),
+            (b"RTRV-PATCH:::4:;\n", completed(4, *patches)),
+            (b"RTRV-PATCH:::5:;\n", completed(5, *patches)),
+            (b"RTRV-PATCH:::6:;\n", completed(6, *patches)),
+            (b"DLT-PATCH::3:7:;\n", completed(7)),
+            (b"ENT-PATCH::4,7:8:;\n", completed(8)),
+            (b"RTRV-PATCH:::9:;\n", completed(9, "4,7", "1,2")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (4, 4)
+    assert switch.cross_connects() == {CrossConnect(3, 7)}
+    with pytest.raises(DeviceError, match="port 2 is connected to 1, on its own side"):
+        switch.change([], [CrossConnect(2, 5)])
+    switch.change([CrossConnect(3, 7)], [CrossConnect(4, 7)])
+
+
+def test_a_banner_may_look_like_the_head_of_a_message(play):
+    banner = b"Authorised users only.\r\nLast login: 16-11-07 11:20:14\r\nfrom 10.0.0.7\r\n\r\n>"
+    switch = play(
+        "polatis-tl1",
+        [*POLATIS_START, (b"RTRV-PATCH:::4:;\n", completed(4, "1,17"))],
+        user="admin",
+        greeting=banner,
+    )
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+def test_a_report_in_the_middle_of_a_reply(play):
+    report = (
+        b"\r\n\n   ( nil ) 16-11-07 11:20:14\r\n** 7 REPT ALM EQPT\r\n"
+        b'   "17:MJ,LOS,NSA,11-07,11-20-14,,:\\"Low power\\""\r\n;\r\n'
+    )
+    reply = completed(4, "1,17", "2,18", "3,19").replace(b'   "2,18"', report + b'   "2,18"')
+    switch = play("polatis-tl1", [*POLATIS_START, (b"RTRV-PATCH:::4:;\n", reply)], user="admin")
+    assert switch.cross_connects() == {CrossConnect(n, 16 + n) for n in (1, 2, 3)}
+    assert switch.reports() == (Alarm(Severity.MAJOR, 17, "LOS", "Low power"),)
+
+
+@pytest.mark.parametrize("driver", ["polatis-tl1", "calient-tl1", "glimmerglass-tl1"])
+def test_a_session_is_logged_out_when_it_is_closed(driver, monkeypatch):
+    said: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while data := connection.recv(1000):
+                said.append(data)
+                connection.sendall(completed(int(data.split(b":")[3])))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        login = Login("admin", password_env=VARIABLE)
+        switch = optical_switch(
+            Plane(PlaneId(0), "p1", driver, address, 16, 5.0, 100.0, login), timeout_s=2.0
+        )
+        switch.open()
+        for _ in range(2):
+            switch.close()
+        server.join(5)
+    assert [data.startswith(b"CANC-USER::admin:") for data in said] == [False] * (len(said) - 1) + [
+        True
+    ]
 
 
 # --- Calient ------------------------------------------------------------------------------------
