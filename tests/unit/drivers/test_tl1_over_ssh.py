@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import threading
 
-import asyncssh
+import paramiko
 import pytest
 
 from drivers.registry import OPTICAL, optical_switch
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
-from tests.unit.drivers.scripted import Scripted
+from tests.unit.drivers.ssh_front import SshFront
 from tests.unit.drivers.test_transcripts import completed
 
 VARIABLE = "HYDRA_TEST_SECRET"
@@ -23,71 +21,26 @@ EXCHANGES = [
 ]
 
 
-class Gate(asyncssh.SSHServer):
-    def password_auth_supported(self) -> bool:
-        return True
-
-    def validate_password(self, username: str, password: str) -> bool:
-        return (username, password) == ("admin", "root")
-
-
-class SshFront:
-    """An SSH server whose shells lead to ``address``, in a thread of its own."""
-
-    def __init__(self, address: str) -> None:
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
-        self._key = asyncssh.generate_private_key("ssh-ed25519")
-        self.host_key = " ".join(self._key.export_public_key().decode().split()[:2])
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._server = self._run(self._listen())
-        self.address = f"ssh:127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def stop(self) -> None:
-        self._server.close()
-        self._run(self._server.wait_closed())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        self._loop.close()
-
-    def _run(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
-
-    async def _listen(self):
-        return await asyncssh.create_server(
-            Gate, "127.0.0.1", 0, server_host_keys=[self._key], encoding=None,
-            process_factory=self._converse, line_editor=False,
-        )  # fmt: skip
-
-    async def _converse(self, process) -> None:
-        reader, writer = await asyncio.open_connection(self._host, self._port)
-        ways = ((process.stdin, writer), (reader, process.stdout))
-        copies = [asyncio.create_task(_copy(*way)) for way in ways]
-        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-        for copy in copies:
-            copy.cancel()
-        await asyncio.gather(*copies, return_exceptions=True)
-        writer.close()
-        process.exit(0)
-
-
-async def _copy(source, sink) -> None:
-    while data := await source.read(1000):
-        sink.write(data)
+def answer(channel: paramiko.Channel) -> None:
+    """The device: expects just these commands, and a log-out in no case."""
+    for command, reply in EXCHANGES:
+        got = b""
+        while len(got) < len(command) and (data := channel.recv(len(command) - len(got))):
+            got += data
+        assert got == command
+        channel.sendall(reply)
+    assert channel.recv(100) == b""
 
 
 @pytest.fixture
 def plane(monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")
-    device = Scripted(EXCHANGES)
-    front = SshFront(device.address)
+    front = SshFront(answer)
     login = Login("admin", password_env=VARIABLE)
     options = {"host_key": front.host_key}
-    yield Plane(PlaneId(0), "p1", "polatis-tl1", front.address, 16, 5.0, 1.0, login, options)
+    address = f"ssh:{front.address}"
+    yield Plane(PlaneId(0), "p1", "polatis-tl1", address, 16, 5.0, 1.0, login, options)
     front.stop()
-    device.finish()
 
 
 def test_a_session_over_ssh_is_logged_in_already(plane):
