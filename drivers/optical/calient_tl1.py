@@ -7,12 +7,13 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from drivers.codecs import tl1, tl1_calient
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
 from drivers.optical.changes import Difference, check_numbers, shown, unconfirmed
+from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
@@ -36,7 +37,7 @@ CAPABILITIES: Final = OpticalCapabilities(
 _PROGRESS_POLL_S: Final = 0.02
 
 
-class Options(BaseModel):
+class Options(InputPowerOptions):
     """``options`` of a plane."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -61,6 +62,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
         group=options.group,
         window=options.window,
         bulk=options.bulk,
+        max_input_dbm=options.max_input_dbm,
     )
 
 
@@ -93,8 +95,9 @@ class CalientTl1(Tl1Switch):
         group: str,
         window: int,
         bulk: bool = False,
+        max_input_dbm: float | None = None,
     ) -> None:
-        super().__init__(name, stream, login, timeout_s=timeout_s)
+        super().__init__(name, stream, login, timeout_s=timeout_s, max_input_dbm=max_input_dbm)
         self._group = group
         self._window = window
         self._bulk = bulk

@@ -9,10 +9,10 @@ from drivers.codecs import tl1, tl1_glimmerglass
 from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, CrossConnectRow
 from drivers.exclusive import exclusive
 from drivers.optical.changes import check_numbers
+from drivers.optical.input_power import InputPowerOptions, max_input_dbm
 from drivers.optical.tl1_switch import Standing, Standings, Tl1Switch
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import (
-    NoOptions,
     endpoint_problems,
     login_problems,
     option_problems,
@@ -29,7 +29,10 @@ _NO_PRIVILEGES: Final = "0x0"
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet."""
     stream = TcpStream(plane.name, plane.address)
-    return GlimmerglassTl1(plane.name, stream, plane.login, timeout_s=timeout_s)
+    limit_dbm = max_input_dbm(plane)
+    return GlimmerglassTl1(
+        plane.name, stream, plane.login, timeout_s=timeout_s, max_input_dbm=limit_dbm
+    )
 
 
 def check(plane: Plane) -> Iterator[Problem]:
@@ -37,7 +40,7 @@ def check(plane: Plane) -> Iterator[Problem]:
     yield from endpoint_problems(plane.address)
     if plane.login is not None:  # some switches let everybody in
         yield from login_problems(plane.login)
-    yield from option_problems(NoOptions, plane.options)
+    yield from option_problems(InputPowerOptions, plane.options)
 
 
 class GlimmerglassTl1(Tl1Switch):

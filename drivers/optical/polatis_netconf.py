@@ -27,6 +27,7 @@ from drivers.optical.changes import (
     not_made,
     shortfall,
 )
+from drivers.optical.input_power import InputPowerOptions, check_input_power
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -73,7 +74,7 @@ _CLEAR: Final = "-clear"
 _PORT_IN_TEXT: Final = re.compile(r"\bport\W{0,3}([1-9][0-9]{0,5})\b", re.IGNORECASE)
 
 
-class Options(SshOptions):
+class Options(SshOptions, InputPowerOptions):
     """``options`` of a plane."""
 
     stream: str = "Polatis"
@@ -108,6 +109,7 @@ class PolatisNetconf:
     ) -> None:
         self._name = name
         self._size: tuple[int, int] | None = None
+        self._max_input_dbm = options.max_input_dbm
         self._lock = threading.RLock()
         self._netconf = NetconfTransport(
             name,
@@ -185,6 +187,7 @@ class PolatisNetconf:
         check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self.cross_connects(), disconnect, connect)
         if change:
+            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
             self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
     @exclusive

@@ -19,8 +19,10 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
+from drivers.optical.input_power import InputPowerOptions, check_input_power, max_input_dbm
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.lines import LineTransport
+from drivers.transports.serial_line import SerialOptions
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import no_login_problems
@@ -41,13 +43,23 @@ _T = TypeVar("_T")
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet."""
-    return PolatisScpi(plane.name, plane.address, stream=stream_to(plane), timeout_s=timeout_s)
+    return PolatisScpi(
+        plane.name,
+        plane.address,
+        stream=stream_to(plane),
+        timeout_s=timeout_s,
+        max_input_dbm=max_input_dbm(plane),
+    )
 
 
 def check(plane: Plane) -> Iterator[Problem]:
     """Problems of ``plane``'s address, login and options."""
-    yield from address_problems(plane)
+    yield from address_problems(plane, InputPowerOptions, SerialPlaneOptions)
     yield from no_login_problems(plane.login)
+
+
+class SerialPlaneOptions(SerialOptions, InputPowerOptions):
+    """``options`` of a plane at a ``serial:`` address."""
 
 
 class PolatisScpi:
@@ -64,8 +76,15 @@ class PolatisScpi:
     """
 
     def __init__(
-        self, name: str, address: str, *, timeout_s: float, stream: Stream | None = None
+        self,
+        name: str,
+        address: str,
+        *,
+        timeout_s: float,
+        stream: Stream | None = None,
+        max_input_dbm: float | None = None,
     ) -> None:
+        self._max_input_dbm = max_input_dbm
         self._name = name
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
@@ -142,6 +161,9 @@ class PolatisScpi:
         check_ports(self._name, self.size(), disconnect | connect)
         change = difference(self._name, self._present_without_errors(), disconnect, connect)
         if change:
+            if self._max_input_dbm is not None:
+                check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
+                self._present_without_errors()  # a port without a monitor may have left one
             self._write(scpi.change_command(_by_ingress(change.removed), _by_ingress(change.added)))
             self._expect(change.wanted)
             self._check_result(change)

@@ -8,13 +8,16 @@ from typing import Final, TypeVar
 from drivers.codecs import tl1, tl1_polatis
 from drivers.exclusive import exclusive
 from drivers.optical.changes import across, check_numbers
+from drivers.optical.input_power import InputPowerOptions, max_input_dbm
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
 from drivers.transports.addresses import address_problems, stream_to
+from drivers.transports.serial_line import SerialOptions
 from drivers.transports.ssh import SshOptions
 from drivers.transports.ssh_shell import SshShell
+from drivers.transports.stream import Stream
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, Problem
-from hydra.model import CrossConnect, Plane
+from hydra.model import CrossConnect, Login, Plane
 from hydra.roles import (
     Alarm,
     DeviceIdentity,
@@ -34,16 +37,29 @@ _SSH: Final = "ssh:"
 _T = TypeVar("_T")
 
 
+class SshPlaneOptions(SshOptions, InputPowerOptions):
+    """``options`` of a plane at an ``ssh:`` address."""
+
+
+class SerialPlaneOptions(SerialOptions, InputPowerOptions):
+    """``options`` of a plane at a ``serial:`` address."""
+
+
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet. Raises DeviceError for SSH without a login."""
-    if (endpoint := _ssh_endpoint(plane.address)) is not None:
-        if plane.login is None:
-            raise DeviceError(plane.name, "SSH wants a login")
-        options = SshOptions.model_validate(dict(plane.options))
-        shell = SshShell(plane.name, endpoint, plane.login, options)
+    endpoint = _ssh_endpoint(plane.address)
+    stream: Stream
+    login: Login | None
+    if endpoint is None:
+        stream, login = stream_to(plane), plane.login
+    elif plane.login is None:
+        raise DeviceError(plane.name, "SSH wants a login")
+    else:
+        options = SshPlaneOptions.model_validate(dict(plane.options))
         # SSH has logged in already: a TL1 session over it wants no ACT-USER.
-        return PolatisTl1(plane.name, shell, None, timeout_s=timeout_s)
-    return PolatisTl1(plane.name, stream_to(plane), plane.login, timeout_s=timeout_s)
+        stream, login = SshShell(plane.name, endpoint, plane.login, options), None
+    limit_dbm = max_input_dbm(plane)
+    return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, max_input_dbm=limit_dbm)
 
 
 def check(plane: Plane) -> Iterator[Problem]:
@@ -51,9 +67,9 @@ def check(plane: Plane) -> Iterator[Problem]:
     if (endpoint := _ssh_endpoint(plane.address)) is not None:
         yield from endpoint_problems(endpoint)
         yield from login_problems(plane.login, keys=True)
-        yield from option_problems(SshOptions, plane.options)
+        yield from option_problems(SshPlaneOptions, plane.options)
         return
-    yield from address_problems(plane)
+    yield from address_problems(plane, InputPowerOptions, SerialPlaneOptions)
     yield from login_problems(plane.login)
 
 

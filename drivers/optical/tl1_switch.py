@@ -23,6 +23,7 @@ from drivers.optical.changes import (
     shown,
     unconfirmed,
 )
+from drivers.optical.input_power import check_input_power
 from drivers.transports.stream import Stream
 from drivers.transports.tl1_session import Ask, Tl1Session
 from hydra.errors import DeviceError, DeviceUnavailable, ProtocolError
@@ -80,8 +81,17 @@ class Tl1Switch(ABC):
     LATE: ClassVar[bool] = False
     """True if cross-connects may appear only after the command for them was COMPLD."""
 
-    def __init__(self, name: str, stream: Stream, login: Login | None, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        login: Login | None,
+        *,
+        timeout_s: float,
+        max_input_dbm: float | None = None,
+    ) -> None:
         self._name = name
+        self._max_input_dbm = max_input_dbm
         self._login = login
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
@@ -153,7 +163,11 @@ class Tl1Switch(ABC):
         self._check_locks({c: standings[c].locked_by for c in change.removed})
         self._check_change(change)
         if change:
+            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
             self._check_result(change, self._carry_out(change))
+
+    @abstractmethod
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]: ...
 
     # --- vendors' parts -------------------------------------------------------------------------
 
