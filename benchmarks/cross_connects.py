@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 import yaml
 
@@ -65,7 +66,12 @@ def options(driver: str, folder: str) -> dict[str, object]:
 
 @contextmanager
 def driven(
-    driver: str, number: int, address: str, login: Login | None = None, folder: str = ""
+    driver: str,
+    number: int,
+    address: str,
+    login: Login | None = None,
+    folder: str = "",
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[OpticalSwitch]:
     """An open driver of the device at ``address``."""
     plane = Plane(
@@ -77,7 +83,7 @@ def driven(
         SWITCHING_MS,
         1.0,
         login,
-        options(driver, folder),
+        {**options(driver, folder), **more},
     )
     switch = optical_switch(plane, TIMEOUT_S)
     switch.open()
@@ -88,8 +94,14 @@ def driven(
 
 
 @contextmanager
-def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[OpticalSwitch]:
-    """A driver with an emulator of its own."""
+def emulated(
+    driver: str,
+    number: int = 0,
+    *,
+    serial: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> Iterator[OpticalSwitch]:
+    """A driver with an emulator of its own; ``more``: options of the driver."""
     module, login = EMULATORS[driver]
     line = f"{tempfile.gettempdir()}/hydra-benchmark-{os.getpid()}-{number}"
     command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
@@ -107,7 +119,7 @@ def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[
         address = process.stdout.readline().split()[2]
         where = f"serial:{line}" if serial else address
         try:
-            with driven(driver, number, where, login, folder) as switch:
+            with driven(driver, number, where, login, folder, more) as switch:
                 yield switch
         finally:
             process.terminate()
@@ -163,6 +175,7 @@ def time_ms(way, switch: OpticalSwitch, turns: range, size: int) -> float:
 def driver_results(named: Sequence[str]) -> list[Result]:
     devices = {driver: emulated(driver) for driver in OPTICAL if driver in EMULATORS}
     devices["polatis-scpi on a pseudo-terminal"] = emulated("polatis-scpi", serial=True)
+    devices["calient-tl1 with options.bulk"] = emulated("calient-tl1", more={"bulk": True})
     devices["openflow-xc"] = bridge()
     devices = {name: devices[name] for name in named or devices}
     results = []

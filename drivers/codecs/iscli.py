@@ -47,6 +47,8 @@ _ERROR: Final = re.compile(
 _SENDABLE: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:-[0-9]{1,4})?(?:,[0-9]{1,4}(?:-[0-9]{1,4})?)*,?")
 _PORT_HEADER: Final = re.compile(r"interface port ([0-9A-Za-z,:/-]+)")
+_OLD_MEMBERSHIP: Final = re.compile(r"tagging|pvid [0-9]+|member [0-9][0-9,-]*")
+_LINK: Final = re.compile(r"[a-z][a-z-]*")
 _LAST_VLAN: Final = 4094
 
 
@@ -254,14 +256,17 @@ def parse_numbers(text: str) -> frozenset[int]:
 
 
 def trunk_commands(ports: Collection[int], allowed: Collection[int], native: int) -> Iterator[str]:
-    """Make these ports trunks of exactly these VLANs; ``native`` is their untagged one."""
+    """Make these ports trunks of exactly these VLANs; ``native`` is their untagged one.
+
+    The list comes before the mode: a trunk without one carries all VLANs.
+    """
     for run in _folded(_runs(ports), len("interface port ")):
         yield f"interface port {run}"
-        yield "switchport mode trunk"
         lead = "switchport trunk allowed vlan "
         for number, part in enumerate(_folded(_runs(allowed), len(lead) + len("add "))):
             yield f"{lead}{'add ' if number else ''}{part}"
         yield f"switchport trunk native vlan {native}"
+        yield "switchport mode trunk"
         yield "exit"
 
 
@@ -294,11 +299,19 @@ def parse_memberships(lines: Sequence[str]) -> Mapping[int, Membership]:
     """Memberships by port, from ``show running-config``, of the ports that it names.
 
     A port that is not named is an access port of VLAN 1; a trunk without a list carries all VLANs.
+    Raises IscliError also for the configuration of an older command line, which puts ports into
+    VLANs by other commands: read as this one, all of its ports would be in VLAN 1.
     """
     found: dict[int, Membership] = {}
     ports: frozenset[int] = frozenset()
+    new = any(line.strip() == "iscli-new" for line in lines)
     for line in _unwrapped(lines):
         header = _PORT_HEADER.fullmatch(line)
+        if not new and _OLD_MEMBERSHIP.fullmatch(line) is not None:
+            raise IscliError(
+                f"{_shown(line)} is of the older command line, which this driver does not speak: "
+                "update the switch to software with iscli-new"
+            )
         if header is not None:
             ports = parse_numbers(header[1]) if _NUMBERS.fullmatch(header[1]) else frozenset()
         elif line in ("exit", "!", "end"):
@@ -319,13 +332,21 @@ def parse_links(lines: Sequence[str]) -> Mapping[str, bool]:
         if "Link" in words and "Port" in words:
             # The heading names two flow-control columns at once.
             column = 6 if words[0] == "Alias" else 5
-        elif column is not None and len(words) > column and not line.startswith("-"):
+        elif column is not None and _is_row(words, column):
             found[words[column - 5]] = words[column] == "up"
             if column == 6:
                 found[words[0]] = words[column] == "up"
+        elif found and words:
+            break
     if column is None:
         raise IscliError("no table of ports in the reply to show interface status")
     return found
+
+
+def _is_row(words: Sequence[str], column: int) -> bool:
+    """True for a port's row; the first line below the table is none."""
+    long = len(words) > column
+    return long and words[column - 5].isdigit() and _LINK.fullmatch(words[column]) is not None
 
 
 def _with(before: Membership, line: str) -> Membership:

@@ -1,11 +1,13 @@
 """SCPI as Polatis optical switches speak it: bytes in, events out; no socket and no clock.
 
-Commands go out as one line ended by CR LF, replies come back as one line ended by CR. Set commands
-have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are told only by
-``:syst:err:all?``.
+Commands go out as one line ended by CR LF; a line comes back that is ended by CR, by LF or by both.
+Several queries in a line are answered in one line, joined by ``;``, or each in a line of its own.
+Set commands have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are told
+only by ``:syst:err:all?``.
 
-Source: the public command descriptions of the Polatis Series 6000/7000 user interface, and for
-``:pmon:pow?`` a public driver that uses it, at most 256 ports at a time. The shape of
+Source: the public command descriptions of the Polatis Series 6000/7000 user interface; for
+``:pmon:pow?`` a public driver that uses it, at most 256 ports at a time; for ``:oxc:boot:mode?``
+public drivers of the Series 3000. The shape of
 ``:syst:err:all?`` replies follows SCPI-99 volume 1 section 21.8 and is inferred for this device, as
 is the empty string for an unconnected port in reply to ``conn:port?``.
 
@@ -28,6 +30,7 @@ MAX_POWER_PORTS: Final = 256
 """Power readings in one reply."""
 
 _LF: Final = 0x0A
+_LINE_END: Final = re.compile(rb"[\r\n]")
 _TEXT: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _PRINTABLE: Final = bytes(range(0x20, 0x7F))
 _MAX_NUMBER: Final = 999_999
@@ -70,8 +73,8 @@ class DeviceFault:
 class ReplyDecoder:
     """Cuts a byte stream into reply lines, however the bytes were split on their way.
 
-    A line holds printable ASCII and ends in CR; one LF right after a CR is ignored, since some
-    serial servers add it. At most :data:`MAX_LINE_BYTES` of an unfinished line are kept.
+    A line holds printable ASCII and ends in CR or LF; one LF right after a CR is ignored. At most
+    :data:`MAX_LINE_BYTES` of an unfinished line are kept.
     """
 
     def __init__(self) -> None:
@@ -87,15 +90,15 @@ class ReplyDecoder:
             if self._after_cr and data[start] == _LF:
                 start += 1
             self._after_cr = False
-            end = data.find(b"\r", start)
-            self._extend(data[start:] if end < 0 else data[start:end])
-            if end < 0:
+            end = _LINE_END.search(data, start)
+            self._extend(data[start:] if end is None else data[start : end.start()])
+            if end is None:
                 return
             if self._error is None:
                 self._lines.append(self._partial.decode("ascii"))
                 self._partial.clear()
-                self._after_cr = True
-            start = end + 1
+                self._after_cr = end[0] == b"\r"
+            start = end.end()
 
     def next_line(self) -> str | None:
         """The next complete line without its terminator, or None when more bytes are needed.
@@ -116,7 +119,7 @@ class ReplyDecoder:
             where = len(self._partial) + chunk.index(bad[:1])
             self._fail(f"byte 0x{bad[0]:02x} at position {where} of a reply")
         elif len(chunk) > room:
-            self._fail(f"a reply of more than {MAX_LINE_BYTES} bytes without CR")
+            self._fail(f"a reply of more than {MAX_LINE_BYTES} bytes without a line end")
         else:
             self._partial += chunk
 
@@ -142,6 +145,8 @@ COMPLETE_QUERY: Final = "*opc?"
 ERRORS_QUERY: Final = ":syst:err:all?"
 SIZE_QUERY: Final = ":oxc:swit:size?"
 CONNECTIONS_QUERY: Final = ":oxc:swit:conn:stat?"
+START_QUERY: Final = f":oxc:boot:mode?;{COMPLETE_QUERY}"
+"""Ask with what the device starts; one that does not know the query only says ``1``."""
 CLEARED_CONNECTIONS_QUERY: Final = f"{CLEAR};{CONNECTIONS_QUERY}"
 """Empty the error queue, and ask for the cross-connects, in one exchange."""
 RESULT_QUERY: Final = f"{ERRORS_QUERY};{CONNECTIONS_QUERY}"
@@ -257,6 +262,21 @@ def parse_powers_if_any(text: str) -> tuple[float | None, ...] | None:
     return parse_powers(readings) if separator else None
 
 
+def is_part_of_powers(text: str) -> bool:
+    """True for readings that a ``1`` in another line has to follow."""
+    return _POWERS.fullmatch(text) is not None
+
+
+def starts_dark(text: str) -> bool:
+    """True if the reply to :data:`START_QUERY` says that it starts without cross-connects."""
+    return text.strip('"').upper().startswith("DARK")
+
+
+def is_part_of_start(text: str) -> bool:
+    """True for a mode that a ``1`` in another line has to follow."""
+    return text != "1" and not text.endswith(";1")
+
+
 def parse_identity(text: str) -> Identity:
     """``vendor,model,serial,firmware``."""
     fields = text.split(",")
@@ -283,6 +303,15 @@ def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], str]:
     # The text of an error may hold a semicolon, port lists never do.
     faults, _, connections = text.rpartition(";")
     return parse_faults(faults), connections
+
+
+def is_part_of_result(text: str) -> bool:
+    """True for an error queue that the cross-connects have to follow, in another line."""
+    try:
+        parse_faults(text)
+    except ScpiError:
+        return False
+    return True
 
 
 def parse_complete(text: str) -> None:

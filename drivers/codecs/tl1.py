@@ -1,10 +1,10 @@
 """TL1, whatever the vendor: commands out, bytes in, events out; no socket and no clock.
 
 A command is ``NAME:TID:AID:CTAG:block:…;``. The device sends replies, each with its command's ctag,
-and autonomous messages, also between a command and its reply. A long reply comes in several blocks,
-all but the last ended by ``>`` instead of ``;``; the decoder joins them. Text between messages
-(echoes, prompts, banners, terminal control sequences) is told as :class:`Echo` and otherwise
-ignored.
+and autonomous messages, also between a command and its reply, or in the middle of one. A long
+reply comes in several blocks, all but the last ended by ``>`` instead of ``;``; the decoder joins
+them. Text between messages (echoes, prompts, banners, terminal control sequences) is told as
+:class:`Echo` and otherwise ignored.
 
 Source: Telcordia GR-831-CORE (message structure) and GR-833-CORE (alarm reports). Vendors' dialects
 are in ``tl1_polatis``, ``tl1_calient`` and ``tl1_glimmerglass``.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -28,6 +28,8 @@ MAX_LINE_BYTES: Final = 64 * 1024
 MAX_COMMAND_CHARS: Final = 32 * 1024
 
 _PENDING_REPLIES: Final = 64
+_INTERRUPTED: Final = 8
+"""Most messages that stand open, each interrupted by the next."""
 _SHOWN_CHARS: Final = 80
 
 _LINE_END: Final = re.compile(rb"[\r\n]")
@@ -39,6 +41,13 @@ _HEADER: Final = re.compile(
 )
 _REPLY: Final = re.compile(
     r"M +(\S{1,32}) (COMPLD|DENY|PRTL|DELAY|RTRV)(?:[ \t]+(\S.*))?", re.ASCII
+)
+_LOGGED_OUT: Final = re.compile(
+    r"not (?:yet )?logged[- ]?in|login (?:is )?not active|no active login", re.IGNORECASE
+)
+_LOGGED_IN: Final = re.compile(r"already logged[- ]?in", re.IGNORECASE)
+_NO_SESSION_FREE: Final = re.compile(
+    r"too many|session limit|max(?:imum)?\b.*\b(?:sessions?|users?|logins?)\b", re.IGNORECASE
 )
 _AUTONOMOUS: Final = re.compile(r"(\*C|\*\*|\*\^|\*|A) +(\S{1,32}) (\S.*)", re.ASCII)
 _ACKNOWLEDGEMENT: Final = re.compile(r"(IP|PF|OK|NA|NG|RL) (\S{1,32})", re.ASCII)
@@ -147,13 +156,16 @@ class _Message:
     identification: tuple[str, str] | tuple[str, str, str] | None = None
     """(ctag, completion) of a reply; (alarm code, tag, verb) of an autonomous message."""
     lines: list[str] = field(default_factory=list)
+    heading: str | None = None
+    """A line that is the header of a message in this one's midst, if the next one identifies it."""
 
 
 class Decoder:
     """Cuts a byte stream into events, however the bytes were split on their way.
 
     ``prompts`` are the texts that the device prints where it expects a command. At most
-    :data:`MAX_MESSAGE_BYTES` of unfinished messages are kept.
+    :data:`MAX_MESSAGE_BYTES` of unfinished messages are kept. Until the first message has come, a
+    line that looks like a message's header may be part of a banner, and is then ignored.
     """
 
     def __init__(self, prompts: Iterable[str] = ()) -> None:
@@ -161,6 +173,8 @@ class Decoder:
         self._prompts = tuple(sorted({"<", *prompts}, key=len, reverse=True))
         self._line = bytearray()
         self._message: _Message | None = None
+        self._interrupted: list[_Message] = []
+        self._greeting = True
         self._in_quote = False
         self._in_comment = False
         self._begun: dict[str, list[str]] = {}
@@ -205,12 +219,16 @@ class Decoder:
 
     def _classify(self, line: str) -> None:
         line = self._without_prompts(line)
-        if (header := _HEADER.fullmatch(line)) is not None:
-            self._message = _Message(Header(header[1], header[2], header[3]))
+        if (header := self._header(line)) is not None:
+            self._message = _Message(header)
         elif (acknowledgement := _ACKNOWLEDGEMENT.fullmatch(line)) is not None:
             self._events.append(Acknowledgement(acknowledgement[1], acknowledgement[2]))
         elif line:
             self._events.append(Echo(line))
+
+    def _header(self, line: str) -> Header | None:
+        match = _HEADER.fullmatch(self._without_prompts(line))
+        return None if match is None else Header(match[1], match[2], match[3])
 
     def _without_prompts(self, line: str) -> str:
         line = _CONTROL.sub(" ", line).strip()
@@ -271,7 +289,11 @@ class Decoder:
             return
         line = self._take_line()
         if message.identification is not None and line == ">":
+            self._take_heading(message)
             self._continue(message)
+        elif message.identification is None and self._is_banner(line):
+            self._message = None
+            self._classify(line)
         elif line:
             self._add(message, line)
 
@@ -279,7 +301,9 @@ class Decoder:
         if line := self._take_line():
             self._add(message, line)
         if self._error is None:
-            self._finish(message)
+            last = self._message or message
+            self._take_heading(last)
+            self._finish(last)
 
     def _take_line(self) -> str:
         line = self._line.decode("latin-1").strip()
@@ -288,17 +312,55 @@ class Decoder:
         self._in_quote = False
         return line
 
+    def _is_banner(self, line: str) -> bool:
+        """True for a line, after what looked like a header, that no message begins with."""
+        marks = any(mark in line for mark in ('"', "/*"))
+        return bool(self._greeting and line and not marks and not _is_identification(line))
+
     def _add(self, message: _Message, line: str) -> None:
-        if message.identification is not None:
+        if message.identification is None:
+            self._identify(message, line)
+            return
+        if message.heading is not None and _is_identification(line):
+            self._interrupt(message, message.heading, line)
+            return
+        self._take_heading(message)
+        if self._header(line) is not None:
+            message.heading = line
+        else:
             self._keep(message, line)
-        elif (reply := _REPLY.fullmatch(line)) is not None:
+
+    def _identify(self, message: _Message, line: str) -> None:
+        self._greeting = False
+        if (reply := _REPLY.fullmatch(line)) is not None:
             message.identification = (reply[1], reply[2])
             if reply[3]:
-                self._keep(message, reply[3].strip())
+                self._add(message, reply[3].strip())
         elif (autonomous := _AUTONOMOUS.fullmatch(line)) is not None:
             message.identification = (autonomous[1], autonomous[2], autonomous[3].strip())
         else:
             self._fail(f"neither a reply nor an autonomous message: {_shown(line)}")
+
+    def _interrupt(self, message: _Message, heading: str, line: str) -> None:
+        """Begin a message in the middle of another, which goes on when it has ended."""
+        header = self._header(heading)
+        if header is None or len(self._interrupted) == _INTERRUPTED:
+            self._fail(f"more than {_INTERRUPTED} messages, each in the middle of another")
+            return
+        message.heading = None
+        self._interrupted.append(message)
+        self._message = _Message(header)
+        self._identify(self._message, line)
+
+    def _take_heading(self, message: _Message) -> None:
+        """Keep as text what looked like a header and was none."""
+        if message.heading is not None:
+            self._keep(message, message.heading)
+            message.heading = None
+
+    def _leave(self) -> None:
+        """Go back to the message that the one which has ended stood in, if it did."""
+        self._message = self._interrupted.pop() if self._interrupted else None
 
     def _keep(self, message: _Message, line: str) -> None:
         if line != ">":  # this ends a block and is never text
@@ -308,23 +370,32 @@ class Decoder:
     def _continue(self, message: _Message) -> None:
         """End a block that another one will follow."""
         if message.identification is not None and len(message.identification) == 2:
+            self._leave()
             ctag = message.identification[0]
-            self._begun.setdefault(ctag, []).extend(message.lines)
+            self._begun[ctag] = self._joined(ctag, message.lines)
             if len(self._begun) > _PENDING_REPLIES:
                 self._fail(f"more than {_PENDING_REPLIES} replies were begun and not ended")
         else:
             self._finish(message)
-        self._message = None
+
+    def _joined(self, ctag: str, lines: Sequence[str]) -> list[str]:
+        """The lines of a reply's earlier blocks, and these."""
+        before = self._begun.pop(ctag, [])
+        if before and lines and self._header(before[-1]) and _is_identification(lines[0]):
+            self._fail("the header of a message at the end of a block, the rest in the next")
+        return [*before, *lines]
 
     def _finish(self, message: _Message) -> None:
-        self._message = None
+        self._leave()
         if message.identification is None:
             self._fail("a message that ends before it says what it is")
             return
         lines = tuple(message.lines)
         if len(message.identification) == 2:
             ctag, completion = message.identification
-            lines = (*self._begun.pop(ctag, ()), *lines)
+            lines = tuple(self._joined(ctag, lines))
+            if self._error is not None:
+                return
             self._events.append(Reply(message.header, ctag, Completion(completion), lines))
         else:
             alarm_code, tag, verb = message.identification
@@ -335,6 +406,7 @@ class Decoder:
         self._error = Tl1Error(reason)
         self._line.clear()
         self._message = None
+        self._interrupted.clear()
         self._begun.clear()
 
 
@@ -354,6 +426,11 @@ class Command:
 def login(username: str, password: str) -> Command:
     """Log-in (GR-831-CORE); only the encoded command shows the password, never :func:`repr`."""
     return _Secret("ACT-USER", quoted(username), ("", quoted(password)))
+
+
+def logout(username: str) -> Command:
+    """Log-out (GR-831-CORE)."""
+    return Command("CANC-USER", quoted(username), ("",))
 
 
 class _Secret(Command):
@@ -394,13 +471,30 @@ class Dialect:
     """Line end that is sent after a command's semicolon."""
     logged_out: frozenset[str]
     """Codes that refuse a command because nobody is logged in, or not as the right user."""
-    after_login: tuple[Command, ...] = ()
-    """Commands that are sent after log-in; a refusal of theirs is no obstacle."""
-    already_logged_in: str = ""
-    """Text of a refused log-in that means that the session is logged in already."""
+    no_right: frozenset[str] = frozenset()
+    """Those among them that also mean that the user who is logged in may not do so."""
+    reports_on: tuple[Command, ...] = ()
+    """Ways to have autonomous messages sent to a session; the first that is not refused will do.
+
+    Empty: they are sent unasked.
+    """
 
     def is_logged_out(self, reply: Reply) -> bool:
-        return reply.completion is Completion.DENIED and reply.code in self.logged_out
+        """True for the refusal of a command that perhaps only a log-in is missing for."""
+        if reply.completion is not Completion.DENIED:
+            return False
+        return reply.code in self.logged_out or _LOGGED_OUT.search(reply.reason) is not None
+
+
+def is_logged_in(reply: Reply) -> bool:
+    """True if a log-in was carried out, or was not needed: the session is logged in already."""
+    denied = reply.completion is Completion.DENIED
+    return not denied or _LOGGED_IN.search(reply.reason) is not None
+
+
+def has_no_session_free(reply: Reply) -> bool:
+    """True if a log-in was refused since too many are logged in."""
+    return _NO_SESSION_FREE.search(reply.reason) is not None
 
 
 # --- values that all vendors share --------------------------------------------------------------
@@ -408,7 +502,7 @@ class Dialect:
 _KEY: Final = r"[A-Za-z][A-Za-z0-9_]*"
 _PAIR: Final = re.compile(rf"({_KEY})=(.*?)(?=,{_KEY}=|\Z)", re.ASCII | re.DOTALL)
 _PAIRS: Final = re.compile(rf"{_KEY}=.*", re.ASCII | re.DOTALL)
-_POWER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?", re.ASCII)
+_POWER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?", re.ASCII)
 _DESCRIPTION: Final = re.compile(r':(?:\\)?"(.*?)(?:\\)?"', re.DOTALL)
 _SEVERITIES: Final = {
     "CR": Severity.CRITICAL,
@@ -452,8 +546,8 @@ def pair(pairs: Mapping[str, str], key: str) -> str:
 
 
 def parse_power_dbm(text: str) -> float | None:
-    """``-23.4`` → -23.4 dBm; ``NONE`` and the empty text → None."""
-    if text in ("", "NONE"):
+    """``-23.4`` → -23.4 dBm; ``NONE``, ``NA`` and the empty text → None."""
+    if text in ("", "NONE", "NA"):
         return None
     if _POWER.fullmatch(text) is None:
         raise Tl1Error(f"not an optical power in dBm: {_shown(text)}")
@@ -475,6 +569,10 @@ def parse_alarm(record: str) -> AlarmRecord:
     described = _DESCRIPTION.search(fields)
     text = described[1] if described is not None else ""
     return AlarmRecord(aid.partition(",")[0].strip(), severity(code), condition, text)
+
+
+def _is_identification(line: str) -> bool:
+    return _REPLY.fullmatch(line) is not None or _AUTONOMOUS.fullmatch(line) is not None
 
 
 def _unquoted(line: str) -> str:

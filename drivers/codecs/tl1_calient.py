@@ -1,15 +1,20 @@
 """Calient's TL1 (S160 and S320, port 3083): commands, and the contents of their replies.
 
-Source: public drivers and captures for the S160 and S320. A port has a name like ``1.2.3``, an
-input and an output; a one-way connection ``a>b`` leads from the input of ``a`` to the output of
+Source: public drivers, laboratory scripts and captures for the S160 and S320. A port has a name
+like ``1.2.3``, on some switches only a number, an input and an output; a
+one-way connection ``a>b`` leads from the input of ``a`` to the output of
 ``b``, a two-way connection ``a-b`` both ways. A connection is entered (``AS=UMA,OS=RDY``:
-reserved) and then activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted.
+reserved) and then activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted. The
+bulk commands do both at once, for any number of connections, and go on after they were COMPLD:
+``RTRV-SAVERECALL`` tells how far. Inferred: that ``&`` joins their connections, as in GR-831-CORE.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from drivers.codecs.tl1 import (
@@ -25,15 +30,21 @@ DIALECT: Final = Dialect(
     prompts=("agent>",),
     line_end="",
     logged_out=frozenset({"PLNA"}),
-    already_logged_in="Already logged in",
 )
 
-_PORT: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})([a-z]?)\.([0-9]{1,3})", re.ASCII)
+_NAME: Final = r"([0-9]{1,3})\.([0-9]{1,3})([a-z]?)\.([0-9]{1,3})"
+_PORT: Final = re.compile(rf"{_NAME}|([0-9]{{1,4}})", re.ASCII)
+_IN_TEXT: Final = re.compile(_NAME, re.ASCII)
+_CONNECTION: Final = re.compile(r"([0-9]{1,4})(?:[>-]([0-9]{1,4}))?", re.ASCII)
 _WAYS: Final = {"1WAY": False, "2WAY": True}
 
 ELEMENT_QUERY: Final = Command("RTRV-NE")
 PORTS_QUERY: Final = Command("RTRV-PORT", "0")
 CONNECTIONS_QUERY: Final = Command("RTRV-CRS", "", ("", "ALL"))
+POWERS_QUERY: Final = Command("RTRV-PORT-SUM", "0")
+"""Ask for the power at all ports."""
+PROGRESS_QUERY: Final = Command("RTRV-SAVERECALL")
+"""Ask how far the last bulk command is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +108,19 @@ class CrossConnectRow:
         return f"AS={self.administrative}, OS={self.operational}, OC={self.capability}"
 
 
-def connection_name(source: str, target: str) -> str:
-    """The device's name of a one-way connection."""
-    return f"{source}>{target}"
+class Progress(Enum):
+    """What has become of a bulk command."""
+
+    UNDER_WAY = "progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """As a whole or for some of its connections."""
+    UNKNOWN = ""
+
+
+def connection_name(source: str, target: str, *, two_way: bool = False) -> str:
+    """The device's name of a connection, unless it was given another one."""
+    return f"{source}{'-' if two_way else '>'}{target}"
 
 
 def enter(source: str, target: str, group: str) -> Command:
@@ -123,21 +144,43 @@ def delete(name: str) -> Command:
     return Command("DLT-CRS", "", ("", name))
 
 
+def enter_in_bulk(pairs: Iterable[tuple[str, str]]) -> Command:
+    """Have these one-way connections made."""
+    return Command("ENT-CRS-BULK", "&".join(connection_name(a, b) for a, b in pairs))
+
+
+def delete_in_bulk(rows: Iterable[CrossConnectRow]) -> Command:
+    """Have these connections removed, active ones too."""
+    names = (connection_name(r.source, r.target, two_way=r.two_way) for r in rows)
+    return Command("DLT-CRS-BULK", "&".join(names))
+
+
+def parse_progress(text: str) -> Progress:
+    """What the text of a reply to ``RTRV-SAVERECALL`` says; only these words of it are known."""
+    lower = text.lower()
+    known = (Progress.UNDER_WAY, Progress.FAILED, Progress.COMPLETED)
+    return next((found for found in known if found.value in lower), Progress.UNKNOWN)
+
+
 def power_query(port: str) -> Command:
     return Command("RTRV-PORT-SUM", port)
 
 
 def port_order(name: str) -> tuple[int, int, str, int]:
-    """Key that sorts port names by number: ``1.1.2`` before ``1.1.10`` before ``1.2.1``."""
+    """Key that sorts port names by number: ``1.1.2`` before ``1.1.10``, ``9`` before ``10``."""
     match = _PORT.fullmatch(name)
     if match is None:
         raise Tl1Error(f"not a port's name: {name[:80]!r}")
+    if match[5] is not None:
+        return 0, 0, "", int(match[5])
     return int(match[1]), int(match[2]), match[3], int(match[4])
 
 
 def ports_of(aid: str) -> tuple[str, ...]:
     """Ports that an alarm's access identifier names, as a connection or as a single port."""
-    return tuple(match[0] for match in _PORT.finditer(aid))
+    if (numbers := _CONNECTION.fullmatch(aid)) is not None:
+        return tuple(filter(None, numbers.groups()))
+    return tuple(match[0] for match in _IN_TEXT.finditer(aid))
 
 
 def parse_element(record: str) -> NetworkElement:
@@ -174,7 +217,7 @@ def parse_power(record: str) -> PortPower:
 
 def parse_connection(record: str) -> CrossConnectRow:
     """``…:SRCPORT=1.1.1,DSTPORT=1.2.1,…,CONNNAME=…,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,…,AL=CL``."""
-    pairs = parse_pairs(record.partition(":")[2])
+    pairs = parse_pairs(record.partition(":")[2].rstrip(","))
     way = pair(pairs, "CONNTYPE")
     if way not in _WAYS:
         raise Tl1Error(f"CONNTYPE={way} is neither 1WAY nor 2WAY")

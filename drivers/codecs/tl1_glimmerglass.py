@@ -1,8 +1,9 @@
 """Glimmerglass' TL1 (System 100/300/500, port 10033): commands, and the contents of their replies.
 
 Source: public drivers, monitoring agents and captures. Inputs are numbered 10000 + n, outputs
-20000 + n. A record is ``GGN:KEY=VALUE,…``; port names may hold spaces and ``#``. The device echoes,
-prompts with ``<``, and sends terminal control sequences when a client connects.
+20000 + n; numbers beyond the matrix are multicast ports, inside the switch. A record is
+``GGN:KEY=VALUE,…``; port names may hold spaces and ``#``, and ``NA`` stands for no value. The
+device echoes, prompts with ``<``, and sends terminal control sequences when a client connects.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ POWERS_QUERY: Final = Command("RTRV-PORT-POWER", "all")
 class Port:
     identifier: int
     """10000 + n for input n, 20000 + n for output n."""
-    healthy: bool
+    healthy: bool | None
+    """None: the device does not say."""
     privileges: str
-    """Rights of the user who asked; ``0x0``: none."""
+    """Rights of the user who asked; ``0x0``: none, empty: software that does not tell (6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class CrossConnectRow:
     state: str
     """``single``: not connected; ``steady``; ``fault``."""
     cause: str
+    lock: str = ""
+    """User who has locked the connection against others, ``?`` if not named; empty: not locked."""
 
 
 def enter(pairs: Sequence[tuple[int, int]]) -> Command:
@@ -83,22 +87,25 @@ def parse_matrix(system: Mapping[str, str]) -> tuple[int, int]:
 
 
 def parse_port(record: str) -> Port:
-    """``GGN:PORTID=10064,PORTNAME=…,PORTDIR=input,PORTHEALTH=good,…,PORTPRIV=0x1``."""
+    """``GGN:PORTID=10064,PORTNAME=…,PORTDIR=input,PORTHEALTH=good,…``, mostly ``PORTPRIV=0x1``."""
     fields = _fields(record)
     identifier = _identifier(pair(fields, "PORTID"))
     if identifier is None:
         raise Tl1Error(f"a port without a number: {record[:80]!r}")
-    return Port(identifier, pair(fields, "PORTHEALTH") == "good", pair(fields, "PORTPRIV"))
+    health = pair(fields, "PORTHEALTH")
+    return Port(identifier, health == "good" if health else None, fields.get("PORTPRIV", ""))
 
 
 def parse_connection(record: str) -> CrossConnectRow:
     """``GGN:IPORTID=10042,…,OPORTID=20058,…,CONNSTATE=steady,CONNCAUSE=none,…``."""
     fields = _fields(record)
+    locked = fields.get("CONNLOCK", "") not in ("", "0")
     return CrossConnectRow(
         _identifier(pair(fields, "IPORTID")),
         _identifier(pair(fields, "OPORTID")),
         pair(fields, "CONNSTATE"),
         pair(fields, "CONNCAUSE"),
+        (fields.get("CONNLOCKUSER") or "?") if locked else "",
     )
 
 
@@ -115,11 +122,13 @@ def _fields(record: str) -> Mapping[str, str]:
     source, separator, rest = record.partition(":")
     if not separator or "=" in source:
         raise Tl1Error(f"not SOURCE:KEY=VALUE,…: {record[:80]!r}")
-    return parse_pairs(rest)
+    return {key: "" if value == "NA" else value for key, value in parse_pairs(rest).items()}
 
 
 def _identifier(text: str) -> int | None:
-    """A port's identifier; None for 0, which stands for no port."""
+    """A port's identifier; None for 0 or no value, which stand for no port."""
+    if text == "":
+        return None
     if _ID.fullmatch(text) is None or text in (f"{INPUTS}", f"{OUTPUTS}"):
         raise Tl1Error(f"not a port's number: {text[:80]!r}")
     return int(text) or None

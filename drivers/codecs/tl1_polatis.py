@@ -3,7 +3,8 @@
 Source: public test suites and control scripts for the Polatis Series 6000/7000, which show the
 commands and the records of their replies. ``RTRV-ALM-ALL`` is answered as GR-833-CORE has it.
 
-Ports are numbers: ingress 1..N, egress N+1..N+M. ``&`` joins single ports, ``&&`` is a range.
+Ports are numbers: ingress 1..N, egress N+1..N+M. ``&`` joins single ports, ``&&`` is a range. On an
+any-to-any switch (size ``NxCC``) each of the ports 1..N may be connected to each.
 """
 
 from __future__ import annotations
@@ -15,21 +16,25 @@ from typing import Final
 
 from drivers.codecs.tl1 import Command, Dialect, Tl1Error, parse_power_dbm
 
-REPORTS_ON: Final = Command("RLS-ARC-EQPT", "REPMGR", ("", "IND"))
-"""Have the device send autonomous messages to this session."""
+REPORTS_ON: Final = (
+    Command("RLS-ARC-EQPT", "REPMGR", ("",)),
+    Command("RLS-ARC-EQPT", "REPMGR", ("", "IND")),
+)
+"""Have the device send autonomous messages to this session; the maker's tests use the first."""
 
 DIALECT: Final = Dialect(
     prompts=(">",),
     line_end="\n",
     # PICC: permission denied, also the answer to a session that is not logged in.
     logged_out=frozenset({"PICC", "PLNA"}),
-    after_login=(REPORTS_ON,),
+    no_right=frozenset({"PICC"}),
+    reports_on=REPORTS_ON,
 )
 
 _PORT: Final = r"([1-9][0-9]{0,5})"
 _PATCH: Final = re.compile(rf"{_PORT},{_PORT}", re.ASCII)
 _OF_PORT: Final = re.compile(rf"{_PORT}:(\S*)", re.ASCII)
-_SIZE: Final = re.compile(rf"SYSTEM:SIZE={_PORT}x{_PORT}", re.ASCII)
+_SIZE: Final = re.compile(rf"SYSTEM:SIZE={_PORT}x(?:{_PORT}|CC)", re.ASCII)
 _SERIAL: Final = re.compile(r"(?:.*[:,])?SN=([^,]+)(?:,.*)?", re.ASCII)
 _TYPE: Final = re.compile(r"([^,]*),([^,]*),([^,]*),([^,]*)", re.ASCII)
 _AID_PORT: Final = re.compile(rf"(?:[A-Za-z]+-?)?{_PORT}", re.ASCII)
@@ -92,12 +97,15 @@ def parse_power(record: str) -> tuple[int, float | None]:
     return port, parse_power_dbm(text)
 
 
-def parse_size(record: str) -> tuple[int, int]:
-    """``SYSTEM:SIZE=48x48`` → (48, 48): numbers of ingress and egress ports."""
+def parse_size(record: str) -> tuple[int, int | None]:
+    """``SYSTEM:SIZE=48x48`` → (48, 48): numbers of ingress and egress ports.
+
+    ``114xCC`` → (114, None): an any-to-any switch and the number of its ports.
+    """
     match = _SIZE.fullmatch(record)
     if match is None:
         raise Tl1Error(f"not a switch size: {record[:80]!r}")
-    return int(match[1]), int(match[2])
+    return int(match[1]), None if match[2] is None else int(match[2])
 
 
 def parse_type(record: str) -> NetworkElement:

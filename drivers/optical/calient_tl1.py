@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from drivers.codecs import tl1, tl1_calient
-from drivers.codecs.tl1_calient import CrossConnectRow, PortSide
+from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
-from drivers.optical.changes import Difference, check_numbers, shown
+from drivers.optical.changes import Difference, check_numbers, shown, unconfirmed
+from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
@@ -31,7 +34,10 @@ CAPABILITIES: Final = OpticalCapabilities(
 )
 
 
-class Options(BaseModel):
+_PROGRESS_POLL_S: Final = 0.02
+
+
+class Options(InputPowerOptions):
     """``options`` of a plane."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -40,6 +46,8 @@ class Options(BaseModel):
     """The connection group that cross-connects are entered into."""
     window: int = Field(8, ge=1, le=64)
     """Commands that may be under way at once."""
+    bulk: bool = False
+    """True to make and remove any number of cross-connects by one command each."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -53,6 +61,8 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
         timeout_s=timeout_s,
         group=options.group,
         window=options.window,
+        bulk=options.bulk,
+        max_input_dbm=options.max_input_dbm,
     )
 
 
@@ -67,8 +77,9 @@ class CalientTl1(Tl1Switch):
     """An :class:`~hydra.roles.OpticalSwitch` that reads power and reports alarms.
 
     The switch names its ports; the driver counts them in the order of their names. Port ``n`` is
-    ingress ``n`` with its input and egress ``N + n`` with its output. The switch has no command for
-    several cross-connects, so up to ``window`` commands are under way at once.
+    ingress ``n`` with its input and egress ``N + n`` with its output. Commands are for one
+    cross-connect, and up to ``window`` of them are under way at once; with ``bulk``, one command is
+    for all.
     """
 
     DIALECT = tl1_calient.DIALECT
@@ -83,13 +94,21 @@ class CalientTl1(Tl1Switch):
         timeout_s: float,
         group: str,
         window: int,
+        bulk: bool = False,
+        max_input_dbm: float | None = None,
     ) -> None:
-        super().__init__(name, stream, login, timeout_s=timeout_s)
+        super().__init__(name, stream, login, timeout_s=timeout_s, max_input_dbm=max_input_dbm)
         self._group = group
         self._window = window
+        self._bulk = bulk
+        self._late = bulk
         self._names: tuple[str, ...] = ()
         self._numbers: dict[str, int] = {}
         self._connections: dict[CrossConnect, CrossConnectRow] = {}
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return dataclasses.replace(CAPABILITIES, bulk=self._bulk)
 
     @exclusive
     def identity(self) -> DeviceIdentity:
@@ -118,14 +137,12 @@ class CalientTl1(Tl1Switch):
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
         """Optical power at these ports, in dBm; None where the switch has no reading."""
         asked = self._asked(ports)
-        names = sorted({self._name_of(port) for port in asked})
-        commands = [tl1_calient.power_query(name) for name in names]
-        replies = self._ask_all(commands, window=self._window)
-        readings = {
-            power.name: power
-            for command, reply in zip(commands, replies, strict=True)
-            for power in self._parsed(command, reply.records, tl1_calient.parse_power)
-        }
+        names = {self._name_of(port) for port in asked}
+        if not names:
+            return {}
+        one = len(names) == 1
+        query = tl1_calient.power_query(names.pop()) if one else tl1_calient.POWERS_QUERY
+        readings = {power.name: power for power in self._records(query, tl1_calient.parse_power)}
         found: dict[int, float | None] = {}
         for port in asked:
             power = readings.get(self._name_of(port))
@@ -209,6 +226,8 @@ class CalientTl1(Tl1Switch):
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         found = {self._connections[c].name: self._connections[c] for c in cross_connects}
+        if self._bulk:
+            return self._in_bulk("tearing down", tl1_calient.delete_in_bulk(found.values()))
         active = {name: tl1_calient.cancel(name) for name, one in found.items() if one.active}
         _, refused = self._tell(active, window=self._window)
         deleted = {name: tl1_calient.delete(name) for name in found}
@@ -219,6 +238,8 @@ class CalientTl1(Tl1Switch):
         ends = {
             shown([c]): (self._name_of(c.ingress), self._name_of(c.egress)) for c in cross_connects
         }
+        if self._bulk:
+            return self._in_bulk("setting up", tl1_calient.enter_in_bulk(ends.values()))
         entered = {
             what: tl1_calient.enter(source, target, self._group)
             for what, (source, target) in ends.items()
@@ -226,6 +247,23 @@ class CalientTl1(Tl1Switch):
         done, refused = self._tell(entered, window=self._window)
         activated = {what: tl1_calient.activate(*ends[what], self._group) for what in done}
         return refused + self._tell(activated, window=self._window)[1]
+
+    def _in_bulk(self, what: str, command: tl1.Command) -> list[str]:
+        """Have a bulk command carried out, and wait until it is; returns refusals."""
+        refused = self._tell({what: command})[1]
+        if refused:
+            return refused
+        give_up_at = time.monotonic() + self._timeout_s
+        try:
+            while True:
+                told = self._ask(tl1_calient.PROGRESS_QUERY).reason
+                progress = tl1_calient.parse_progress(told)
+                if progress is not Progress.UNDER_WAY or time.monotonic() > give_up_at:
+                    break
+                time.sleep(_PROGRESS_POLL_S)
+        except DeviceError as error:
+            raise unconfirmed(self._name, error) from error
+        return [f"{what}: {command.name}: {told}"] if progress is Progress.FAILED else []
 
 
 def _standing(found: CrossConnectRow) -> Standing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -60,6 +60,37 @@ def check_numbers(
     if ports and not first <= min(ports) <= max(ports) <= last:
         outside = next(port for port in ports if not first <= port <= last)
         raise DeviceError(device, f"there is no {kind} {outside}: this switch has {first}..{last}")
+
+
+def across(
+    pairs: Iterable[tuple[int, int]], ingress: int
+) -> tuple[frozenset[CrossConnect], dict[int, str]]:
+    """Connections of an any-to-any switch whose ports up to ``ingress`` are ingress, others egress.
+
+    Returns (cross-connects, in whichever order their ports stand; ports of connections within one
+    side, as :func:`check_untaken` wants them).
+    """
+    ordered = [(min(pair), max(pair)) for pair in pairs]
+    present = frozenset(CrossConnect(a, b) for a, b in ordered if a <= ingress < b)
+    within = [(a, b) for a, b in ordered if not a <= ingress < b]
+    taken = {a: f"connected to {b}, on its own side of this switch" for a, b in within}
+    return present, taken | {
+        b: f"connected to {a}, on its own side of this switch" for a, b in within
+    }
+
+
+def check_untaken(device: str, added: Collection[CrossConnect], taken: Mapping[int, str]) -> None:
+    """Raises DeviceError for a port in use by what is no cross-connect of two sides.
+
+    ``taken`` says by port what it is in use by.
+    """
+    for new in sorted(added):
+        for port in (new.ingress, new.egress):
+            if port in taken:
+                raise DeviceError(
+                    device,
+                    f"can't connect {new.ingress} to {new.egress}: port {port} is {taken[port]}",
+                )
 
 
 def shortfall(change: Difference, present: Set[CrossConnect]) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Final
 from drivers.codecs import tl1, tl1_glimmerglass
 from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, CrossConnectRow
 from drivers.exclusive import exclusive
-from drivers.optical.changes import Difference, check_numbers
-from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
+from drivers.optical.changes import check_numbers
+from drivers.optical.input_power import InputPowerOptions, max_input_dbm
+from drivers.optical.tl1_switch import Standing, Standings, Tl1Switch
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import (
-    NoOptions,
     endpoint_problems,
     login_problems,
     option_problems,
@@ -29,7 +29,10 @@ _NO_PRIVILEGES: Final = "0x0"
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet."""
     stream = TcpStream(plane.name, plane.address)
-    return GlimmerglassTl1(plane.name, stream, plane.login, timeout_s=timeout_s)
+    limit_dbm = max_input_dbm(plane)
+    return GlimmerglassTl1(
+        plane.name, stream, plane.login, timeout_s=timeout_s, max_input_dbm=limit_dbm
+    )
 
 
 def check(plane: Plane) -> Iterator[Problem]:
@@ -37,7 +40,7 @@ def check(plane: Plane) -> Iterator[Problem]:
     yield from endpoint_problems(plane.address)
     if plane.login is not None:  # some switches let everybody in
         yield from login_problems(plane.login)
-    yield from option_problems(NoOptions, plane.options)
+    yield from option_problems(InputPowerOptions, plane.options)
 
 
 class GlimmerglassTl1(Tl1Switch):
@@ -45,7 +48,8 @@ class GlimmerglassTl1(Tl1Switch):
 
     Ingress ``n`` is input ``10000 + n``, egress ``N + n`` is output ``20000 + n``. A change is one
     ``DLT-CRS-FIBER`` and one ``ENT-CRS-FIBER``, whatever its size, both answered at once: the
-    connections are read until they are ``steady``. One in ``fault`` exists, and is told.
+    connections are read until they are ``steady``. One in ``fault`` exists, and is told. One that
+    another user has locked, or that leads to a multicast port inside the switch, is not touched.
     """
 
     DIALECT = tl1_glimmerglass.DIALECT
@@ -64,19 +68,15 @@ class GlimmerglassTl1(Tl1Switch):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States by the ports' health; a port that this user may not touch is DISABLED."""
+        """States by the ports' health; a port that this user may not touch is DISABLED.
+
+        Software that does not tell of rights shows no port as DISABLED.
+        """
         asked = self._asked(ports)
         if not asked:
             return {}
         found = self._records(tl1_glimmerglass.PORTS_QUERY, tl1_glimmerglass.parse_port)
-        states = {
-            port.identifier: PortState.FAILED
-            if not port.healthy
-            else PortState.DISABLED
-            if port.privileges == _NO_PRIVILEGES
-            else PortState.ENABLED
-            for port in found
-        }
+        states = {port.identifier: _state(port) for port in found}
         return {port: states.get(self._identifier(port), PortState.UNKNOWN) for port in asked}
 
     @exclusive
@@ -113,16 +113,24 @@ class GlimmerglassTl1(Tl1Switch):
         return INPUTS + port if port <= inputs else OUTPUTS + port - inputs
 
     def _standings(self) -> Standings:
-        inputs, _ = self.size()
+        inputs, outputs = self.size()
         query, parse = tl1_glimmerglass.CONNECTIONS_QUERY, tl1_glimmerglass.parse_connection
-        return {
-            CrossConnect(found.source - INPUTS, found.target - OUTPUTS + inputs): _standing(found)
-            for found in self._records(query, parse)
-            if found.source is not None and found.target is not None
-        }
-
-    def _check_change(self, change: Difference) -> None:
-        """Does nothing: every change can be made."""
+        standings: dict[CrossConnect, Standing] = {}
+        taken: dict[int, str] = {}
+        self._taken = taken
+        for found in self._records(query, parse):
+            if found.source is None or found.target is None:
+                continue
+            ingress, output = found.source - INPUTS, found.target - OUTPUTS
+            if not (1 <= ingress <= inputs and 1 <= output <= outputs):
+                why = (
+                    f"connected by {found.source} to {found.target}, inside the switch (multicast)"
+                )
+                taken |= {ingress: why} if 1 <= ingress <= inputs else {}
+                taken |= {inputs + output: why} if 1 <= output <= outputs else {}
+                continue
+            standings[CrossConnect(ingress, inputs + output)] = _standing(found)
+        return standings
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_glimmerglass.delete(self._identifier(c.ingress) for c in cross_connects)
@@ -133,8 +141,17 @@ class GlimmerglassTl1(Tl1Switch):
         return self._tell({"setting up": tl1_glimmerglass.enter(ends)})[1]
 
 
+def _state(port: tl1_glimmerglass.Port) -> PortState:
+    if port.healthy is None:
+        return PortState.UNKNOWN
+    if not port.healthy:
+        return PortState.FAILED
+    return PortState.DISABLED if port.privileges == _NO_PRIVILEGES else PortState.ENABLED
+
+
 def _standing(found: CrossConnectRow) -> Standing:
     if found.state == "steady":
-        return WORKS
+        return Standing(works=True, locked_by=found.lock)
     trouble = f"is in {found.state}: {found.cause}"
-    return Standing(works=False, trouble=trouble, may_settle=found.state != "fault")
+    may_settle = found.state != "fault"
+    return Standing(works=False, trouble=trouble, may_settle=may_settle, locked_by=found.lock)

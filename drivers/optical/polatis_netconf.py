@@ -2,7 +2,8 @@
 
 Modules ``optical-switch`` and ``polatis-switch``, as public clients of these switches use them
 (the ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named
-``pairs`` before revision 2017-08-04; ``port-config/port[port-id]/status``; ``opm-power``;
+``pairs`` before revision 2017-08-04; ``port-config/port[port-id]/status``, in older models
+``ports/port[port-id]/port-state``, ``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``;
 ``system-alarms``; notifications ``port-power-alarm`` and their like. The size is part of the model
 name. Inferred are spellings of ``status`` other than ENABLED and DISABLED, and the severities
 of alarms, which the modules do not tell.
@@ -26,6 +27,7 @@ from drivers.optical.changes import (
     not_made,
     shortfall,
 )
+from drivers.optical.input_power import InputPowerOptions, check_input_power
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -49,6 +51,9 @@ _POLATIS: Final = "http://www.polatis.com/yang/polatis-switch"
 _REVISION: Final = re.compile(re.escape(_SWITCH) + r"\?.*\brevision=(\d{4}-\d\d-\d\d)")
 _RENAMED: Final = "2017-08-04"
 """First revision that calls the list of cross-connects pair, not pairs."""
+_OLD_PAIR: Final = "pairs"
+_OLD_STATE: Final = "PC_"
+"""Beginning of a port's states in older models."""
 _SIZE: Final = re.compile(r"-([1-9][0-9]{0,4})x([1-9][0-9]{0,4})(?:-|$)")
 _STATES: Final = {
     "ENABLED": PortState.ENABLED,
@@ -69,7 +74,7 @@ _CLEAR: Final = "-clear"
 _PORT_IN_TEXT: Final = re.compile(r"\bport\W{0,3}([1-9][0-9]{0,5})\b", re.IGNORECASE)
 
 
-class Options(SshOptions):
+class Options(SshOptions, InputPowerOptions):
     """``options`` of a plane."""
 
     stream: str = "Polatis"
@@ -104,6 +109,7 @@ class PolatisNetconf:
     ) -> None:
         self._name = name
         self._size: tuple[int, int] | None = None
+        self._max_input_dbm = options.max_input_dbm
         self._lock = threading.RLock()
         self._netconf = NetconfTransport(
             name,
@@ -153,7 +159,7 @@ class PolatisNetconf:
                 raise DeviceError(
                     self._name,
                     f"model {model!r} tells no size such as 16x16; this driver takes switches "
-                    "with separate ingress and egress ports",
+                    "with separate ingress and egress ports: use polatis-tl1 for others",
                 )
             self._size = int(match[1]), int(match[2])
         return self._size
@@ -181,14 +187,18 @@ class PolatisNetconf:
         check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self.cross_connects(), disconnect, connect)
         if change:
+            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
             self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
         """States of these ports; words this driver does not know read as UNKNOWN."""
-        words = self._per_port("port-config", ports, "status")
+        self._netconf.open()
+        older = self._pair() == _OLD_PAIR
+        container, leaf = ("ports", "port-state") if older else ("port-config", "status")
+        words = self._per_port(container, ports, leaf)
         return {
-            port: PortState.UNKNOWN if word is None else _STATES.get(word, PortState.UNKNOWN)
+            port: _STATES.get((word or "").removeprefix(_OLD_STATE), PortState.UNKNOWN)
             for port, word in words.items()
         }
 
@@ -219,7 +229,7 @@ class PolatisNetconf:
         """The name of the list of cross-connects."""
         for uri in self._netconf.capabilities:
             if (match := _REVISION.match(uri)) is not None:
-                return "pairs" if match[1] < _RENAMED else "pair"
+                return _OLD_PAIR if match[1] < _RENAMED else "pair"
         return "pair"
 
     def _config(self, change: Difference) -> Element:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import itemgetter
@@ -18,14 +19,18 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
+from drivers.optical.input_power import InputPowerOptions, check_input_power, max_input_dbm
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.lines import LineTransport
+from drivers.transports.serial_line import SerialOptions
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import no_login_problems
 from hydra.errors import DeviceUnavailable, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
 from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+_log: Final = logging.getLogger(__name__)
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
@@ -38,13 +43,23 @@ _T = TypeVar("_T")
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet."""
-    return PolatisScpi(plane.name, plane.address, stream=stream_to(plane), timeout_s=timeout_s)
+    return PolatisScpi(
+        plane.name,
+        plane.address,
+        stream=stream_to(plane),
+        timeout_s=timeout_s,
+        max_input_dbm=max_input_dbm(plane),
+    )
 
 
 def check(plane: Plane) -> Iterator[Problem]:
     """Problems of ``plane``'s address, login and options."""
-    yield from address_problems(plane)
+    yield from address_problems(plane, InputPowerOptions, SerialPlaneOptions)
     yield from no_login_problems(plane.login)
+
+
+class SerialPlaneOptions(SerialOptions, InputPowerOptions):
+    """``options`` of a plane at a ``serial:`` address."""
 
 
 class PolatisScpi:
@@ -61,8 +76,15 @@ class PolatisScpi:
     """
 
     def __init__(
-        self, name: str, address: str, *, timeout_s: float, stream: Stream | None = None
+        self,
+        name: str,
+        address: str,
+        *,
+        timeout_s: float,
+        stream: Stream | None = None,
+        max_input_dbm: float | None = None,
     ) -> None:
+        self._max_input_dbm = max_input_dbm
         self._name = name
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
@@ -87,8 +109,22 @@ class PolatisScpi:
 
     @exclusive
     def open(self) -> None:
-        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
+        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable.
+
+        Warns of a device that loses its cross-connects with its power.
+        """
+        was_connected = self._transport.connected
         self._transport.open()
+        if was_connected:
+            return
+        start = self._query(scpi.START_QUERY, str, follows=True, is_part=scpi.is_part_of_start)
+        if scpi.starts_dark(start):
+            _log.warning(
+                "%s starts without cross-connects (%s): a power cycle cuts every circuit; set its "
+                "start-up mode to restore them",
+                self._name,
+                start.partition(";")[0],
+            )
 
     @exclusive
     def close(self) -> None:
@@ -125,6 +161,9 @@ class PolatisScpi:
         check_ports(self._name, self.size(), disconnect | connect)
         change = difference(self._name, self._present_without_errors(), disconnect, connect)
         if change:
+            if self._max_input_dbm is not None:
+                check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
+                self._present_without_errors()  # a port without a monitor may have left one
             self._write(scpi.change_command(_by_ingress(change.removed), _by_ingress(change.added)))
             self._expect(change.wanted)
             self._check_result(change)
@@ -165,7 +204,8 @@ class PolatisScpi:
 
     def _read_power(self, ports: list[int]) -> dict[int, float | None]:
         command = scpi.synchronised(scpi.power_query(ports))
-        readings = self._query(command, scpi.parse_powers_if_any)
+        parse, is_part = scpi.parse_powers_if_any, scpi.is_part_of_powers
+        readings = self._query(command, parse, is_part=is_part)
         if readings is None:
             return {}
         if len(readings) != len(ports):
@@ -180,7 +220,9 @@ class PolatisScpi:
 
     def _check_result(self, change: Difference) -> None:
         try:
-            told, present = self._query(scpi.RESULT_QUERY, self._result, follows=True)
+            told, present = self._query(
+                scpi.RESULT_QUERY, self._result, follows=True, is_part=scpi.is_part_of_result
+            )
         except (DeviceUnavailable, ProtocolError) as error:
             raise unconfirmed(self._name, error) from error
         faults = [fault for fault in told if fault.code != 0]
@@ -204,8 +246,16 @@ class PolatisScpi:
             self._expected, self._present = text, present
         return self._present
 
-    def _query(self, command: str, parse: Callable[[str], _T], *, follows: bool = False) -> _T:
-        reply = self._transport.query(scpi.encode_line(command), follows=follows)
+    def _query(
+        self,
+        command: str,
+        parse: Callable[[str], _T],
+        *,
+        follows: bool = False,
+        is_part: Callable[[str], bool] = lambda _: False,
+    ) -> _T:
+        line = scpi.encode_line(command)
+        reply = self._transport.query(line, follows=follows, is_part=is_part)
         try:
             return parse(reply)
         except scpi.ScpiError as error:

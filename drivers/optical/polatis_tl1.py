@@ -1,4 +1,4 @@
-"""Polatis optical circuit switches over TL1 (TCP port 3082, or a serial line)."""
+"""Polatis optical circuit switches over TL1 (TCP port 3082, SSH port 6252, or a serial line)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Final, TypeVar
 
 from drivers.codecs import tl1, tl1_polatis
 from drivers.exclusive import exclusive
-from drivers.optical.changes import Difference, check_numbers
+from drivers.optical.changes import across, check_numbers
+from drivers.optical.input_power import InputPowerOptions, max_input_dbm
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
 from drivers.transports.addresses import address_problems, stream_to
-from hydra.config.devices import login_problems
-from hydra.errors import Problem
-from hydra.model import CrossConnect, Plane
+from drivers.transports.serial_line import SerialOptions
+from drivers.transports.ssh import SshOptions
+from drivers.transports.ssh_shell import SshShell
+from drivers.transports.stream import Stream
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, Problem
+from hydra.model import CrossConnect, Login, Plane
 from hydra.roles import (
     Alarm,
     DeviceIdentity,
@@ -27,17 +32,44 @@ CAPABILITIES: Final = OpticalCapabilities(
 
 _SHUTTERS: Final = {"OPEN": PortState.ENABLED, "CLOSED": PortState.DISABLED}
 
+_SSH: Final = "ssh:"
+
 _T = TypeVar("_T")
 
 
+class SshPlaneOptions(SshOptions, InputPowerOptions):
+    """``options`` of a plane at an ``ssh:`` address."""
+
+
+class SerialPlaneOptions(SerialOptions, InputPowerOptions):
+    """``options`` of a plane at a ``serial:`` address."""
+
+
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
-    """The driver of ``plane``, not connected yet."""
-    return PolatisTl1(plane.name, stream_to(plane), plane.login, timeout_s=timeout_s)
+    """The driver of ``plane``, not connected yet. Raises DeviceError for SSH without a login."""
+    endpoint = _ssh_endpoint(plane.address)
+    stream: Stream
+    login: Login | None
+    if endpoint is None:
+        stream, login = stream_to(plane), plane.login
+    elif plane.login is None:
+        raise DeviceError(plane.name, "SSH wants a login")
+    else:
+        options = SshPlaneOptions.model_validate(dict(plane.options))
+        # SSH has logged in already: a TL1 session over it wants no ACT-USER.
+        stream, login = SshShell(plane.name, endpoint, plane.login, options), None
+    limit_dbm = max_input_dbm(plane)
+    return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, max_input_dbm=limit_dbm)
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """Problems of ``plane``'s address and login."""
-    yield from address_problems(plane)
+    """Problems of ``plane``'s address, login and options."""
+    if (endpoint := _ssh_endpoint(plane.address)) is not None:
+        yield from endpoint_problems(endpoint)
+        yield from login_problems(plane.login, keys=True)
+        yield from option_problems(SshPlaneOptions, plane.options)
+        return
+    yield from address_problems(plane, InputPowerOptions, SerialPlaneOptions)
     yield from login_problems(plane.login)
 
 
@@ -45,7 +77,8 @@ class PolatisTl1(Tl1Switch):
     """An :class:`~hydra.roles.OpticalSwitch` that reads power and reports alarms.
 
     Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``DLT-PATCH`` and one
-    ``ENT-PATCH``, whatever its size.
+    ``ENT-PATCH``, whatever its size. On an any-to-any switch the lower half of the ports are
+    ingress and the upper half egress; ports of one half that somebody has connected are in use.
     """
 
     DIALECT = tl1_polatis.DIALECT
@@ -98,14 +131,16 @@ class PolatisTl1(Tl1Switch):
         return dict(self._records(query(asked), parse))
 
     def _read_size(self) -> tuple[int, int]:
-        return self._record(tl1_polatis.SIZE_QUERY, tl1_polatis.parse_size)
+        ports, egress = self._record(tl1_polatis.SIZE_QUERY, tl1_polatis.parse_size)
+        return (ports // 2, ports // 2) if egress is None else (ports, egress)
 
     def _standings(self) -> Standings:
-        pairs = self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch)
-        return {CrossConnect(ingress, egress): WORKS for ingress, egress in pairs}
-
-    def _check_change(self, change: Difference) -> None:
-        """Does nothing: every change can be made."""
+        ingress, _ = self.size()
+        present, taken = across(
+            self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch), ingress
+        )
+        self._taken = taken
+        return dict.fromkeys(present, WORKS)
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])
@@ -114,3 +149,7 @@ class PolatisTl1(Tl1Switch):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.enter_patches([(c.ingress, c.egress) for c in cross_connects])
         return self._tell({"setting up": command})[1]
+
+
+def _ssh_endpoint(address: str) -> str | None:
+    return address.removeprefix(_SSH) if address.startswith(_SSH) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -15,11 +16,14 @@ from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_ports,
+    check_untaken,
     difference,
     not_made,
     shortfall,
+    shown,
     unconfirmed,
 )
+from drivers.optical.input_power import check_input_power
 from drivers.transports.stream import Stream
 from drivers.transports.tl1_session import Ask, Tl1Session
 from hydra.errors import DeviceError, DeviceUnavailable, ProtocolError
@@ -32,6 +36,8 @@ from hydra.roles import (
     PortState,
     Severity,
 )
+
+_log: Final = logging.getLogger(__name__)
 
 _FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 1.0
@@ -54,6 +60,8 @@ class Standing:
     """The trouble, in the device's own words."""
     may_settle: bool = False
     """True if it may still come to work by itself."""
+    locked_by: str = ""
+    """User who keeps it from being torn down by others; empty: it is not locked."""
 
 
 WORKS: Final = Standing(works=True)
@@ -73,12 +81,24 @@ class Tl1Switch(ABC):
     LATE: ClassVar[bool] = False
     """True if cross-connects may appear only after the command for them was COMPLD."""
 
-    def __init__(self, name: str, stream: Stream, login: Login | None, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        login: Login | None,
+        *,
+        timeout_s: float,
+        max_input_dbm: float | None = None,
+    ) -> None:
         self._name = name
+        self._max_input_dbm = max_input_dbm
         self._login = login
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
+        self._taken: Mapping[int, str] = {}
+        """Ports in use by what is no cross-connect, and by what; read with the standings."""
+        self._late = self.LATE
         self._begun = False
         self._session = Tl1Session(
             name, stream, self.DIALECT, log_in=self._log_in, timeout_s=timeout_s
@@ -99,8 +119,9 @@ class Tl1Switch(ABC):
 
     @exclusive
     def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
-        self._session.close()
+        """Log out and drop the connection; safe to repeat. The next use connects again."""
+        user = None if self._login is None else tl1.logout(self._login.username)
+        self._session.leave(user)
         self._forget()
 
     @abstractmethod
@@ -138,9 +159,15 @@ class Tl1Switch(ABC):
         change = difference(self._name, standings.keys(), disconnect, connect)
         broken = {c for c in connect if c in standings and not standings[c].works}
         change = Difference(change.removed | broken, change.added | broken, change.wanted)
+        check_untaken(self._name, change.added, self._taken)
+        self._check_locks({c: standings[c].locked_by for c in change.removed})
         self._check_change(change)
         if change:
+            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
             self._check_result(change, self._carry_out(change))
+
+    @abstractmethod
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]: ...
 
     # --- vendors' parts -------------------------------------------------------------------------
 
@@ -159,8 +186,7 @@ class Tl1Switch(ABC):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         """Set up; returns the device's refusals, with their reasons."""
 
-    @abstractmethod
-    def _check_change(self, change: Difference) -> None:
+    def _check_change(self, change: Difference) -> None:  # noqa: B027
         """Raises DeviceError, before anything moves, for a change that this device can't make."""
 
     def _forget(self) -> None:
@@ -168,6 +194,17 @@ class Tl1Switch(ABC):
         self._size = None
 
     # --- changes --------------------------------------------------------------------------------
+
+    def _check_locks(self, holders: Mapping[CrossConnect, str]) -> None:
+        """Raises DeviceError for a cross-connect that another user has locked."""
+        ours = "" if self._login is None else self._login.username
+        for cross_connect, user in sorted(holders.items()):
+            if user not in ("", ours):
+                raise DeviceError(
+                    self._name,
+                    f"can't disconnect {shown([cross_connect])}: user {user} has locked it; have "
+                    "it unlocked",
+                )
 
     def _carry_out(self, change: Difference) -> list[str]:
         self._begun = False
@@ -205,7 +242,7 @@ class Tl1Switch(ABC):
 
     def _may_settle(self, standing: Standing | None) -> bool:
         if standing is None:
-            return self.LATE
+            return self._late
         return not standing.works and standing.may_settle
 
     # --- talking to the device ------------------------------------------------------------------
@@ -217,16 +254,29 @@ class Tl1Switch(ABC):
             except tl1.Tl1Error as error:
                 raise DeviceError(self._name, f"the login can't be sent: {error}") from None
             reply = ask(command)
-            known = self.DIALECT.already_logged_in
-            if reply.completion is tl1.Completion.DENIED and not (known and known in reply.reason):
+            if not tl1.is_logged_in(reply):
                 # The device's text may repeat the command, password included.
+                remedy = (
+                    "it has no session free: log out another client"
+                    if tl1.has_no_session_free(reply)
+                    else "check login.username and the password"
+                )
                 raise DeviceError(
                     self._name,
                     f"refuses to log in {self._login.username} ({reply.code or 'without a code'}); "
-                    "check login.username and the password",
+                    f"{remedy}",
                 )
-        for command in self.DIALECT.after_login:
-            ask(command)
+        for command in self.DIALECT.reports_on:
+            if (reply := ask(command)).completion is not tl1.Completion.DENIED:
+                return
+            refused = f"{command.name} is refused: {reply.reason}"
+        if self.DIALECT.reports_on:
+            _log.warning(
+                "%s sends this session no alarms of its own accord (%s): those that come and go "
+                "between two looks are missed",
+                self._name,
+                refused,
+            )
 
     def _ask(self, command: tl1.Command) -> tl1.Reply:
         return self._ask_all([command])[0]
@@ -236,8 +286,17 @@ class Tl1Switch(ABC):
         replies = self._session.query_all(commands, window=window)
         for command, reply in zip(commands, replies, strict=True):
             if reply.completion is tl1.Completion.DENIED:
-                raise DeviceError(self._name, f"refuses {command.name}: {reply.reason}")
+                raise DeviceError(self._name, f"refuses {command.name}: {self._why(reply)}")
         return replies
+
+    def _why(self, reply: tl1.Reply) -> str:
+        """The device's reason for a refusal, in words."""
+        if reply.code not in self.DIALECT.no_right:
+            return reply.reason
+        user = "this user" if self._login is None else f"user {self._login.username}"
+        return (
+            f"{reply.reason}; {user} may lack the right to: is it in the group of administrators?"
+        )
 
     def _records(self, command: tl1.Command, parse: Callable[[str], _T]) -> list[_T]:
         return self._parsed(command, self._ask(command).records, parse)
@@ -280,7 +339,7 @@ class Tl1Switch(ABC):
             if how is None:
                 done.append(what)
             else:
-                refused.append(f"{what}: {command.name} is {how}: {reply.reason}")
+                refused.append(f"{what}: {command.name} is {how}: {self._why(reply)}")
         return done, refused
 
     def _reported(self, port_of: Callable[[str], int | None]) -> tuple[Alarm, ...]:

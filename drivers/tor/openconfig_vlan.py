@@ -3,6 +3,9 @@
 Nodes as in the OpenConfig modules ``openconfig-interfaces``, ``openconfig-if-ethernet`` and
 ``openconfig-vlan``. Merging would unite the old and the new ``trunk-vlans``: each port's ``config``
 container is replaced as a whole. Neighbouring VLANs are written as ranges (``300..310``).
+
+EOS, NX-OS and IOS-XE drop untagged frames on a trunk unless its ``native-vlan`` is among its
+``trunk-vlans``: it is written into both, and one that is not in the list reads as none.
 """
 
 from __future__ import annotations
@@ -161,10 +164,10 @@ class OpenconfigTor:
             return PortVlans(frozenset(), self._vlan(port, config, "access-vlan"))
         native = self._vlan(port, config, "native-vlan")
         listed = [_text(leaf) for leaf in config.findall(f"{{{_VLAN}}}trunk-vlans")]
-        tagged = membership.expanded(self._range(port, text) for text in listed)
+        allowed = membership.expanded(self._range(port, text) for text in listed)
         if mode == "TRUNK" and not listed:
-            tagged = membership.ALL_VLANS - {native}
-        return PortVlans(tagged, native)
+            allowed = membership.ALL_VLANS
+        return PortVlans(allowed - {native}, native if native in allowed else None)
 
     def _vlan(self, port: str, config: Element, leaf: str) -> VlanId | None:
         element = config.find(f"{{{_VLAN}}}{leaf}")
@@ -212,7 +215,8 @@ def _edit(wanted: Mapping[str, PortVlans]) -> Element:
         etree.SubElement(config, f"{{{_VLAN}}}interface-mode").text = "TRUNK"
         if vlans.native is not None:
             etree.SubElement(config, f"{{{_VLAN}}}native-vlan").text = str(vlans.native)
-        for first, last in membership.ranges(vlans.tagged):
+        native = () if vlans.native is None else (vlans.native,)
+        for first, last in membership.ranges({*vlans.tagged, *native}):
             text = str(first) if first == last else f"{first}..{last}"
             etree.SubElement(config, f"{{{_VLAN}}}trunk-vlans").text = text
     return root

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
+from pydantic import BaseModel
+
 from drivers.transports.serial_line import SerialOptions, SerialStream
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
@@ -17,23 +19,26 @@ _SERIAL: Final = "serial:"
 
 
 def stream_to(plane: Plane) -> Stream:
-    """A stream to ``plane``'s device, not connected yet."""
+    """A stream to ``plane``'s device, not connected yet; it takes no notice of others' options."""
     path = _serial_path(plane.address)
     if path is None:
         return TcpStream(plane.name, plane.address)
-    return SerialStream(plane.name, path, SerialOptions.model_validate(dict(plane.options)))
+    own = {key: value for key, value in plane.options.items() if key in SerialOptions.model_fields}
+    return SerialStream(plane.name, path, SerialOptions.model_validate(own))
 
 
-def address_problems(plane: Plane) -> Iterator[Problem]:
-    """Problems for drivers with both kinds of address and only a serial line's options."""
+def address_problems(
+    plane: Plane, at_tcp: type[BaseModel] = NoOptions, at_serial: type[BaseModel] = SerialOptions
+) -> Iterator[Problem]:
+    """Problems for drivers with both kinds of address, and models of the options at each."""
     path = _serial_path(plane.address)
     if path is None:
         yield from endpoint_problems(plane.address)
-        yield from option_problems(NoOptions, plane.options)
+        yield from option_problems(at_tcp, plane.options)
         return
     if not PurePosixPath(path).is_absolute():
         yield Problem("address", f"{plane.address!r} is not {_SERIAL}/dev/NAME")
-    yield from option_problems(SerialOptions, plane.options)
+    yield from option_problems(at_serial, plane.options)
 
 
 def _serial_path(address: str) -> str | None:

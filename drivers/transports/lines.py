@@ -60,17 +60,24 @@ class LineTransport:
         """Drop the connection; safe to repeat."""
         self._stream.close()
 
-    def query(self, line: bytes, *, follows: bool = False) -> str:
+    def query(
+        self,
+        line: bytes,
+        *,
+        follows: bool = False,
+        is_part: Callable[[str], bool] = lambda _: False,
+    ) -> str:
         """Send a line that changes nothing and return its reply.
 
         ``follows`` means that another exchange has just ended, so that no unasked input has to be
-        looked for first.
+        looked for first. If a line asks several things, some devices answer them in several lines:
+        as long as ``is_part`` says that more must come, another line is read, and joined by ``;``.
 
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
         ProtocolError if it answers something outside its grammar.
         """
         try:
-            return self._exchange(line, follows=follows)
+            return self._exchange(line, follows=follows, is_part=is_part)
         except ConnectionLostError as error:
             raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
 
@@ -88,16 +95,21 @@ class LineTransport:
                 "read the device back",
             ) from error
 
-    def _exchange(self, line: bytes, *, follows: bool) -> str:
+    def _exchange(
+        self, line: bytes, *, follows: bool, is_part: Callable[[str], bool] = lambda _: False
+    ) -> str:
         deadline = Deadline(self._timeout_s)
         if not (follows and self._stream.connected):
             self._connect(deadline)
         self._stream.send(line, deadline)
         try:
-            return self._read(deadline)
+            reply = self._read(deadline)
+            while is_part(reply):
+                reply = f"{reply};{self._read(deadline)}"
         except self._decode_error as error:
             self.close()
             raise ProtocolError(self._device, str(error)) from error
+        return reply
 
     def _read(self, deadline: Deadline) -> str:
         while (reply := self._decoder.next_line()) is None:

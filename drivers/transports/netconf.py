@@ -51,9 +51,12 @@ OPERATION: Final = f"{{{NETCONF_NS}}}operation"
 _CAPABILITY: Final = "urn:ietf:params:netconf:capability:"
 _LOCK_RETRY_S: Final = 0.2
 _MAX_NOTIFICATIONS: Final = 1000
+_TOLD: Final = 100
+"""Most different errors that are remembered as logged."""
 _SHOWN: Final = 3
 """Most errors of one reply that a message spells out."""
 
+_log: Final = logging.getLogger(__name__)
 # ncclient logs every message whole, and with tracebacks errors that the caller receives anyway.
 logging.getLogger("ncclient").setLevel(logging.CRITICAL)
 
@@ -61,9 +64,15 @@ logging.getLogger("ncclient").setLevel(logging.CRITICAL)
 class NetconfRefusal(DeviceError):
     """The device answered with ``rpc-error``."""
 
-    def __init__(self, device: str, operation: str, errors: Sequence[Any]) -> None:
+    def __init__(
+        self, device: str, operation: str, errors: Sequence[Any], data: Element | None = None
+    ) -> None:
         self.tags = tuple(str(error.tag) for error in errors)
         """Error tags of RFC 6241 appendix A, in order."""
+        self.paths = tuple(error.path for error in errors)
+        """Where in the tree each error is, or None."""
+        self.data = data
+        """``<data>`` that stood beside the errors, which some devices send."""
         told = "; ".join(_shown(error) for error in errors[:_SHOWN])
         more = f"; and {len(errors) - _SHOWN} more errors" if len(errors) > _SHOWN else ""
         self.reason = f"{operation} is refused: {told}{more}"
@@ -104,6 +113,7 @@ class NetconfTransport:
         self._datastore = datastore
         self._requests: _Link | None = None
         self._events: _Link | None = None
+        self._told: set[str] = set()
 
     @property
     def connected(self) -> bool:
@@ -130,10 +140,22 @@ class NetconfTransport:
     def get(self, *subtrees: Element) -> Element:
         """``<data>`` with configuration and state below these subtree filters.
 
-        Raises DeviceUnavailable, DeviceError or ProtocolError.
+        Errors beside data are logged, if all that was asked for is there, or they are about other
+        parts of the tree. Raises DeviceUnavailable, DeviceError or ProtocolError.
         """
         deadline = self._deadline()
-        _, reply = self._begin("get", lambda m: m.get(filter=list(subtrees)), deadline)
+        try:
+            _, reply = self._begin("get", lambda m: m.get(filter=list(subtrees)), deadline)
+        except NetconfRefusal as refusal:
+            data = refusal.data
+            if data is None or any(
+                _concerns(refusal, s) for s in subtrees if data.find(s.tag) is None
+            ):
+                raise
+            if refusal.reason not in self._told:
+                _log.warning("%s: data came with errors: %s", self._device, refusal.reason)
+                self._told = {*self._told, refusal.reason} if len(self._told) < _TOLD else set()
+            return data
         if reply.data_ele is None:
             raise ProtocolError(self._device, "the reply to get holds no data")
         return reply.data_ele
@@ -247,7 +269,8 @@ class NetconfTransport:
                 self._device, f"{operation}: the reply is no XML: {error}"
             ) from error
         if errors:
-            raise NetconfRefusal(self._device, operation, errors)
+            data = etree.fromstring(reply.xml.encode()).find(f"{{{NETCONF_NS}}}data")
+            raise NetconfRefusal(self._device, operation, errors, data)
         return reply
 
     def _begin(
@@ -485,6 +508,12 @@ class _Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
 
 def _half_way_to(deadline: float) -> float:
     return (time.monotonic() + deadline) / 2
+
+
+def _concerns(refusal: NetconfRefusal, subtree: Element) -> bool:
+    """True unless all errors are about other parts of the tree."""
+    name = str(etree.QName(subtree).localname)
+    return any(not path or name in path for path in refusal.paths)
 
 
 def _shown(error: Untyped) -> str:

@@ -6,6 +6,7 @@ and repeats what was refused for that reason, since a refused command has done n
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections import deque
@@ -20,6 +21,8 @@ _log: Final = logging.getLogger(__name__)
 _MAX_REPORTS: Final = 1000
 _CTAGS: Final = 999_999
 _READS: Final = 8
+_FAREWELL_S: Final = 1.0
+"""Longest wait for the answer to a log-out."""
 
 Ask = Callable[[tl1.Command], tl1.Reply]
 
@@ -61,6 +64,17 @@ class Tl1Session:
     def close(self) -> None:
         """Drop the connection; safe to repeat."""
         self._stream.close()
+
+    def leave(self, log_out: tl1.Command | None) -> None:
+        """Log out, where that is known to work, and drop the connection; safe to repeat.
+
+        A device that is left without counts the session until it times out, and on a serial line
+        the next user would be taken for this one.
+        """
+        if log_out is not None and self._stream.connected:
+            with contextlib.suppress(ConnectionLostError, DeviceError):
+                self._send_and_collect([log_out], 1, min(self._timeout_s, _FAREWELL_S))
+        self.close()
 
     def query(self, command: tl1.Command) -> tl1.Reply:
         """The reply, perhaps a refusal, to a command that changes nothing.
@@ -125,13 +139,15 @@ class Tl1Session:
                 replies[number] = reply
         return replies
 
-    def _send_and_collect(self, commands: Sequence[tl1.Command], window: int) -> list[tl1.Reply]:
+    def _send_and_collect(
+        self, commands: Sequence[tl1.Command], window: int, timeout_s: float | None = None
+    ) -> list[tl1.Reply]:
         """Replies in the order of the commands, in whatever order they come."""
         replies: dict[int, tl1.Reply] = {}
         under_way: dict[str, int] = {}
         to_send = deque(enumerate(commands))
         while len(replies) < len(commands):
-            deadline = Deadline(self._timeout_s)
+            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
             while to_send and len(under_way) < window:
                 number, command = to_send.popleft()
                 ctag = f"{next(self._ctags) % _CTAGS + 1}"

@@ -2,13 +2,17 @@
 
 What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
 ``root``. Connections that are entered stay reserved until they are activated; COMPLD for that comes
-before the mirrors have moved. States on the way to light are inferred.
+before the mirrors have moved. States on the way to light are inferred, and so is the form of the
+reply to ``RTRV-SAVERECALL``.
+
+``--firmware plain`` numbers its ports, ``1`` to ``N``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -31,11 +35,9 @@ class _Circuit:
     source: int
     target: int
     group: str
+    name: str
+    """Its ends, e.g. ``1.1.1>1.2.1``."""
     two_way: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{_port_name(self.source)}{'-' if self.two_way else '>'}{_port_name(self.target)}"
 
     def pairs(self, size: int) -> list[tuple[int, int]]:
         """(ingress, egress) of each direction, by the switch's numbers."""
@@ -49,11 +51,14 @@ class CalientServer(Tl1Server):
 
     PROMPT = "agent>"
     USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
-    MOVING = frozenset({"ENT-CRS", "ACT-CRS", "CANC-CRS", "DLT-CRS", "DLT-CRS-ALL"})
+    MOVING = frozenset(
+        {"ENT-CRS", "ACT-CRS", "CANC-CRS", "DLT-CRS", "DLT-CRS-ALL", "ENT-CRS-BULK", "DLT-CRS-BULK"}
+    )
 
     def __init__(self, ocs: EmulatedOcs, name: str) -> None:
         super().__init__(ocs, name)
         self._entered: dict[str, _Circuit] = {}
+        self._bulk: asyncio.Task[None] | None = None
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -65,13 +70,16 @@ class CalientServer(Tl1Server):
             "CANC-CRS": self._cancel,
             "DLT-CRS": self._delete,
             "DLT-CRS-ALL": self._delete_all,
+            "ENT-CRS-BULK": self._enter_in_bulk,
+            "DLT-CRS-BULK": self._delete_in_bulk,
+            "RTRV-SAVERECALL": self._progress,
             "RTRV-CRS": self._connections,
         }
 
     def alarm_record(self, alarm: StandingAlarm) -> str:
         circuit = next((c for c in self._circuits() if self._touches(c, alarm.port)), None)
         number = (alarm.port - 1) % self.ocs.size + 1
-        aid = circuit.name if circuit is not None else _port_name(number)
+        aid = circuit.name if circuit is not None else self.port_name(number)
         return f'{aid}:{alarm.severity},{alarm.code},SA,,,,:\\"{alarm.text}\\"'
 
     async def _element(self, _client: Tl1Client, _command: Tl1Command) -> Records:
@@ -93,28 +101,73 @@ class CalientServer(Tl1Server):
             f"{side}OC=OK,{side}RS=NPR"
             for side, used in (("IN", used_in), ("OUT", used_out))
         ]
-        return f"{_port_name(number)}:WX,NONE,NONE:{','.join(sides)}"
+        return f"{self.port_name(number)}:WX,NONE,NONE:{','.join(sides)}"
 
     async def _port_summary(self, _client: Tl1Client, command: Tl1Command) -> Records:
-        number = self._number(command.aid)
+        if command.aid == "0":
+            return [self._summary(number) for number in range(1, self.ocs.size + 1)]
+        return [self._summary(self._number(command.aid))]
+
+    def _summary(self, number: int) -> str:
         powers = (self.ocs.power_dbm(number), self.ocs.power_dbm(self.ocs.size + number))
         entering, leaving = ("NONE" if dbm is None else f"{dbm:.2f}" for dbm in powers)
-        return [f"{command.aid}:ALIAS=NONE,INPWR={entering},OUTPWR={leaving},CONNNAME1=NONE"]
+        name = self.port_name(number)
+        return f"{name}:ALIAS=NONE,INPWR={entering},OUTPWR={leaving},CONNNAME1=NONE"
 
     async def _enter(self, _client: Tl1Client, command: Tl1Command) -> Records:
         ends, words = language.items(command.aid), language.items(command.block(1))
         if len(ends) != 2 or len(words) != 2 or words[1].upper() not in ("1WAY", "2WAY"):
             raise Denied("IIAC", "Invalid parameters")
         two_way = words[1].upper() == "2WAY"
-        circuit = _Circuit(self._number(ends[0]), self._number(ends[1]), words[0], two_way)
-        steals = self.ocs.faults.active(FaultKind.STEAL)
-        taken = {port for c in self._circuits() for pair in c.pairs(self.ocs.size) for port in pair}
-        wanted = {port for pair in circuit.pairs(self.ocs.size) for port in pair}
-        if not steals and not taken.isdisjoint(wanted):
-            raise Denied("SROF", "Invalid Connection")
+        circuit = self._circuit(self._number(ends[0]), self._number(ends[1]), words[0], two_way)
+        self._check_free([circuit])
         if self.ocs.obeyed(circuit.pairs(self.ocs.size)):
             self._entered[circuit.name] = circuit
         return []
+
+    def _check_free(self, circuits: Sequence[_Circuit]) -> None:
+        steals = self.ocs.faults.active(FaultKind.STEAL)
+        taken = {port for c in self._circuits() for pair in c.pairs(self.ocs.size) for port in pair}
+        wanted = {port for c in circuits for pair in c.pairs(self.ocs.size) for port in pair}
+        if not steals and not taken.isdisjoint(wanted):
+            raise Denied("SROF", "Invalid Connection")
+
+    async def _enter_in_bulk(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        circuits = self._listed_in_bulk(command)
+        self._check_free(circuits)
+        pairs = [pair for circuit in circuits for pair in circuit.pairs(self.ocs.size)]
+        before = set(self.ocs.cross_connects)
+        self.ocs.connect(pairs)
+        made = set(self.ocs.cross_connects) - before
+        self._entered |= {c.name: c for c in circuits if c.pairs(self.ocs.size)[0][0] in made}
+        self._bulk = asyncio.create_task(self.ocs.settled())
+        return []
+
+    async def _delete_in_bulk(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        present = {circuit.name: circuit for circuit in self._circuits()}
+        circuits = [present.get(circuit.name) for circuit in self._listed_in_bulk(command)]
+        if None in circuits:
+            raise Denied("SROF", "Invalid Connection")
+        found = [circuit for circuit in circuits if circuit is not None]
+        self.ocs.disconnect([pair for c in found for pair in c.pairs(self.ocs.size)])
+        for circuit in found:
+            if not self._active(circuit):
+                self._entered.pop(circuit.name, None)
+        self._bulk = asyncio.create_task(self.ocs.settled())
+        return []
+
+    async def _progress(self, _client: Tl1Client, _command: Tl1Command) -> Records:
+        under_way = self._bulk is not None and not self._bulk.done()
+        return [f"SAVERECALL:STATUS={'In progress' if under_way else 'Completed'}"]
+
+    def _listed_in_bulk(self, command: Tl1Command) -> list[_Circuit]:
+        circuits = []
+        for title in command.aid.split("&"):
+            sign = "-" if "-" in title else ">"
+            source, _, target = title.partition(sign)
+            ends = self._number(source), self._number(target)
+            circuits.append(self._circuit(*ends, "SYSTEM", sign == "-"))
+        return circuits
 
     async def _activate(self, _client: Tl1Client, command: Tl1Command) -> Records:
         faults = self.ocs.faults
@@ -155,8 +208,8 @@ class CalientServer(Tl1Server):
             _GRAVITY.index(a.severity) for a in self.ocs.alarms if self._touches(circuit, a.port)
         ]
         fields = (
-            ("SRCPORT", _port_name(circuit.source)),
-            ("DSTPORT", _port_name(circuit.target)),
+            ("SRCPORT", self.port_name(circuit.source)),
+            ("DSTPORT", self.port_name(circuit.target)),
             ("GRPNAME", circuit.group),
             ("CONNNAME", circuit.name),
             ("CONNTYPE", "2WAY" if circuit.two_way else "1WAY"),
@@ -192,7 +245,11 @@ class CalientServer(Tl1Server):
             yield circuit
         for ingress, egress in sorted(self.ocs.cross_connects.items()):
             if (ingress, egress) not in seen:
-                yield _Circuit(ingress, egress - self.ocs.size, "SYSTEM")
+                yield self._circuit(ingress, egress - self.ocs.size, "SYSTEM", False)
+
+    def _circuit(self, source: int, target: int, group: str, two_way: bool) -> _Circuit:
+        name = f"{self.port_name(source)}{'-' if two_way else '>'}{self.port_name(target)}"
+        return _Circuit(source, target, group, name, two_way)
 
     def _named(self, name: str) -> _Circuit | None:
         """The connection of this name; None if a fault swallows the command."""
@@ -203,18 +260,25 @@ class CalientServer(Tl1Server):
 
     def _number(self, name: str) -> int:
         for number in range(1, self.ocs.size + 1):
-            if _port_name(number) == name:
+            if self.port_name(number) == name:
                 return number
         raise Denied("IIAC", f"Invalid port {name}")
 
+    def port_name(self, number: int) -> str:
+        """Name of a port; ports count from 1."""
+        fibres, port = divmod(number - 1, _PORTS_A_FIBRE)
+        segment, fibre = divmod(fibres, _FIBRES_A_SEGMENT)
+        return f"{segment + 1}.{fibre + 1}.{port + 1}"
 
-def _port_name(number: int) -> str:
-    fibres, port = divmod(number - 1, _PORTS_A_FIBRE)
-    segment, fibre = divmod(fibres, _FIBRES_A_SEGMENT)
-    return f"{segment + 1}.{fibre + 1}.{port + 1}"
+
+class PlainServer(CalientServer):
+    """A switch that numbers its ports."""
+
+    def port_name(self, number: int) -> str:
+        return f"{number}"
 
 
-PRODUCT: Final = Product("calient", __doc__, "tl1", 3083, CalientServer)
+PRODUCT: Final = Product("calient", __doc__, "tl1", 3083, CalientServer, {"plain": PlainServer})
 
 if __name__ == "__main__":
     sys.exit(run(PRODUCT))

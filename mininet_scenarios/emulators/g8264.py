@@ -4,6 +4,8 @@ One SSH server gives its command line (shell) and its NETCONF text mode (subsyst
 pseudo-terminal its serial console if wanted; a second socket takes the experimenter's orders. The
 password is read from the environment variable that ``--password-env`` names. The host key is made
 anew at each start, and told in the first line.
+
+``--firmware 6.8`` has the older command line, whose ports are tagged and members of VLANs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import asyncssh
 from mininet_scenarios.emulators.admin import AdminError, AdminServer
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.g8264_cli import CommandLine, HungUpError
-from mininet_scenarios.emulators.g8264_switch import G8264
+from mininet_scenarios.emulators.g8264_switch import G8264, OldG8264
 from mininet_scenarios.emulators.netconf_text import Locks, TextNetconf
 from mininet_scenarios.emulators.process import endpoint
 from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
@@ -52,8 +54,8 @@ class Console(SessionServer):
 class G8264Emulator:
     """The device together with its control socket."""
 
-    def __init__(self, username: str, password: str) -> None:
-        self._switch = G8264()
+    def __init__(self, username: str, password: str, switch: G8264 | None = None) -> None:
+        self._switch = switch or G8264()
         self._locks = Locks()
         self._credentials = (username, password)
         self._console = Console(self._switch, self._credentials)
@@ -199,6 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--listen", type=endpoint, default=("127.0.0.1", 2222), metavar="H:P")
     parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")
     parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
+    parser.add_argument("--firmware", choices=("6.8",), help="another one, which speaks otherwise")
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password-env", default="G8264_PASSWORD", metavar="VARIABLE")
     options = parser.parse_args(arguments)
@@ -208,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("asyncssh").setLevel(logging.ERROR)
     try:
-        asyncio.run(_serve(G8264Emulator(options.username, password), options))
+        switch = G8264() if options.firmware is None else OldG8264()
+        asyncio.run(_serve(G8264Emulator(options.username, password, switch), options))
     except OSError as error:
         _log.error("%s", error)
         return 1

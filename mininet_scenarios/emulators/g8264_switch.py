@@ -28,9 +28,16 @@ class Port:
     """VLAN settings of one port, and whether its link is up."""
 
     trunk: bool = False
+    access: int = 1
     native: int = 1
+    """Untagged VLAN of a trunk."""
     allowed: set[int] = field(default_factory=lambda: set(_VLANS))
     up: bool = True
+
+    @property
+    def carries(self) -> set[int]:
+        """VLANs whose frames pass."""
+        return self.allowed if self.trunk else {self.access}
 
 
 @dataclass(slots=True)
@@ -54,6 +61,8 @@ class G8264:
         self.faults = Faults()
         self.changes = 0
         self.ports = {number: Port() for number in range(1, PORTS + 1)}
+        self.carried: dict[int, set[int]] = {number: set() for number in self.ports}
+        """VLANs that each port carried before one of the changes so far."""
 
     def configure(self, place: Place, command: str) -> None:
         """Carry out one line of the configuration mode. Raises CommandError."""
@@ -109,6 +118,7 @@ class G8264:
             link = "up" if port.up else "down"
             lines.append(f"{number:<7} {number:>3}    10000    full      no     no    {link:>6}   ")
         lines.append("MGT      65     1000    full     yes    yes        up   ")
+        lines += [rule, "Note: 65 ports are listed here, of which 1 is for management."]
         return lines
 
     def _set(self, numbers: Collection[int], setting: list[str]) -> None:
@@ -119,13 +129,14 @@ class G8264:
             return
         for number in numbers:
             port = self.ports[number]
+            self.carried[number] |= port.carries
             match setting:
                 case ["mode", "trunk"]:
                     port.trunk = True
                 case ["mode", "access"]:
                     self.ports[number] = Port(up=port.up)
                 case ["access", "vlan", vlan]:
-                    port.native = self._vlan(vlan)
+                    port.access = self._vlan(vlan)
                 case ["trunk", "native", "vlan", vlan]:
                     port.native = self._vlan(vlan)
                 case ["trunk", "allowed", "vlan", *how]:
@@ -167,7 +178,7 @@ class G8264:
 
     def _settings(self, port: Port) -> list[str]:
         if not port.trunk:
-            return [] if port.native == 1 else [f"switchport access vlan {port.native}"]
+            return [] if port.access == 1 else [f"switchport access vlan {port.access}"]
         listed = self._listed(port.allowed)
         settings = ["switchport mode trunk"]
         if port.allowed != set(_VLANS):
@@ -196,3 +207,24 @@ class G8264:
                 line = " " * 30
             line += f"{run},"
         return [*lines, line.removesuffix(",")]
+
+
+class OldG8264(G8264):
+    """A switch with the older command line: it knows no ``switchport``."""
+
+    def configure(self, place: Place, command: str) -> None:
+        if command.startswith("switchport"):
+            raise CommandError(f"% Error: unknown command: {command[:40]}")
+        super().configure(place, command)
+
+    def running_config(self) -> list[str]:
+        """Ports 1 to 4 are tagged members of VLAN 10."""
+        lines = ["Current configuration:", "!", 'version "6.8.0"', "!"]
+        for number in range(1, 5):
+            lines += [
+                f"interface port {number}",
+                "        tagging",
+                "        pvid 10",
+                "        exit",
+            ]
+        return [*lines, "!", "vlan 10", "        enable", "        member 1-4", "!", "end", ""]

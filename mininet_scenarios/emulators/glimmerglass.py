@@ -2,6 +2,9 @@
 
 What else it does: :mod:`mininet_scenarios.emulators.process`. Everybody is let in. Connections are
 listed once the mirrors have settled, which is inferred; without light they are in ``fault``.
+
+``--firmware 6.0`` speaks as a System100 of 2016: it tells no rights, ``NA`` stands for no value,
+and two multicast ports follow the matrix, to the first of which somebody has led the last input.
 """
 
 from __future__ import annotations
@@ -64,13 +67,16 @@ class GlimmerglassServer(Tl1Server):
         return [
             f"GGN:PORTID={self._identifier(port)},PORTNAME={self._label(port)},"
             f"PORTDIR={'input' if port <= self.ocs.size else 'output'},"
-            f"PORTHEALTH=good,PORTCAT=nor,PORTPRIV={'0x0' if self.ocs.disabled(port) else '0x1'}"
+            f"PORTHEALTH=good,PORTCAT=nor{self._rights(port)}"
             for port in self._numbers(command.aid)
         ]
 
+    def _rights(self, port: int) -> str:
+        return f",PORTPRIV={'0x0' if self.ocs.disabled(port) else '0x1'}"
+
     async def _powers(self, _client: Tl1Client, command: Tl1Command) -> Records:
         return [
-            f"GGN:PORTID={self._identifier(port)},PORTPOWER={self._power(port):.3f}"
+            f"GGN:PORTID={self._identifier(port)},PORTPOWER={self._reading(port)}"
             for port in self._numbers(command.aid)
         ]
 
@@ -131,6 +137,9 @@ class GlimmerglassServer(Tl1Server):
         way = "from" if port <= self.ocs.size else "to"
         return f"{way} rack #{(port - 1) % self.ocs.size + 1}"
 
+    def _reading(self, port: int) -> str:
+        return f"{self._power(port):.3f}"
+
     def _power(self, port: int) -> float:
         dbm = self.ocs.power_dbm(port)
         return _DARK_DBM if dbm is None else dbm
@@ -150,7 +159,48 @@ class GlimmerglassServer(Tl1Server):
         return [by_identifier[part] for part in aid.split("&")]
 
 
-PRODUCT: Final = Product("glimmerglass", __doc__, "tl1", 10033, GlimmerglassServer)
+class System100Server(GlimmerglassServer):
+    """A System100 with software 6.0."""
+
+    MULTICAST = 2
+
+    async def _system(self, client: Tl1Client, command: Tl1Command) -> Records:
+        records = await super()._system(client, command)
+        told = {"SystemType=System500": "SystemType=System100", "=5.0.1": "=6.0", "=3U": "=NA"}
+        for before, after in told.items():
+            records = [record.replace(before, after) for record in records]
+        return records
+
+    async def _ports(self, client: Tl1Client, command: Tl1Command) -> Records:
+        size, multicast = self.ocs.size, range(1, self.MULTICAST + 1)
+        return await super()._ports(client, command) + [
+            f"GGN:PORTID={base + size + n},PORTNAME=MC-{n},PORTDIR={way},PORTHEALTH=good,"
+            "PORTCAT=ref"
+            for base, way in ((_INPUTS, "input"), (_OUTPUTS, "output"))
+            for n in multicast
+        ]
+
+    def _rights(self, port: int) -> str:
+        del port
+        return ""
+
+    def _reading(self, port: int) -> str:
+        return "NA" if self.ocs.power_dbm(port) is None else super()._reading(port)
+
+    def _row(self, ingress: int | None, egress: int | None) -> str:
+        """A row as before; the last input, if nothing else is connected to it, feeds ``MC-1``."""
+        row = super()._row(ingress, egress)
+        if ingress != self.ocs.size or egress is not None:
+            return row
+        row = row.replace("CONNSTATE=single", "CONNSTATE=steady")
+        return row.replace(
+            "OPORTID=0,OPORTNAME=", f"OPORTID={_OUTPUTS + self.ocs.size + 1},OPORTNAME=MC-1"
+        )
+
+
+PRODUCT: Final = Product(
+    "glimmerglass", __doc__, "tl1", 10033, GlimmerglassServer, {"6.0": System100Server}
+)
 
 if __name__ == "__main__":
     sys.exit(run(PRODUCT))

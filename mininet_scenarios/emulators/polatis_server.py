@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from mininet_scenarios.emulators import polatis_language as language
 from mininet_scenarios.emulators.faults import FaultKind
@@ -34,6 +34,12 @@ _Handler = Callable[[str], Awaitable[str | None]]
 class PolatisServer(SessionServer):
     """A device whose error queue is shared by all clients, as on a bench instrument."""
 
+    SEPARATOR: ClassVar[str] = ";"
+    """Between the answers to the queries of one line."""
+    LINE_END: ClassVar[str] = "\r"
+    START: ClassVar[str] = "AUT"
+    """Mode in which it starts: ``DARK``, ``REST`` or ``AUT``."""
+
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         super().__init__()
         self._ocs = ocs
@@ -45,6 +51,7 @@ class PolatisServer(SessionServer):
             "*opc?": self._complete,
             "*cls": self._clear,
             "syst:err:all?": self._take_errors,
+            "oxc:boot:mode?": self._start,
             "oxc:swit:size?": self._size,
             "oxc:swit:conn:add": self._add,
             "oxc:swit:conn:only": self._only,
@@ -82,7 +89,8 @@ class PolatisServer(SessionServer):
             return
         if self._ocs.faults.delay_s:
             await asyncio.sleep(self._ocs.faults.delay_s)
-        writer.write(self._ocs.faults.distorted(";".join(replies).encode() + b"\r"))
+        reply = self.SEPARATOR.join(replies) + self.LINE_END
+        writer.write(self._ocs.faults.distorted(reply.encode()))
         await writer.drain()
 
     async def _carry_out(self, command: Command | GrammarError) -> str | None:
@@ -120,6 +128,9 @@ class PolatisServer(SessionServer):
         reply = language.error_queue(self._errors)
         self._errors.clear()
         return reply
+
+    async def _start(self, _argument: str) -> str:
+        return self.START
 
     async def _size(self, _argument: str) -> str:
         return f"{self._ocs.size},{self._ocs.size}"
@@ -167,6 +178,19 @@ class PolatisServer(SessionServer):
 
     async def _enable(self, argument: str) -> None:
         self._ocs.set_enabled(language.one_list(argument), enabled=True)
+
+
+class LinewiseServer(PolatisServer):
+    """Answers each query in a line ended by LF, gives busy ports away, and starts dark."""
+
+    SEPARATOR = "\n"
+    LINE_END = "\n"
+    START = "DARK"
+
+    async def _add(self, argument: str) -> None:
+        if not self._ocs.faults.active(FaultKind.STEAL):
+            self._ocs.faults.arm(FaultKind.STEAL, 1, 0.0)
+        await super()._add(argument)
 
 
 def _paired(argument: str) -> list[tuple[int, int]]:

@@ -2,6 +2,11 @@
 
 What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
 ``root``. A busy port is refused with ``SROF``, which no public source confirms for this device.
+
+``--firmware any`` is a switch of which each port may meet each, and a more difficult one: it greets
+with a banner that looks like the head of a message, takes few sessions and counts those that were
+not logged out, speaks in the middle of its replies, has another code for not logged in, and takes
+no parameter with ``RLS-ARC-EQPT``.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ class PolatisTl1Server(Tl1Server):
     USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
     NOT_LOGGED_IN = "PICC"
     MOVING = frozenset({"ENT-PATCH", "DLT-PATCH"})
+    REPORT_KINDS: ClassVar[frozenset[str]] = frozenset({"IND"})
+    """What ``RLS-ARC-EQPT`` and its opposite take for the kind of messages."""
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -69,14 +76,18 @@ class PolatisTl1Server(Tl1Server):
         return []
 
     def _is_report_manager(self, command: Tl1Command) -> bool:
-        if command.aid != "REPMGR" or command.block(1) != "IND":
+        if command.aid != "REPMGR" or command.block(1) not in self.REPORT_KINDS:
             raise Denied("IPNV", "Parameter not valid")
         return True
 
     async def _equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
         if (command.aid, command.block(2)) != ("SYSTEM", "PARAMETER=SIZE"):
             raise Denied("IPNV", "Parameter not valid")
-        return [f"SYSTEM:SIZE={self.ocs.size}x{self.ocs.size}"]
+        return [f"SYSTEM:SIZE={self.size()}"]
+
+    def size(self) -> str:
+        """Its ports on each side."""
+        return f"{self.ocs.size}x{self.ocs.size}"
 
     async def _edit_equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
         minutes = command.block(2).removeprefix("ADMIN=")
@@ -104,9 +115,13 @@ class PolatisTl1Server(Tl1Server):
         ingress, egress = self._ports(sides[0]), self._ports(sides[1])
         if len(ingress) != len(egress):
             raise Denied("IIAC", "as many ingress as egress ports are wanted")
-        self.ocs.connect(zip(ingress, egress, strict=True))
+        self.ocs.connect(map(self.ordered, zip(ingress, egress, strict=True)))
         await self.ocs.settled()
         return []
+
+    def ordered(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """A patch as (ingress, egress) of the mirrors."""
+        return pair
 
     async def _delete(self, _client: Tl1Client, command: Tl1Command) -> Records:
         if not command.aid:
@@ -114,14 +129,21 @@ class PolatisTl1Server(Tl1Server):
         if command.aid == "ALL":
             self.ocs.disconnect(list(self.ocs.cross_connects.items()))
         else:
-            self.ocs.disconnect_ingress(self._ports(command.aid))
+            ports = set(self._ports(command.aid))
+            present = self.ocs.cross_connects.items()
+            self.ocs.disconnect([pair for pair in present if not ports.isdisjoint(pair)])
         await self.ocs.settled()
         return []
 
     async def _patches(self, _client: Tl1Client, command: Tl1Command) -> Records:
         present = sorted(self.ocs.cross_connects.items())
         asked = set(self._ports(command.aid)) if command.aid else None
-        return [f"{a},{b}" for a, b in present if asked is None or not asked.isdisjoint((a, b))]
+        found = [pair for pair in present if asked is None or not asked.isdisjoint(pair)]
+        return ["{},{}".format(*self.shown(pair)) for pair in found]
+
+    def shown(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """A patch as it is listed."""
+        return pair
 
     async def _shutters(self, _client: Tl1Client, command: Tl1Command) -> Records:
         ports = self._ports(command.aid)
@@ -137,7 +159,12 @@ class PolatisTl1Server(Tl1Server):
 
     async def _power(self, _client: Tl1Client, command: Tl1Command) -> Records:
         readings = {port: self.ocs.power_dbm(port) for port in self._ports(command.aid)}
-        return [f"{p}:{_DARK_DBM if dbm is None else dbm:.1f}" for p, dbm in readings.items()]
+        found = {port: _DARK_DBM if dbm is None else dbm for port, dbm in readings.items()}
+        return [f"{port}:{self.power(dbm)}" for port, dbm in found.items()]
+
+    def power(self, dbm: float) -> str:
+        """A reading as it is listed."""
+        return f"{dbm:.1f}"
 
     async def _alarms(self, _client: Tl1Client, _command: Tl1Command) -> Records:
         return [self.alarm_record(alarm) for alarm in self.ocs.alarms]
@@ -150,7 +177,32 @@ class PolatisTl1Server(Tl1Server):
         return [int(number) for number in numbers]
 
 
-PRODUCT: Final = Product("polatis-tl1", __doc__, "tl1", 3082, PolatisTl1Server)
+class AnyToAnyServer(PolatisTl1Server):
+    """A switch whose ports are ingress and egress at once, with manners of its own."""
+
+    GREETING = "\r\nFor authorised users.\r\nLast login: 26-11-07 11:20:14\r\nfrom 10.0.0.7\r\n"
+    SESSIONS = 12
+    REPORTS_IN_MID_REPLY = True
+    NOT_LOGGED_IN = "PIUI"
+    REPORT_KINDS = frozenset({""})
+
+    def size(self) -> str:
+        return f"{2 * self.ocs.size}xCC"
+
+    def ordered(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """In whichever order; ports of one half are refused, which is this emulator's limit."""
+        return min(pair), max(pair)
+
+    def shown(self, pair: tuple[int, int]) -> tuple[int, int]:
+        return (pair[1], pair[0]) if pair[0] % 2 else pair
+
+    def power(self, dbm: float) -> str:
+        return f"{dbm:+.2f}"
+
+
+PRODUCT: Final = Product(
+    "polatis-tl1", __doc__, "tl1", 3082, PolatisTl1Server, {"any": AnyToAnyServer}
+)
 
 if __name__ == "__main__":
     sys.exit(run(PRODUCT))

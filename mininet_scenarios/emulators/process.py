@@ -55,15 +55,22 @@ class Product:
     """Default port to listen on."""
     serve: Callable[[EmulatedOcs, str], DeviceServer]
     """Makes the server from the switch and its serial number or name."""
+    firmwares: Mapping[str, Callable[[EmulatedOcs, str], DeviceServer]] = dataclasses.field(
+        default_factory=dict
+    )
+    """Servers of firmware that speaks otherwise, by the name that ``--firmware`` takes."""
 
 
 class OcsEmulator:
     """The device together with its control socket."""
 
-    def __init__(self, product: Product, name: str, ocs: EmulatedOcs) -> None:
+    def __init__(
+        self, product: Product, name: str, ocs: EmulatedOcs, *, firmware: str | None = None
+    ) -> None:
         self._ocs = ocs
         self._protocol = product.protocol
-        self._server = product.serve(ocs, name)
+        serve = product.serve if firmware is None else product.firmwares[firmware]
+        self._server = serve(ocs, name)
         self._admin = AdminServer(
             {
                 "counters": self._counters,
@@ -189,7 +196,7 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
         )
         timing = Timing(options.switching_ms / 1000, options.debounce_ms / 1000)
         ocs = EmulatedOcs(options.ports, mirrors, timing)
-        emulator = OcsEmulator(product, options.name, ocs)
+        emulator = OcsEmulator(product, options.name, ocs, firmware=options.firmware)
         asyncio.run(_serve(emulator, options))
     except (LinkError, RedirectionError, OSError) as error:
         _log.error("%s: %s", options.name, error)
@@ -207,6 +214,9 @@ async def _serve(emulator: OcsEmulator, options: argparse.Namespace) -> None:
 def _parser(product: Product) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=product.program, description=product.description)
     parser.add_argument("--name", default=product.program, help="its serial number, or its name")
+    parser.add_argument(
+        "--firmware", choices=product.firmwares, help="another one, which speaks otherwise"
+    )
     listen = ("127.0.0.1", product.port)
     parser.add_argument("--listen", type=endpoint, default=listen, metavar="H:P")
     parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")

@@ -45,17 +45,24 @@ class Tl1Server(SessionServer):
     ECHOES: ClassVar[bool] = False
     REPORTS_TO_ALL: ClassVar[bool] = True
     """True if autonomous messages go to every session that is logged in, without asking."""
+    REPORTS_IN_MID_REPLY: ClassVar[bool] = False
+    """True if an autonomous message may stand in the middle of a reply, before its first record."""
     USERS: ClassVar[Mapping[str, str]] = {}
     """Passwords by user; empty: everybody is let in."""
     NOT_LOGGED_IN: ClassVar[str] = "PLNA"
     MOVING: ClassVar[frozenset[str]] = frozenset()
     """Commands that move mirrors."""
+    GREETING: ClassVar[str] = ""
+    """What a client is shown when it connects."""
+    SESSIONS: ClassVar[int | None] = None
+    """Most log-ins at a time; one counts until it is logged out, or the device drops it."""
 
     def __init__(self, ocs: EmulatedOcs, name: str) -> None:
         super().__init__()
         self.ocs = ocs
         self.name = name
         self._clients: set[Tl1Client] = set()
+        self._log_ins: set[Tl1Client] = set()
         self._tags = itertools.count(1)
         self._handlers: dict[str, Handler] = {
             "ACT-USER": self._log_in,
@@ -81,8 +88,11 @@ class Tl1Server(SessionServer):
         client = Tl1Client(writer, logged_in=not self.USERS, hears_reports=self.REPORTS_TO_ALL)
         self._clients.add(client)
         try:
-            self._write(client, b"")
+            self._write(client, self.GREETING.encode())
             await self._serve_commands(reader, client)
+        except ReplyLostError:
+            self._log_ins.discard(client)
+            raise
         finally:
             self._clients.discard(client)
 
@@ -112,7 +122,12 @@ class Tl1Server(SessionServer):
             raise ReplyLostError
         await asyncio.sleep(faults.delay_s)
         if faults.strikes(FaultKind.AUTONOMOUS):
-            self._write(client, self._autonomous("A", "REPT EVT EQPT", '"SYSTEM:TEST,TC"'))
+            report = self._autonomous("A", "REPT EVT EQPT", '"SYSTEM:TEST,TC"')
+            if self.REPORTS_IN_MID_REPLY:
+                head, line_end, rest = reply.partition(b'\r\n   "')
+                reply = head + report + line_end + rest if line_end else reply
+            else:
+                self._write(client, report)
         self._write(client, faults.distorted(reply))
         await client.writer.drain()
 
@@ -122,7 +137,7 @@ class Tl1Server(SessionServer):
         ctag = ctag or "0"
         try:
             if not client.logged_in and command.verb != "ACT-USER":
-                raise Denied(self.NOT_LOGGED_IN, "Login Not Active")
+                raise Denied(self.NOT_LOGGED_IN, "Not logged in")
             handler = self._handlers.get(command.verb)
             if handler is None:
                 raise Denied("ICNV", f"unknown command {command.verb}")
@@ -146,11 +161,17 @@ class Tl1Server(SessionServer):
         username, password = language.unquote(command.aid), language.unquote(command.block(1))
         if self.USERS and self.USERS.get(username) != password:
             raise Denied("PICC", "Permission denied")
+        if client.logged_in and self.USERS:
+            raise Denied("PICC", "Already logged in")
+        if self.SESSIONS is not None and len(self._log_ins) >= self.SESSIONS:
+            raise Denied("PICC", "Too many sessions")
         client.logged_in = True
+        self._log_ins.add(client)
         return []
 
     async def _log_out(self, client: Tl1Client, _command: Tl1Command) -> Records:
         client.logged_in = False
+        self._log_ins.discard(client)
         return []
 
     def _report(self, alarm: StandingAlarm) -> None:

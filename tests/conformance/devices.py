@@ -56,6 +56,10 @@ SONIC_FAULTS = COMMON_FAULTS | {
     FaultKind.NO_LIGHT,
     FaultKind.RESERVED,
 }
+BULK_FAULTS = frozenset(
+    {FaultKind.REFUSE, FaultKind.SILENT, FaultKind.PARTIAL, FaultKind.STEAL, FaultKind.LOSE_REPLY}
+)
+"""Those by which a change goes wrong, for variants of a driver that meets all with others."""
 LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
 
 
@@ -165,9 +169,28 @@ CANDIDATES = [
         deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
     ),
     Candidate(
+        "calient-tl1",
+        emulated(
+            "calient-tl1",
+            "calient",
+            "--firmware",
+            "plain",
+            login=ADMIN,
+            password="root",
+            options={"bulk": True},
+        ),
+        variant="plain-bulk",
+        faults=BULK_FAULTS,
+    ),
+    Candidate(
         "glimmerglass-tl1",
         emulated("glimmerglass-tl1", "glimmerglass"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
+    ),
+    Candidate(
+        "glimmerglass-tl1",
+        emulated("glimmerglass-tl1", "glimmerglass", "--firmware", "6.0"),
+        variant="system100",
     ),
     Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate(
@@ -183,9 +206,21 @@ CANDIDATES = [
         deviations=SERIAL,
     ),
     Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis", "--firmware", "linewise"),
+        variant="linewise",
+        faults=BULK_FAULTS | BAD_LINE,
+    ),
+    Candidate(
         "polatis-tl1",
         emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,
+    ),
+    Candidate(
+        "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", "--firmware", "any", login=ADMIN, password="root"),
+        variant="any-to-any",
+        faults=BULK_FAULTS | {FaultKind.AUTONOMOUS, FaultKind.IDLE_LOGOUT},
     ),
     Candidate(
         "polatis-tl1",

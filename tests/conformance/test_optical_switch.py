@@ -194,6 +194,25 @@ def test_power_is_a_reading_or_none(bench, switch, slots):
         switch.power_dbm([beyond])
 
 
+@pytest.mark.needs_emulated("power_readings")
+def test_light_that_is_too_strong_is_not_let_in(bench, slots, admin):
+    options = {**bench.plane.options, "max_input_dbm": -1.0}
+    plane = dataclasses.replace(bench.plane, options=options)
+    assert list(bench.entry.check(plane)) == []
+    driver = bench.entry.build(plane, bench.timeout_s)
+    driver.change([], slots.many((0, 1)))
+    before, moves = driver.cross_connects(), bench.moves()
+    admin.input_power(slots.ingress[2], 3.2)
+    try:
+        with pytest.raises(DeviceError, match=rf"port {slots.ingress[2]} receives \+3\.20 dBm"):
+            driver.change(slots.many((0, 1)), slots.many((0, 2), (2, 1)))
+        assert (driver.cross_connects(), bench.moves()) == (before, moves)
+    finally:
+        admin.input_power(slots.ingress[2], -2.0)
+    driver.change(slots.many((0, 1)), slots.many((0, 2), (2, 1)))
+    driver.close()
+
+
 def test_alarms_are_alarms_and_reports_never_wait(bench, switch):
     if not switch.capabilities.alarms:
         assert not hasattr(switch, "reports")

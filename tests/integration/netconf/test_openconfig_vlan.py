@@ -58,7 +58,7 @@ def test_what_is_written(tor, stranger):
     assert configured(stranger, port) == {
         "interface-mode": ["TRUNK"],
         "native-vlan": ["7"],
-        "trunk-vlans": ["300..302", "310", "4000"],
+        "trunk-vlans": ["300..302", "310", "4000", "7"],
     }
     tor.set_vlans({port: trunk(12)})  # replaced, not united
     assert configured(stranger, port) == {"interface-mode": ["TRUNK"], "trunk-vlans": ["12"]}
@@ -74,6 +74,18 @@ def test_the_same_again_writes_nothing(tor, stranger):
         stranger.session.unlock(datastore)
 
 
+def test_a_native_vlan_that_is_not_allowed_becomes_so(tor, stranger, server):
+    port = PORTS[0]
+    tor.set_vlans({port: trunk(12)})
+    server.write(
+        f'<interfaces xmlns="{INTERFACES}"><interface><name>{port}</name>'
+        f'<ethernet xmlns="{ETHERNET}"><switched-vlan xmlns="{VLAN}"><config>'
+        "<native-vlan>10</native-vlan></config></switched-vlan></ethernet></interface></interfaces>"
+    )
+    tor.set_vlans({port: trunk(12, native=10)})
+    assert configured(stranger, port)["trunk-vlans"] == ["10", "12"]
+
+
 @pytest.mark.parametrize(
     ("leaves", "membership"),
     [
@@ -82,6 +94,16 @@ def test_the_same_again_writes_nothing(tor, stranger):
         (
             "<interface-mode>TRUNK</interface-mode><native-vlan>5</native-vlan>",
             trunk(*(vlan for vlan in range(1, 4095) if vlan != 5), native=5),
+        ),
+        (  # as an NX-OS switch tells it
+            "<interface-mode>TRUNK</interface-mode><native-vlan>10</native-vlan>"
+            "<trunk-vlans>1..10</trunk-vlans>",
+            trunk(*range(1, 10), native=10),
+        ),
+        (  # EOS, NX-OS and IOS-XE drop what comes in untagged here
+            "<interface-mode>TRUNK</interface-mode><native-vlan>10</native-vlan>"
+            "<trunk-vlans>300</trunk-vlans>",
+            trunk(300),
         ),
         (
             "<interface-mode>TRUNK</interface-mode><trunk-vlans>5..7</trunk-vlans>"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Sequence
+
+_LOGOUT = re.compile(rb"CANC-USER::\w+:(\d+):;\n?")
+_FAREWELL = b"\r\n\n   NE 16-11-07 11:20:14\r\nM  %b COMPLD\r\n;"
 
 Exchange = tuple[bytes, bytes]
 """What the driver must send, and what it gets back."""
 
 
 class Scripted:
-    """Serves one connection; :meth:`finish` fails unless every exchange took place as written."""
+    """Serves one connection; :meth:`finish` fails unless every exchange took place as written.
+
+    A driver that logs out of TL1 at the end is answered, whatever was written.
+    """
 
     def __init__(self, exchanges: Sequence[Exchange], greeting: bytes = b"") -> None:
         self._exchanges = list(exchanges)
@@ -38,6 +45,9 @@ class Scripted:
                     self._exchanges.pop(0)
                     connection.sendall(reply)
                 left_over = connection.recv(1000)
+                if (logout := _LOGOUT.fullmatch(left_over)) is not None:
+                    connection.sendall(_FAREWELL % logout[1])
+                    left_over = connection.recv(1000)
                 if left_over:
                     self._failure = f"nothing more was expected, got {left_over!r}"
         except OSError as error:

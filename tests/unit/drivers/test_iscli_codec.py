@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from drivers.codecs import iscli
 from drivers.codecs.iscli import IscliError, Membership, Pager, PasswordWanted, Reply
+from mininet_scenarios.emulators.g8264_switch import G8264, OldG8264, Place
 
 GREETING = b"\r\nIBM Networking Operating System RackSwitch G8264.\r\n\r\nRS G8264>"
 LEARNED = GREETING + b"!hydra\r\nRS G8264>"
@@ -184,11 +185,48 @@ def test_what_is_configured_is_what_the_configuration_says(ports, allowed, nativ
 def test_commands_as_in_the_manual():
     assert list(iscli.trunk_commands([1, 2, 3, 4, 5, 19], [27, 2000], 27)) == [
         "interface port 1-5,19",
-        "switchport mode trunk",
         "switchport trunk allowed vlan 27,2000",
         "switchport trunk native vlan 27",
+        "switchport mode trunk",
         "exit",
     ]
+
+
+@pytest.mark.parametrize("before", [[], ["switchport access vlan 5"]])
+def test_no_vlan_is_open_for_a_moment_that_was_not_and_will_not_be(before):
+    switch, place = G8264(), Place(configuring=True)
+    wanted = {*range(100, 200, 3), 300}
+    for command in ("interface port 1", *before):
+        switch.configure(place, command)
+    first = set(switch.ports[1].carries)
+    switch.carried[1].clear()
+    for command in iscli.trunk_commands([1], wanted, 300):
+        switch.configure(place, command)
+    assert switch.ports[1].carries == wanted
+    assert switch.carried[1] <= first | wanted
+
+
+OLD_LINES = ["tagging", "        pvid 10", "        member 1-4,7", "member 3"]
+
+
+@pytest.mark.parametrize("line", OLD_LINES)
+def test_the_older_command_line_is_not_misread(line):
+    lines = ["Current configuration:", "interface port 1", line]
+    with pytest.raises(IscliError, match=f"'{line.strip()}' is of the older command line"):
+        iscli.parse_memberships(lines)
+    assert iscli.parse_memberships(["iscli-new", *lines]) == {}
+
+
+def test_the_configuration_of_an_older_switch_is_not_misread():
+    with pytest.raises(IscliError, match="older command line"):
+        iscli.parse_memberships(OldG8264().running_config())
+
+
+def test_lines_around_the_table_of_links_are_no_ports():
+    switch = G8264()
+    switch.ports[2].up = False
+    links = iscli.parse_links([*switch.status(), "Total 65 ports, 64 are up 1 is down"])
+    assert links == {**{f"{n}": n != 2 for n in range(1, 65)}, "65": True, "MGT": True}
 
 
 def test_a_configuration_as_a_switch_prints_it():

@@ -84,9 +84,9 @@ def test_two_ports_are_retagged_in_one_block():
         says(b"show running-config", b"RS G8264#", CONFIGURATION),
         says(b"configure terminal", CONFIG, b"Enter configuration commands\r\n"),
         says(b"interface port 1,19", PORT),
-        says(b"switchport mode trunk", PORT),
         says(b"switchport trunk allowed vlan 27,2000", PORT),
         says(b"switchport trunk native vlan 1", PORT),
+        says(b"switchport mode trunk", PORT),
         says(b"exit", CONFIG),
         says(b"end", b"RS G8264#"),
         says(b"show running-config", b"RS G8264#", after),
@@ -117,11 +117,11 @@ def test_a_refusal_in_the_middle_leaves_the_outcome_unknown_and_says_what_stands
         says(b"show running-config", b"RS G8264#", CONFIGURATION),
         says(b"configure terminal", CONFIG),
         says(b"interface port 1", PORT),
-        says(b"switchport mode trunk", PORT),
-        says(b"switchport trunk allowed vlan 27", PORT, b"Error: VLAN 27 is reserved\r\n"),
+        says(b"switchport trunk allowed vlan 27", PORT),
+        says(b"switchport trunk native vlan 1", PORT, b"Error: VLAN 1 is reserved\r\n"),
         says(b"end", b"RS G8264#"),
     )
-    with pytest.raises(OutcomeUnknown, match=r"VLAN 27 is reserved; the 2 commands before it"):
+    with pytest.raises(OutcomeUnknown, match=r"VLAN 1 is reserved; the 2 commands before it"):
         tor(stream).set_vlans({"1": PortVlans(frozenset({VlanId(27)}))})
     stream.finish()
 
@@ -146,7 +146,7 @@ def test_a_cable_pulled_in_the_middle():
         says(b"show running-config", b"RS G8264#", CONFIGURATION),
         says(b"configure terminal", CONFIG),
         says(b"interface port 1", PORT),
-        (b"switchport mode trunk\r", None),
+        (b"switchport trunk allowed vlan 27\r", None),
     )
     with pytest.raises(OutcomeUnknown, match=r"not confirmed: unplugged \(console\)"):
         tor(stream).set_vlans({"1": PortVlans(frozenset({VlanId(27)}))})

@@ -10,6 +10,7 @@ from hydra.roles import Severity
 
 PROMPTS = ("agent>",)
 HEADER = "\r\n\n   NE 16-11-07 11:20:14\r\n"
+REPLY = HEADER + "M  1 COMPLD\r\n;"
 
 
 def events(data: bytes | str, step: int | None = None) -> list[tl1.Event]:
@@ -77,7 +78,7 @@ def test_an_acknowledgement():
     ("text", "reason"),
     [
         (HEADER + ";", "ends before it says what it is"),
-        (HEADER + "X 1 COMPLD\r\n;", "neither a reply nor an autonomous message"),
+        (REPLY + HEADER + "X 1 COMPLD\r\n;", "neither a reply nor an autonomous message"),
         (HEADER + 'M  1 COMPLD\r\n"a\x00"\r\n;', "byte 0x00 in a message"),
         ("x" * (tl1.MAX_LINE_BYTES + 1), "without a line end"),
         (HEADER + "M  1 COMPLD\r\n" + "x" * tl1.MAX_MESSAGE_BYTES, "messages of more than"),
@@ -111,7 +112,9 @@ def test_a_buffer_is_bounded_not_a_session():
         (tl1_polatis.delete_patches([2, 1]), "DLT-PATCH::1&2:5:;"),
         (tl1_polatis.PATCHES_QUERY, "RTRV-PATCH:::5:;"),
         (tl1_polatis.SIZE_QUERY, "RTRV-EQPT::SYSTEM:5:::PARAMETER=SIZE;"),
-        (tl1_polatis.REPORTS_ON, "RLS-ARC-EQPT::REPMGR:5::IND;"),
+        (tl1_polatis.REPORTS_ON[0], "RLS-ARC-EQPT::REPMGR:5:;"),
+        (tl1_polatis.REPORTS_ON[1], "RLS-ARC-EQPT::REPMGR:5::IND;"),
+        (tl1.logout("admin"), "CANC-USER::admin:5:;"),
         (tl1_polatis.ALARMS_QUERY, "RTRV-ALM-ALL::ALL:5:;"),
         (tl1_polatis.shutter_query([1, 2]), "RTRV-PORT-SHUTTER::1&2:5:;"),
         (tl1_polatis.power_query([1]), "RTRV-PORT-POWER::1:5:;"),
@@ -161,6 +164,8 @@ def test_a_command_that_would_break_the_grammar_is_refused(command):
         (tl1_polatis.parse_patch, "1,17", (1, 17)),
         (tl1_polatis.parse_shutter, "1:OPEN", (1, "OPEN")),
         (tl1_polatis.parse_power, "1:-23.4", (1, -23.4)),
+        (tl1_polatis.parse_power, "1:+3.20", (1, 3.2)),
+        (tl1_polatis.parse_size, "SYSTEM:SIZE=114xCC", (114, None)),
         (tl1_polatis.parse_size, "SYSTEM:SIZE=48x48", (48, 48)),
         (tl1_polatis.parse_serial, "OCS:SN=002414", "002414"),
         (

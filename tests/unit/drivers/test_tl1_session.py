@@ -82,7 +82,7 @@ def test_late_replies_and_reports_between_commands_are_told_apart(caplog):
 
 
 def test_bytes_outside_the_grammar_end_the_session():
-    device = Scripted([(b"RTRV-A:::1;\n", HEADER + b"X\r\n")])
+    device = Scripted([(b"RTRV-A:::1;\n", completed(9) + HEADER + b"X\r\n")])
     ours = session(device.address)
     with pytest.raises(ProtocolError, match="neither a reply nor an autonomous message"):
         ours.query(FIRST)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
 from drivers.registry import optical_switch
@@ -120,11 +123,46 @@ def test_polatis_scpi_power(play):
     assert switch.power_dbm([2, 1, 17, 18]) == {1: None, 2: None, 17: -3.25, 18: None}
 
 
+def test_polatis_scpi_answers_line_by_line(play):
+    """As some do where several queries are in a line; and with LF alone at the end."""
+    switch = play(
+        "polatis-scpi",
+        [
+            (b":oxc:boot:mode?;*opc?\r\n", b"REST\n1\n"),
+            (b":oxc:swit:size?\r\n", b"16,16\n"),
+            (b"*cls;:oxc:swit:conn:stat?\r\n", b"(@),(@)\n"),
+            (b":oxc:swit:conn:add (@1),(@17);*opc?\r\n", b"1\n"),
+            (b":syst:err:all?;:oxc:swit:conn:stat?\r\n", b'0,"No error"\n(@1),(@17)\n'),
+            (b":pmon:pow? (@17);*opc?\r\n", b"(-3.25)\n1\n"),
+            (b":pmon:pow? (@1);*opc?\r\n", b"1\n"),
+            (b":oxc:swit:conn:stat?\r\n", b"(@1),(@17)\n"),
+        ],
+    )
+    switch.open()
+    switch.change([], [CrossConnect(1, 17)])
+    assert switch.power_dbm([17]) == {17: -3.25}
+    assert switch.power_dbm([1]) == {1: None}
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+@pytest.mark.parametrize("reply", [b"DARK;1\r", b"DARK\r1\r", b'"dark"\n1\n', b"AUT;1\r", b"1\r"])
+def test_polatis_scpi_warns_at_attach_of_a_switch_that_starts_dark(play, caplog, reply):
+    switch = play("polatis-scpi", [(b":oxc:boot:mode?;*opc?\r\n", reply)])
+    for _ in range(2):
+        switch.open()
+    warned = [record for record in caplog.messages if "a power cycle cuts every circuit" in record]
+    assert len(warned) == (b"DARK" in reply.upper())
+
+
 # --- Polatis, TL1 -------------------------------------------------------------------------------
 
 POLATIS_LOGIN = [
     (b"ACT-USER::admin:1::root;\n", completed(1) + b"\r\n>"),
-    (b"RLS-ARC-EQPT::REPMGR:2::IND;\n", completed(2)),
+    (b"RLS-ARC-EQPT::REPMGR:2:;\n", completed(2)),
+]
+POLATIS_START = [
+    *POLATIS_LOGIN,
+    (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
 ]
 
 
@@ -149,8 +187,7 @@ def test_polatis_tl1_change_with_a_report_before_a_reply(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PATCH:::4:;\n", completed(4, "1,18", "4,20")),
             (b"DLT-PATCH::1:5:;\n", report + completed(5)),
             (b"ENT-PATCH::1&2,17&18:6:;\n", completed(6)),
@@ -166,8 +203,7 @@ def test_polatis_tl1_ports_power_and_alarms(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PORT-SHUTTER::1&2:4:;\n", completed(4, "1:OPEN", "2:CLOSED")),
             (b"RTRV-PORT-POWER::1&17:5:;\n", completed(5, "17:-23.4")),
             (b"RTRV-ALM-ALL::ALL:6:;\n", completed(6, "SYSTEM,EQPT:MN,FAN,NSA,,,,")),
@@ -183,8 +219,7 @@ def test_polatis_tl1_refusal(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PATCH:::4:;\n", completed(4)),
             (b"ENT-PATCH::1,17:5:;\n", denied(5, "IDNV", "Invalid OXC port: 1")),
             (b"RTRV-PATCH:::6:;\n", completed(6)),
@@ -204,8 +239,7 @@ def test_polatis_tl1_carried_out_in_part(play):
     switch = play(
         "polatis-tl1",
         [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            *POLATIS_START,
             (b"RTRV-PATCH:::4:;\n", completed(4)),
             (b"ENT-PATCH::1&2,17&18:5:;\n", partial),
             (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
@@ -233,14 +267,152 @@ def test_a_session_that_was_logged_out_repeats_what_was_refused(play):
         "polatis-tl1",
         [
             *POLATIS_LOGIN,
-            (b"RTRV-PATCH:::3:;\n", denied(3, "PICC", "Permission denied")),
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", denied(3, "PICC", "Permission denied")),
             (b"ACT-USER::admin:4::root;\n", completed(4)),
-            (b"RLS-ARC-EQPT::REPMGR:5::IND;\n", completed(5)),
-            (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
+            (b"RLS-ARC-EQPT::REPMGR:5:;\n", completed(5)),
+            (b"RTRV-EQPT::SYSTEM:6:::PARAMETER=SIZE;\n", completed(6, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::7:;\n", completed(7, "1,17")),
         ],
         user="admin",
     )
     assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [("PICC", "Permission denied"), ("PIUI", "Not logged in"), ("SNVS", "Login Not Active")],
+)
+def test_a_session_is_logged_out_whatever_the_code(play, code, text):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", denied(3, code, text)),
+            (b"ACT-USER::admin:4::root;\n", completed(4)),
+            (b"RLS-ARC-EQPT::REPMGR:5:;\n", completed(5)),
+            (b"RTRV-EQPT::SYSTEM:6:::PARAMETER=SIZE;\n", completed(6, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::7:;\n", completed(7, "1,17")),
+        ],
+        user="admin",
+    )
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+def test_polatis_tl1_a_user_without_the_right_is_told_so_and_not_to_check_the_password(play):
+    no_right = denied(4, "PICC", "Permission denied")
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_START,
+            (b"RTRV-ALM-ALL::ALL:4:;\n", no_right),
+            (b"ACT-USER::admin:5::root;\n", denied(5, "PICC", "Already logged in")),
+            (b"RLS-ARC-EQPT::REPMGR:6:;\n", completed(6)),
+            (b"RTRV-ALM-ALL::ALL:7:;\n", no_right.replace(b"M  4", b"M  7")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (16, 16)
+    with pytest.raises(DeviceError, match="user admin may lack the right to") as caught:
+        switch.alarms()
+    assert "password" not in str(caught.value)
+
+
+def test_a_login_that_is_refused_for_want_of_a_session_says_so(play):
+    refusal = denied(1, "PICC", "Too many sessions")
+    switch = play("polatis-tl1", [(b"ACT-USER::admin:1::root;\n", refusal)], user="admin")
+    with pytest.raises(DeviceError, match="no session free: log out another client"):
+        switch.size()
+
+
+@pytest.mark.parametrize("second", ["COMPLD", "DENY"])
+def test_polatis_tl1_says_if_it_will_not_be_told_of_alarms(play, caplog, second):
+    answer = completed(3) if second == "COMPLD" else denied(3, "IPNV", "Parameter not valid")
+    switch = play(
+        "polatis-tl1",
+        [
+            (b"ACT-USER::admin:1::root;\n", completed(1)),
+            (b"RLS-ARC-EQPT::REPMGR:2:;\n", denied(2, "IPMS", "Parameter missing")),
+            (b"RLS-ARC-EQPT::REPMGR:3::IND;\n", answer),
+        ],
+        user="admin",
+    )
+    switch.open()
+    warned = "RLS-ARC-EQPT is refused: IPNV Parameter not valid" in caplog.text
+    assert warned == (second == "DENY")
+
+
+def test_polatis_tl1_any_to_any(play):
+    """Port 3 of 8 may stand on either side of a patch; two ports of one half are in use."""
+    patches = ["7,3", "1,2"]
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=8xCC")),
+            (b"RTRV-PATCH:::4:;\n", completed(4, *patches)),
+            (b"RTRV-PATCH:::5:;\n", completed(5, *patches)),
+            (b"RTRV-PATCH:::6:;\n", completed(6, *patches)),
+            (b"DLT-PATCH::3:7:;\n", completed(7)),
+            (b"ENT-PATCH::4,7:8:;\n", completed(8)),
+            (b"RTRV-PATCH:::9:;\n", completed(9, "4,7", "1,2")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (4, 4)
+    assert switch.cross_connects() == {CrossConnect(3, 7)}
+    with pytest.raises(DeviceError, match="port 2 is connected to 1, on its own side"):
+        switch.change([], [CrossConnect(2, 5)])
+    switch.change([CrossConnect(3, 7)], [CrossConnect(4, 7)])
+
+
+def test_a_banner_may_look_like_the_head_of_a_message(play):
+    banner = b"Authorised users only.\r\nLast login: 16-11-07 11:20:14\r\nfrom 10.0.0.7\r\n\r\n>"
+    switch = play(
+        "polatis-tl1",
+        [*POLATIS_START, (b"RTRV-PATCH:::4:;\n", completed(4, "1,17"))],
+        user="admin",
+        greeting=banner,
+    )
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+def test_a_report_in_the_middle_of_a_reply(play):
+    report = (
+        b"\r\n\n   ( nil ) 16-11-07 11:20:14\r\n** 7 REPT ALM EQPT\r\n"
+        b'   "17:MJ,LOS,NSA,11-07,11-20-14,,:\\"Low power\\""\r\n;\r\n'
+    )
+    reply = completed(4, "1,17", "2,18", "3,19").replace(b'   "2,18"', report + b'   "2,18"')
+    switch = play("polatis-tl1", [*POLATIS_START, (b"RTRV-PATCH:::4:;\n", reply)], user="admin")
+    assert switch.cross_connects() == {CrossConnect(n, 16 + n) for n in (1, 2, 3)}
+    assert switch.reports() == (Alarm(Severity.MAJOR, 17, "LOS", "Low power"),)
+
+
+@pytest.mark.parametrize("driver", ["polatis-tl1", "calient-tl1", "glimmerglass-tl1"])
+def test_a_session_is_logged_out_when_it_is_closed(driver, monkeypatch):
+    said: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while data := connection.recv(1000):
+                said.append(data)
+                connection.sendall(completed(int(data.split(b":")[3])))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        login = Login("admin", password_env=VARIABLE)
+        switch = optical_switch(
+            Plane(PlaneId(0), "p1", driver, address, 16, 5.0, 100.0, login), timeout_s=2.0
+        )
+        switch.open()
+        for _ in range(2):
+            switch.close()
+        server.join(5)
+    assert [data.startswith(b"CANC-USER::admin:") for data in said] == [False] * (len(said) - 1) + [
+        True
+    ]
 
 
 # --- Calient ------------------------------------------------------------------------------------
@@ -378,10 +550,7 @@ def test_calient_ports_and_power(play):
         [
             *CALIENT_START,
             (b"RTRV-PORT::0:3;", completed(3, *PORTS)),
-            (
-                b"RTRV-PORT-SUM::1.1.1:4;RTRV-PORT-SUM::1.2.1:5;",
-                completed(4, f"1.1.1:{summary}") + completed(5, f"1.2.1:{summary}"),
-            ),
+            (b"RTRV-PORT-SUM::0:4;", completed(4, f"1.1.1:{summary}", f"1.2.1:{summary}")),
         ],
         user="admin",
     )
@@ -475,3 +644,172 @@ def test_glimmerglass_ports_and_power(play):
         18: PortState.UNKNOWN,
     }
     assert switch.power_dbm([3, 4]) == {3: -0.951, 4: None}
+
+
+SYSTEM_100 = [
+    "GGN:SerialNumber=GG0100",
+    "GGN:SystemType=System100",
+    "GGN:ChassisType=NA",
+    "GGN:LicensedPortMatrix=48x48",
+    "GGN:SoftwareActiveVersion=6.0",
+]
+
+
+def test_glimmerglass_software_6_tells_no_rights_and_na_is_no_value(play):
+    def port(number: int, name: str, health: str, category: str = "nor") -> str:
+        told = f"PORTDIR=input,PORTHEALTH={health},PORTCAT={category}"
+        return f"GGN:PORTID={number},PORTNAME={name},{told}"
+
+    ports = [port(10001, "", "good"), port(10002, "", "bad"), port(10003, "NA", "NA")]
+    ports += [port(20049, "MC-1", "good", "ref")]
+    powers = ["GGN:PORTID=10001,PORTPOWER=NA", "GGN:PORTID=10002,PORTPOWER=-0.951"]
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM_100)),
+            echoed(b"RTRV-SYSTEM-INFO:::2;\n", completed(2, *SYSTEM_100)),
+            echoed(b"RTRV-CFG-FIBER::all:3;\n", completed(3, *ports)),
+            echoed(b"RTRV-PORT-POWER::all:4;\n", completed(4, *powers)),
+        ],
+    )
+    assert switch.identity() == DeviceIdentity("Glimmerglass", "System100", "GG0100", "6.0")
+    assert switch.port_states([1, 2, 3]) == {
+        1: PortState.ENABLED,
+        2: PortState.FAILED,
+        3: PortState.UNKNOWN,
+    }
+    assert switch.power_dbm([1, 2]) == {1: None, 2: -0.951}
+
+
+def test_glimmerglass_multicast_ports_are_in_use_and_no_cross_connects(play):
+    rows = [row(10001, 20049, "steady"), row(10049, 20002, "steady"), row(10003, 20003, "steady")]
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM_100)),
+            *[
+                echoed(f"RTRV-CRS-FIBER::all:{n};\n".encode(), completed(n, *rows))
+                for n in (2, 3, 4)
+            ],
+        ],
+    )
+    assert switch.cross_connects() == {CrossConnect(3, 51)}
+    with pytest.raises(DeviceError, match="port 1 is connected by 10001 to 20049"):
+        switch.change([], [CrossConnect(1, 52)])
+    with pytest.raises(DeviceError, match="port 50 is connected by 10049 to 20002"):
+        switch.change([], [CrossConnect(4, 50)])
+
+
+@pytest.mark.parametrize("state", ["steady", "fault"])
+def test_glimmerglass_leaves_alone_what_another_user_has_locked(play, state):
+    locked = row(10001, 20001, state).replace("CONNLOCK=0", "CONNLOCK=1")
+    ours = locked.replace("=admin", "=ours").replace("001", "002")
+    listed = completed(3, locked, ours)
+    disconnected = row(10001, 20001, "steady")
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"ACT-USER::ours:1::root;\n", completed(1)),
+            echoed(b"RTRV-SYSTEM-INFO:::2;\n", completed(2, *SYSTEM_100)),
+            echoed(b"RTRV-CRS-FIBER::all:3;\n", listed),
+            echoed(b"RTRV-CRS-FIBER::all:4;\n", listed.replace(b"M  3", b"M  4")),
+            echoed(b"DLT-CRS-FIBER::10002:5;\n", completed(5)),
+            echoed(b"RTRV-CRS-FIBER::all:6;\n", completed(6, disconnected)),
+        ],
+        user="ours",
+    )
+    with pytest.raises(DeviceError, match="user admin has locked it"):
+        switch.change([CrossConnect(1, 49)], [CrossConnect(1, 51)])
+    switch.change([CrossConnect(2, 50)], [])
+
+
+# --- Calient, ports that are plain numbers, and bulk commands -----------------------------------
+
+PLAIN = [
+    (b"ACT-USER::admin:1::root;", completed(1, source="CAL") + b"\r\nagent>"),
+    (b"RTRV-PORT::0:2;", completed(2, *(f"{n}:WX,NONE,NONE:{SIDES}" for n in (1, 10, 2)))),
+]
+LOOPBACK = (
+    "1>1:SRCPORT=1,DSTPORT=1,GRPNAME=SYSTEM,CONNNAME=LOOPBACK_001,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,"
+    "PS=UPR,AL=CL"
+)
+
+
+def test_calient_ports_that_are_plain_numbers(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK + ",")),
+            (b"RTRV-PORT-SUM::10:4;", completed(4, "10:ALIAS=NONE,INPWR=-2.5,OUTPWR=NONE")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (3, 3)
+    assert switch.cross_connects() == {CrossConnect(1, 4)}
+    assert switch.power_dbm([3, 6]) == {3: -2.5, 6: None}
+
+
+def test_calient_reads_all_powers_in_one_exchange(play):
+    powers = [f"{name}:ALIAS=NONE,INPWR=-{name}.5,OUTPWR=NONE" for name in (1, 2, 10)]
+    switch = play(
+        "calient-tl1",
+        [*PLAIN, (b"RTRV-PORT-SUM::0:3;", completed(3, *powers))],
+        user="admin",
+    )
+    assert switch.power_dbm([1, 2, 3, 4]) == {1: -1.5, 2: -2.5, 3: -10.5, 4: None}
+
+
+def test_calient_alarm_of_a_port_that_is_a_plain_number(play):
+    report = (
+        b"\r\n\n   CAL 16-11-07 11:20:14\r\n** 7 REPT ALM EQPT\r\n"
+        b'   "10>2:MJ,LOS,NSA,,,,:\\"Low power\\""\r\n;'
+    )
+    switch = play(
+        "calient-tl1",
+        [*PLAIN, (b"RTRV-CRS:::3::ALL;", report + completed(3))],
+        user="admin",
+    )
+    switch.cross_connects()
+    assert switch.reports() == (Alarm(Severity.MAJOR, 3, "LOS", "Low power"),)
+
+
+def test_calient_bulk_change_waits_for_its_end(play):
+    light = [
+        connection("1", "2", LIGHT),
+        connection("2", "10", LIGHT),
+    ]
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+            (b"DLT-CRS-BULK::1>1:4;", completed(4)),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "STATUS=Completed")),
+            (b"ENT-CRS-BULK::1>2&2>10:6;", completed(6)),
+            (b"RTRV-SAVERECALL:::7;", completed(7, "STATUS=In progress")),
+            (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
+            (b"RTRV-CRS:::9::ALL;", completed(9, *light)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    assert switch.capabilities.bulk
+    switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5), CrossConnect(2, 6)])
+
+
+def test_calient_bulk_change_that_failed_in_part(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"ENT-CRS-BULK::1>2&2>10:4;", completed(4)),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "1 connections failed")),
+            (b"RTRV-CRS:::6::ALL;", completed(6, connection("1", "2", LIGHT))),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    with pytest.raises(DeviceError, match="1 connections failed; not connected: 2 to 6"):
+        switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])

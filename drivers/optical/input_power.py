@@ -1,0 +1,46 @@
+"""Light at an ingress port, looked at before it is let in: too much of it harms what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hydra.errors import DeviceError
+from hydra.model import CrossConnect, Plane
+
+
+class InputPowerOptions(BaseModel):
+    """``options`` of a plane whose switch reads power."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_input_dbm: float | None = Field(None, ge=-60, le=40)
+    """Most power at an ingress port that is to be connected; None: it is not looked at."""
+
+
+def max_input_dbm(plane: Plane) -> float | None:
+    """The option of a plane whose options have been checked."""
+    value = plane.options.get("max_input_dbm")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def check_input_power(
+    device: str,
+    limit_dbm: float | None,
+    added: Collection[CrossConnect],
+    read: Callable[[Collection[int]], Mapping[int, float | None]],
+) -> None:
+    """Raises DeviceError, before anything moves, for an ingress port with too much light.
+
+    ``read`` gives the power at ports in dBm. A port without a monitor passes.
+    """
+    if limit_dbm is None or not added:
+        return
+    for port, dbm in sorted(read({new.ingress for new in added}).items()):
+        if dbm is not None and dbm > limit_dbm:
+            raise DeviceError(
+                device,
+                f"port {port} receives {dbm:+.2f} dBm, more than options.max_input_dbm "
+                f"({limit_dbm:+.2f}): nothing was moved; attenuate the light, or raise the limit",
+            )

@@ -1,0 +1,79 @@
+"""An SSH server of one connection, for what drivers say over SSH: user ``admin``, ``root``."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+import paramiko
+
+
+class SshFront:
+    """Gives the channel of the first client that logs in to ``serve``, in a thread of its own.
+
+    Clients that are refused are turned away before that.
+    """
+
+    def __init__(self, serve: Callable[[paramiko.Channel], None]) -> None:
+        self._serve = serve
+        self._key = paramiko.RSAKey.generate(2048)
+        self.host_key = f"{self._key.get_name()} {self._key.get_base64()}"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(10)
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._listener.close()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        channel = None
+        while channel is None:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            transport, gate = paramiko.Transport(client), _Gate()
+            transport.add_server_key(self._key)
+            with contextlib.suppress(paramiko.SSHException, EOFError):
+                transport.start_server(server=gate)
+                channel = transport.accept(5)
+            if channel is None:
+                transport.close()
+        gate.begun.wait(5)
+        channel.settimeout(5)
+        try:
+            self._serve(channel)
+        finally:
+            transport.close()
+
+
+class _Gate(paramiko.ServerInterface):
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "password"
+
+    def check_auth_password(self, username: str, password: str) -> int:
+        known = (username, password) == ("admin", "root")
+        return paramiko.AUTH_SUCCESSFUL if known else paramiko.AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_pty_request(self, *_request: object) -> bool:
+        return True
+
+    def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
+        self.begun.set()
+        return True
+
+    def check_channel_subsystem_request(self, channel: paramiko.Channel, name: str) -> bool:
+        self.begun.set()
+        return name == "netconf"

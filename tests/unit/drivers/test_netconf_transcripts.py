@@ -1,0 +1,141 @@
+"""Replies that switches send and netconfd does not: errors beside data, older models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import paramiko
+import pytest
+
+from drivers.registry import optical_switch
+from drivers.transports.netconf import NETCONF_NS, NetconfRefusal
+from hydra.model import CrossConnect, Login, Plane, PlaneId
+from hydra.roles import PortState
+from tests.unit.drivers.ssh_front import SshFront
+
+VARIABLE = "HYDRA_TEST_SECRET"
+SWITCH = "http://www.polatis.com/yang/optical-switch"
+END = b"]]>]]>"
+OPENFLOW = (
+    "<rpc-error><error-type>application</error-type><error-tag>operation-failed</error-tag>"
+    "<error-severity>error</error-severity>{path}<error-message>no OpenFlow</error-message>"
+    "</rpc-error>"
+)
+
+
+def served(answer: Callable[[str], str], revision: str) -> Callable[[paramiko.Channel], None]:
+    """A server of base:1.0; ``answer`` gives what a reply to a request holds."""
+
+    def serve(channel: paramiko.Channel) -> None:
+        module = f"{SWITCH}?module=optical-switch&amp;revision={revision}"
+        uris = ("urn:ietf:params:netconf:base:1.0", module)
+        for ability in ("interleave", "notification", "writable-running"):
+            uris += (f"urn:ietf:params:netconf:capability:{ability}:1.0",)
+        listed = "".join(f"<capability>{uri}</capability>" for uri in uris)
+        hello = f'<hello xmlns="{NETCONF_NS}"><capabilities>{listed}</capabilities>'
+        channel.sendall(f"{hello}<session-id>7</session-id></hello>".encode() + END)
+        pending = b""
+        while data := channel.recv(65536):
+            *requests, pending = (pending + data).split(END)
+            for request in map(bytes.decode, requests):
+                number = re.search(r'message-id="([^"]+)"', request)
+                if number is not None:
+                    head = f'<rpc-reply xmlns="{NETCONF_NS}" message-id="{number[1]}">'
+                    channel.sendall(f"{head}{answer(request)}</rpc-reply>".encode() + END)
+
+    return serve
+
+
+@pytest.fixture
+def switch(monkeypatch):
+    """``switch(answer, revision)`` → a driver of a server that answers so."""
+    monkeypatch.setenv(VARIABLE, "root")
+    fronts, drivers = [], []
+
+    def start(answer, revision="2018-03-22"):
+        front = SshFront(served(answer, revision))
+        plane = Plane(
+            PlaneId(0), "p1", "polatis-netconf", front.address, 16, 5.0, 1.0,
+            Login("admin", password_env=VARIABLE), {"host_key": front.host_key},
+        )  # fmt: skip
+        drivers.append(optical_switch(plane, 5.0))
+        fronts.append(front)
+        return drivers[-1]
+
+    yield start
+    for driver in drivers:
+        driver.close()
+    for front in fronts:
+        front.stop()
+
+
+def test_data_beside_an_error_counts_and_the_error_is_logged_once(switch, caplog):
+    listed = f'<data><cross-connects xmlns="{SWITCH}"><pair><ingress>1</ingress>'
+    listed += "<egress>17</egress></pair></cross-connects></data>"
+
+    def answer(request: str) -> str:
+        if "create-subscription" in request:
+            return "<ok/>"
+        return OPENFLOW.format(path="") + listed
+
+    driver = switch(answer)
+    for _ in range(3):
+        assert driver.cross_connects() == {CrossConnect(1, 17)}
+    assert caplog.text.count("data came with errors: get is refused: operation-failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "readable"),
+    [
+        ("", False),
+        ("<error-path>/optical-switch:cross-connects</error-path>", False),
+        ("<error-path>/polatis-switch:openflow</error-path>", True),
+    ],
+)
+def test_what_may_be_missing_for_an_error_is_not_taken_for_nothing(switch, path, readable):
+    def answer(request: str) -> str:
+        return (
+            "<ok/>" if "create-subscription" in request else OPENFLOW.format(path=path) + "<data/>"
+        )
+
+    driver = switch(answer)
+    if readable:
+        assert driver.cross_connects() == frozenset()
+        return
+    with pytest.raises(NetconfRefusal, match="no OpenFlow"):
+        driver.cross_connects()
+
+
+def test_the_model_before_2017(switch):
+    asked: list[str] = []
+
+    def answer(request: str) -> str:
+        asked.append(request)
+        if "product-information" in request:
+            leaves = (("manufacturer", "Polatis"), ("model-name", "I-OST-16x16-LU1"))
+            leaves += (("serial-number", "002414"), ("software-version", "6.4"))
+            told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in leaves)
+            return (
+                f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
+            )
+        if "ports" in request:
+            told = "".join(
+                f"<port><port-id>{port}</port-id><port-state>{state}</port-state></port>"
+                for port, state in ((1, "PC_ENABLED"), (2, "PC_DISABLED"), (3, "PC_ASLEEP"))
+            )
+            return f'<data><ports xmlns="{SWITCH}">{told}</ports></data>'
+        if "pairs" in request:
+            told = "<pairs><ingress>3</ingress><egress>27</egress></pairs>"
+            return f'<data><cross-connects xmlns="{SWITCH}">{told}</cross-connects></data>'
+        return "<ok/>" if "create-subscription" in request else "<data/>"
+
+    driver = switch(answer, "2015-02-18")
+    assert driver.cross_connects() == {CrossConnect(3, 27)}
+    assert driver.port_states([1, 2, 3, 4]) == {
+        1: PortState.ENABLED,
+        2: PortState.DISABLED,
+        3: PortState.UNKNOWN,
+        4: PortState.UNKNOWN,
+    }
+    assert not any("port-config" in request for request in asked)
