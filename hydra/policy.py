@@ -81,6 +81,13 @@ class Sharing(Enum):
         return self in {Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED}
 
 
+class Spill(Enum):
+    """Whether pairs may use both networks at a time."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class Prediction(Enum):
     """How the demand of the time to come is told from that of the time that was."""
 
@@ -207,6 +214,9 @@ class Policy:
     change pays."""
     sharing: Annotated[Sharing, Taken.AT_ONCE] = Sharing.BY_DEMAND
     """Who gets circuits in periodic mode, and which traffic takes them: [sharing](sharing.md)."""
+    spill: Annotated[Spill, Taken.AT_ONCE] = Spill.OFF
+    """With ``on``, a pair whose circuits are full has part of its flows carried
+    [electrically](sharing.md#both-networks), where there is room."""
     demand: Annotated[DemandBasis, Taken.AT_ONCE] = DemandBasis.ESTIMATE
     """What plans are made for: what traffic is estimated to want, the measured rates, or
     [what waits](agents.md#plans-made-for-what-waits) in servers' sockets."""

@@ -108,6 +108,9 @@ class DemandReport:
     error_share: float | None = None
     """Absolute errors of all pairs together, as a part of what they wanted; None: not known yet."""
 
+    spilled: DemandMatrix | None = None
+    """Part of the flows of pairs with full circuits that is electrical; None: nothing is."""
+
     @property
     def planned_mbps(self) -> DemandMatrix:
         """Demand that is planned for, Mbps of shape (N, N)."""

@@ -28,7 +28,6 @@ ODD: Final = 1.1
 """
 HEADROOM: Final = 1.05
 """Traffic that nothing held back may want this many times what it sends: rates are averages."""
-_TOLERANCE: Final = 1e-9
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -80,10 +79,9 @@ def estimate(
     racks: the limits of an ideal switch.
 
     Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
-    max-min fair share of what that leaves of the ideal switch, by its number of connections. Where
-    that is unknown, it has as many for what it sends as the rest has: at one bottleneck TCP's
-    shares show how many connections there are. No estimate is below what is sent, and none above
-    what its links carry, unless that much is sent.
+    max-min fair share of what that leaves of the ideal switch, by its number of connections as far
+    as that is known. The share may be less than what is sent, where others that want the same link
+    are held back elsewhere. No estimate is above what links carry, unless that much is sent.
 
     Raises PlanError for a negative rate.
     """
@@ -105,11 +103,7 @@ def estimate(
     spare = np.divide(capacity, used, out=np.full(len(capacity), np.inf), where=used > 0)
     room = along(np.minimum, np.minimum(spare, HEADROOM), ports)
     demand = np.where(constrained | doubted, sent, sent * room)
-    weight = sent
-    if traffic.connections is not None:
-        told = constrained & (traffic.connections > 0)
-        each_mbps = sent[told].sum() / traffic.connections[told].sum() if told.any() else 1.0
-        weight = np.where(told, traffic.connections, sent / each_mbps)
+    weight = _weights(traffic, constrained, full)
     most = np.full(len(sent), np.inf)
     if traffic.most_mbps is not None:
         most = np.maximum(traffic.most_mbps, sent)
@@ -128,18 +122,35 @@ def _share(
     weight: Floats,
     most: Floats,
 ) -> None:
-    """Raise ``demand`` where it is ``constrained`` to its fair share of what the rest leaves."""
+    """Set ``demand`` where it is ``constrained`` to its fair share of what the rest leaves."""
     free = np.flatnonzero(constrained)
-    while free.size:
-        taken = demand.copy()
-        taken[free] = 0.0
+    if free.size:
+        taken = np.where(constrained, 0.0, demand)
         left = np.maximum(capacity - _sums(ports, taken, len(capacity)), 0.0)
-        shares = max_min_rates(ports[free], left, most[free], weight[free])
-        enough = shares >= demand[free] * (1 - _TOLERANCE)
-        if enough.all():
-            demand[free] = np.maximum(shares, demand[free])
-            return
-        free = free[enough]  # the others send more than their share, and keep it
+        demand[free] = max_min_rates(ports[free], left, most[free], weight[free])
+
+
+def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.bool_]) -> Floats:
+    """How many connections traffic has that is ``constrained``, as it seems; shape (F,).
+
+    At one bottleneck TCP's shares show it; traffic behind another one has as many on the average.
+    """
+    free = np.flatnonzero(constrained)
+    weight = np.zeros(len(constrained))
+    sent, uses = traffic.mbps[free], traffic.uses[free]
+    if not free.size:
+        return weight
+    many = np.bincount(uses.ravel(), minlength=len(full))
+    each_mbps = np.where(full, _sums(uses, sent, len(full)) / np.maximum(many, 1), np.inf)
+    bottleneck_mbps = along(np.minimum, each_mbps, uses)
+    weight[free] = sent / np.where(np.isinf(bottleneck_mbps), sent.mean(), bottleneck_mbps)
+    if traffic.connections is not None:
+        connections = traffic.connections[free]
+        told = connections > 0
+        if told.any():
+            each = connections[told].sum() / weight[free][told].sum()
+            weight[free] = np.where(told, connections, weight[free] * each)
+    return weight
 
 
 def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
@@ -149,10 +160,10 @@ def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
 def surety(sent: DemandMatrix, wanted: DemandMatrix) -> DemandMatrix:
     """Weight of each estimate in a plan, shape (N, N); 1 where nothing is wanted now.
 
-    The demand times its weight is the geometric mean of what a pair sends and what it may want: of
-    two pairs that may want as much, the one that sends more is the surer guess, and more of the
-    rest shows once it has a circuit.
+    The demand times its weight is the geometric mean of what a pair sends and what it may want
+    beyond that: of two pairs that may want as much, the one that sends more is the surer guess, and
+    more of the rest shows once it has a circuit.
     """
     share = np.divide(sent, wanted, out=np.ones_like(wanted), where=wanted > 0)
-    weight: DemandMatrix = np.sqrt(share)
+    weight: DemandMatrix = np.sqrt(np.minimum(share, 1.0))
     return weight

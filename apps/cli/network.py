@@ -268,7 +268,9 @@ def _known(entry: JsonObject, basis: str) -> str:
         return "mice"
     if basis == "rate":
         return "as sent"
-    return "constrained" if entry["constrained"] else "measured"
+    known = "constrained" if entry["constrained"] else "measured"
+    share = entry["electrical_share"]
+    return f"{known}, {share:.0%} of flows electrical" if share else known
 
 
 @click.command(

@@ -1,15 +1,15 @@
-"""Holds switches' class tables to what the sharing of circuits asks for."""
+"""Holds switches to what the sharing of circuits asks for: who may use them, and who need not."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from apps.openflow.fleet import Fleet
-from hydra.forwarding.class_table import TcpConnection, class_rules
+from hydra.forwarding.class_table import TcpConnection, class_rules, spill_rules
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, Server
+from hydra.model import DatapathId, Fabric, RackId, Server
 from hydra.policy import CurrentPolicy
 
 LOG = logging.getLogger("hydra.classifier")
@@ -19,7 +19,8 @@ class Classifier:
     """Methods run in the conductor's thread.
 
     Circuits that all traffic may use need no rules. Otherwise a switch that steers holds one that
-    keeps everybody off them, and one for each elephant of its servers.
+    keeps everybody off them, and one for each elephant of its servers. Two more keep part of the
+    flows to a rack off circuits that are full.
     """
 
     def __init__(
@@ -28,8 +29,11 @@ class Classifier:
         fleet: Fleet,
         elephants: Callable[[Server], Collection[TcpConnection]],
         policy: CurrentPolicy,
+        spills: Callable[[], Mapping[tuple[RackId, RackId], int]],
     ) -> None:
+        """``spills``: of so many parts of the flows between two racks one is electrical."""
         substrate = substrate_of(fabric)
+        self._spills = spills
         self._servers = {
             switch.datapath: switch.servers
             for rack in fabric.racks
@@ -52,10 +56,14 @@ class Classifier:
         return self._wanted[datapath]
 
     def _rules_now(self, datapath: DatapathId) -> frozenset[FlowRule]:
-        if datapath not in self._servers or not self._policy.now.sharing.elephants_only:
-            return frozenset()
-        elephants = [one for server in self._servers[datapath] for one in self._elephants(server)]
-        return frozenset(class_rules(elephants))
+        servers = self._servers.get(datapath, ())
+        rules: list[FlowRule] = []
+        if servers and self._policy.now.sharing.elephants_only:
+            rules += class_rules([one for server in servers for one in self._elephants(server)])
+        for (rack, to), parts in self._spills().items():
+            if servers and servers[0].rack == rack:
+                rules += spill_rules(to, parts)
+        return frozenset(rules)
 
     @property
     def switches(self) -> Collection[DatapathId]:

@@ -30,6 +30,7 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.runner import Runner
 from apps.controller.slots import Slots
+from apps.controller.spiller import Spiller
 from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.demand.agent_desk import AgentDesk
@@ -52,6 +53,7 @@ from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
+from hydra.sharing.spill import Spills
 
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0
@@ -100,7 +102,10 @@ class Controller:
         tor_counters = self._tor_counters = TorCounters(fabric, at_start, devices)
         agents = AgentDesk(fabric, policy, ledger.standing, on_elephants=self._elephants_changed)
         ledger.events.listen(agents.circuits_may_have_changed)
-        classifier = self._classifier = Classifier(fabric, fleet, agents.elephants, policy)
+        spills = Spills(len(fabric.racks))
+        classifier = self._classifier = Classifier(
+            fabric, fleet, agents.elephants, policy, lambda: spills.parts
+        )
 
         # Courses of the core, and who carries them out
         switches = self._switches = Switches(
@@ -156,6 +161,7 @@ class Controller:
             reach,
             mover,
             panels,
+            spills,
             conductor.put,
         )
         slots = self._slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
@@ -194,6 +200,7 @@ class Controller:
             self._synchronise,
             conductor,
         )
+        self._spiller = Spiller(fabric, policy, spills, loop.room, self.policies.classify)
         self.desk = Desk(
             fabric,
             policy,
@@ -261,6 +268,7 @@ class Controller:
             self.policies.classify,
             lambda: _UPKEEP_S if policy.now.sharing.elephants_only else None,
         )
+        duty("spill", self._spiller.look, self._spiller.interval_s)
         duty("bookings", self._resume, lambda: None if self._resumed else 0.0)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)

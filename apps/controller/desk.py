@@ -115,6 +115,7 @@ class Desk:
             builders,
             seen.constrained,
             seen.predicted_mbps,
+            seen.spilled,
         )
         return explain(evidence, a, b)
 

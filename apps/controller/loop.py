@@ -17,7 +17,7 @@ from apps.controller.policing import Policing
 from apps.controller.reach import Reach
 from apps.controller.slots import WeekDraft
 from apps.demand.agent_desk import AgentDesk
-from apps.demand.estimator import DemandEstimator
+from apps.demand.estimator import DemandEstimator, Found
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.planning.engine import PlannedChange
@@ -33,6 +33,7 @@ from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import CurrentPolicy
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
+from hydra.sharing.spill import Room, Spills
 from hydra.worth import decide
 
 _PERIODIC: Final = "periodic"
@@ -100,6 +101,7 @@ class Loop:
         reach: Reach,
         mover: Mover,
         panels: PatchPanels,
+        spills: Spills,
         enqueue: Callable[[Callable[[], None]], None],
     ) -> None:
         self._substrate = substrate_of(fabric)
@@ -117,6 +119,7 @@ class Loop:
         self._reach = reach
         self._mover = mover
         self._panels = panels
+        self._spills = spills
         self._enqueue = enqueue
         self._told: _Told | None = None
 
@@ -126,16 +129,7 @@ class Loop:
         """Demand as measured and estimated now."""
         age_s, stale, ready = self._poller.heard()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
-        with self._metrics.stage("estimate"):
-            found = self._estimator.find(
-                self._poller.sent(),
-                self.port_rates_mbps(),
-                self._poller.received_mbps(),
-                self._agents.backlog(self._poller.counted),
-                self._ledger.state,
-                time.monotonic(),
-                self._policing.held_back(),
-            )
+        found = self._find()
         troubles = {
             **self._estimator.troubles(),
             **self._tor_counters.troubles(),
@@ -154,7 +148,30 @@ class Loop:
             self._poller.unsure(),
             found.basis,
             *self._forecast.told(),
+            spilled=self._spills.shares(),
         )
+
+    def _find(self) -> Found:
+        with self._metrics.stage("estimate"):
+            return self._estimator.find(
+                self._poller.sent(),
+                self.port_rates_mbps(),
+                self._poller.received_mbps(),
+                self._agents.backlog(self._poller.counted),
+                self._ledger.state,
+                time.monotonic(),
+                self._policing.held_back(),
+                self._spills.shares(),
+            )
+
+    def room(self) -> Room | None:
+        """What pairs find on both networks now; None: not measured, or the policy forbids it."""
+        _, _, ready = self._poller.heard()
+        room = self._find().room if ready else None
+        if room is None:
+            return None
+        unsure = self._poller.unsure()
+        return replace(room, full=room.full & ~unsure)
 
     def foretell(self) -> None:
         """Take the demand of now into the prediction of what comes."""

@@ -19,9 +19,10 @@ from hydra.demand.known import KnownDemand
 from hydra.demand.reported_backlog import Believed
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
-from hydra.policy import CurrentPolicy, DemandBasis
+from hydra.policy import CurrentPolicy, DemandBasis, Spill
+from hydra.sharing.spill import Room
 from topology.demand import routes
-from topology.estimator import CLEAR, Traffic, estimate
+from topology.estimator import CLEAR, FULL, Traffic, estimate
 from topology.problem import FabricArrays
 
 LOG = logging.getLogger("hydra.demand")
@@ -46,6 +47,8 @@ class Found:
     """Something on the way was full: what is wanted is a guess, and at least what is sent."""
     basis: DemandBasis = DemandBasis.ESTIMATE
     """``policy.demand``, by which :attr:`wanted_mbps` was found."""
+    room: Room | None = None
+    """Where pairs could use both networks; None: the policy does not want it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +58,7 @@ class _Seen:
     received_mbps: Mapping[Inlet, float]
     backlog: Believed
     metered: Mapping[tuple[str, RackId], bool]
+    spilled: DemandMatrix
 
 
 class _Places:
@@ -124,14 +128,18 @@ class DemandEstimator:
         state: NetworkState,
         now_s: float,
         metered: Mapping[tuple[str, RackId], bool],
+        spilled: DemandMatrix | None = None,
     ) -> Found:
         """Demand at ``now_s`` of the monotonic clock, on the network of ``state``.
 
         ``metered`` says of servers and racks whose traffic there reservations' meters hold whether
-        they hold some of it back.
+        they hold some of it back. ``spilled``, shape (N, N), is the part of the traffic of pairs
+        with circuits that is electrical; None: nothing is.
         """
         with self._lock:
-            seen = _Seen(sent, ports_mbps, received_mbps, backlog, metered)
+            if spilled is None:
+                spilled = np.zeros_like(self._changed_s)
+            seen = _Seen(sent, ports_mbps, received_mbps, backlog, metered, spilled)
             found = self._find(seen, state, now_s)
         basis = self._policy.now.demand
         if basis is DemandBasis.ESTIMATE:
@@ -152,7 +160,7 @@ class DemandEstimator:
         np.add.at(waiting, self._pairs_of(backlog), backlog.mbps)
         ways = self._ways_of(state.topology, now_s)
         into = self._into(seen.received_mbps)
-        load, uses = self._loads(sent, pair, ways, seen.ports_mbps, into)
+        load, uses = self._loads(seen, pair, ways, into)
         more = self._of_entries(backlog, backlog.mbps, sent)
         changed_s = now_s - self._changed_s
         lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
@@ -187,7 +195,12 @@ class DemandEstimator:
         np.logical_and.at(clear, pair, found.clear)
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
-        return Found(rates, waiting, np.where(elephants, wanted, 0.0), constrained & elephants)
+        wanted = np.where(elephants, wanted, 0.0)
+        room = None
+        if self._policy.now.spill is Spill.ON:
+            settled = changed_s >= self._settled_s
+            room = self._room(sent, pair, ways, load, found.mbps, settled)
+        return Found(rates, waiting, wanted, constrained & elephants, room=room)
 
     def _pairs_of(self, backlog: Believed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return self._rack_of_server[backlog.server], backlog.rack
@@ -241,18 +254,17 @@ class DemandEstimator:
 
     def _loads(
         self,
-        sent: Sent,
+        seen: _Seen,
         pair: tuple[NDArray[np.intp], NDArray[np.intp]],
         ways: _Ways,
-        ports_mbps: Mapping[PortId, float],
         into: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Load of each resource now, and the resources that each entry of ``sent`` uses."""
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
-        way = ways.of_pair[pair]
-        electrical = way < 0
+        sent, way = seen.sent, ways.of_pair[pair]
         now = sent.latest_mbps
-        by_packets = np.where(electrical, now, 0.0)
+        electrical = np.where(way < 0, 1.0, seen.spilled[pair])
+        by_packets = electrical * now
         load = np.zeros(last + 1)
         np.add.at(load, at.link + sent.source, now)
         for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
@@ -262,11 +274,11 @@ class DemandEstimator:
         load[queues] = np.minimum(load[queues], self._capacity[queues])
         for place, mbps in zip((at.inlet, at.downlink), np.nan_to_num(into), strict=True):
             np.maximum.at(load, place + self._rack_of_server, mbps)
-        load[at.circuits : last] = [ports_mbps.get(port, np.nan) for port in ways.senders]
+        load[at.circuits : last] = [seen.ports_mbps.get(port, np.nan) for port in ways.senders]
         uses = np.full((len(now), 6 + ways.listed.shape[1]), last)
         uses[:, 0], uses[:, 1] = at.link + sent.source, at.inlet + sent.to
         # Mice of pairs with a path may stay electrical.
-        shared = np.flatnonzero(electrical | self._policy.now.sharing.elephants_only)
+        shared = np.flatnonzero((way < 0) | self._policy.now.sharing.elephants_only)
         for column, (place, where) in enumerate(
             (
                 (at.uplink, sent.source),
@@ -277,7 +289,7 @@ class DemandEstimator:
             start=2,
         ):
             uses[shared, column] = place + where[shared]
-        uses[~electrical, 6:] = ways.listed[way[~electrical]]
+        uses[way >= 0, 6:] = ways.listed[way[way >= 0]]
         return load, uses
 
     def _with_meters(
@@ -315,6 +327,53 @@ class DemandEstimator:
         unknown = np.bincount(self._rack_of_server, np.isnan(into), len(most)) > 0
         count = np.bincount(self._rack_of_server, earnest & (into > 0), len(most))
         return np.where(unknown | (count == 0), self._servers, count)
+
+    def _room(
+        self,
+        sent: Sent,
+        pair: tuple[NDArray[np.intp], NDArray[np.intp]],
+        ways: _Ways,
+        load: NDArray[np.float64],
+        wanted_mbps: NDArray[np.float64],
+        settled: NDArray[np.bool_],
+    ) -> Room:
+        """What pairs with circuits find on both networks, where these are ``settled``.
+
+        Which of a rack's servers the others' traffic is for is not counted: all of it for one.
+        """
+        at, racks = self._at, len(self._servers)
+        src, dst = pair
+        now = np.zeros((racks, racks))
+        np.add.at(now, pair, sent.latest_mbps)
+        part = np.append(load[at.circuits : at.circuits + len(ways.senders)], 0.0)
+        part /= np.append(ways.capacity_mbps, np.inf)
+        used = np.append(ways.part_used(part), np.nan)[ways.of_pair]
+        known = settled & ~np.isnan(used)
+        circuits_mbps = np.where(known, np.append(ways.pair_mbps, 0.0)[ways.of_pair], 0.0)
+        used = np.where(known, used, 0.0)
+
+        others = np.where(ways.of_pair[pair] < 0, wanted_mbps, 0.0)
+        free, free_mbps = np.ones((racks, racks)), np.zeros((racks, racks))
+        left_mbps = {}
+        for place, where in ((at.uplink, sent.source), (at.out, src), (at.into, dst)):
+            taken = np.bincount(where, others, int(where.max(initial=-1)) + 1)[where]
+            capacity = self._capacity[place + where]
+            left_mbps[place] = np.maximum(capacity - taken, 0.0)
+            np.minimum.at(free, pair, left_mbps[place] / capacity)
+        into = np.bincount(dst, others, racks) / self._fabric.electrical_rate_mbps
+        np.add.at(free_mbps, pair, left_mbps[at.uplink])
+        for place in (at.out, at.into):
+            np.minimum.at(free_mbps, pair, left_mbps[place])
+        return Room(
+            sent_mbps=now,
+            circuits_mbps=circuits_mbps,
+            carried_mbps=used * circuits_mbps,
+            full=known & (used >= FULL),
+            slack=known & (used < CLEAR),
+            fits=now < CLEAR * circuits_mbps,
+            free_mbps=free_mbps,
+            free=np.minimum(free, 1 - into),
+        )
 
     # -- what can't be ----------------------------------------------------------------------------
 
@@ -365,14 +424,33 @@ class _Ways:
         """Of each circuit in one direction: the port whose counter tells what it carries."""
         rates = np.array([fabric.rate_of(circuit) for circuit in circuits], dtype=np.float64)
         self.capacity_mbps = np.repeat(rates, 2)
+        every = routes(fabric, topology)
         found = {
-            pair: sorted({link for way in ways for link in way})
-            for pair, ways in routes(fabric, topology).items()
+            pair: sorted({link for way in ways for link in way}) for pair, ways in every.items()
         }
         self.of_pair = np.full((fabric.n_racks, fabric.n_racks), -1)
         widest = max(map(len, found.values()), default=0)
         self.listed = np.full((len(found), widest), first + len(self.senders))
         """The circuits of each pair with a path, all of its paths together."""
+        self.pair_mbps = np.zeros(len(found))
+        """What the paths of each pair carry together."""
+        self._several = np.zeros(len(found), dtype=bool)
+        self._first = first
         for number, (pair, links) in enumerate(found.items()):
             self.of_pair[pair] = number
             self.listed[number, : len(links)] = [first + link for link in links]
+            ways = every[pair]
+            self.pair_mbps[number] = sum(min(self.capacity_mbps[list(way)]) for way in ways)
+            self._several[number] = len(ways) > 1
+
+    def part_used(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much of each pair's paths is used, at the narrowest: of several, of the emptiest.
+
+        ``part`` says it of each circuit, and 0 at its end. NaN where it is not known of one.
+        """
+        if not len(self.listed):
+            return np.zeros(0)
+        parts = part[self.listed - self._first]
+        filler = self.listed == self._first + len(self.senders)
+        emptiest: NDArray[np.float64] = np.where(filler, np.inf, parts).min(axis=1)
+        return np.where(self._several, emptiest, parts.max(axis=1))

@@ -343,6 +343,10 @@ class MeasuredDemand(Document):
         "guess: the max-min fair share of an ideal switch. If not, it is what was measured, with "
         "some head-room."
     )
+    electrical_share: float = Field(
+        description="Part of the flows that is electrical although the pair has a circuit, since "
+        "that is full (`policy.spill`); 0: none."
+    )
     planned_mbps: float = Field(
         description="Demand that is planned for: as estimated, or as `policy.prediction` has it."
     )

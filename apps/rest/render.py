@@ -129,6 +129,7 @@ def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> mode
     nobody = np.zeros_like(report.rate_mbps)
     backlog_mbps = nobody if report.backlog_mbps is None else report.backlog_mbps
     held_back = nobody if report.constrained is None else report.constrained
+    spilled = nobody if report.spilled is None else report.spilled
     error_mbps, planned_mbps = report.error_mbps, report.planned_mbps
     wanted = (report.estimated_mbps > 0) | (planned_mbps > 0)
     pairs = np.argwhere((report.rate_mbps > 0) | wanted)
@@ -148,6 +149,7 @@ def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> mode
                 estimated_mbps=float(report.estimated_mbps[src, dst]),
                 backlog_mbps=float(backlog_mbps[src, dst]),
                 constrained=bool(held_back[src, dst]),
+                electrical_share=float(spilled[src, dst]),
                 planned_mbps=float(planned_mbps[src, dst]),
                 error_mbps=None if error_mbps is None else float(error_mbps[src, dst]),
             )

@@ -63,7 +63,8 @@ class Evidence:
     """Reconfigurations that set circuits up, as far as they are remembered."""
     constrained: NDArray[np.bool_] | None = None
     predicted_mbps: DemandMatrix | None = None
-    """Both as in :class:`hydra.service.DemandReport`."""
+    spilled: DemandMatrix | None = None
+    """All three as in :class:`hydra.service.DemandReport`."""
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
@@ -219,6 +220,7 @@ class _Words:
                     f"{there} wants {one.estimated_mbps:.1f} Mbps, {self._known(one)}; "
                     f"gets {one.rate_mbps:.1f} of it {way}{self._foretold(one)}"
                 )
+                yield from self._what_spills(one)
             elif one.rate_mbps >= threshold_mbps:
                 yield f"{there} sends {one.rate_mbps:.1f} Mbps, and nothing waits that is told of"
             else:
@@ -240,6 +242,15 @@ class _Words:
         if constrained is not None and constrained[one.src, one.dst]:
             return "perhaps: it is constrained, something on its way is full"
         return "measured"
+
+    def _what_spills(self, one: SeenDemand) -> Iterator[str]:
+        spilled = self.evidence.spilled
+        if spilled is not None and (share := spilled[one.src, one.dst]):
+            there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
+            yield (
+                f"one in {round(1 / share)} flows from {there} is electrical: the circuits are "
+                f"full (policy.spill)"
+            )
 
     def _foretold(self, one: SeenDemand) -> str:
         predicted_mbps = self.evidence.predicted_mbps

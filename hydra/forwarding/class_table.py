@@ -1,4 +1,4 @@
-"""Rules of the class table where only elephants, by connection, may use circuits."""
+"""Rules that keep traffic off circuits: all but elephants, and what full circuits spill."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import FlowRule, constant
+from hydra.forwarding.pipeline import RuleKind, cookie
+from hydra.forwarding.rules import FlowRule, constant, rack_metadata
+from hydra.model import RackId
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,13 @@ def class_rules(elephants: Iterable[TcpConnection]) -> Iterator[FlowRule]:
         ipv4 = isinstance(one.address, IPv4Address)
         kind = RuleKind.CLASS_ELEPHANT_V4 if ipv4 else RuleKind.CLASS_ELEPHANT_V6
         yield constant(kind, int(one.address), one.src_port, one.dst_port)
+
+
+def spill_rules(to: RackId, parts: int) -> Iterator[FlowRule]:
+    """Rules by which one of so many parts of the flows to a rack is electrical.
+
+    What is reserved does not meet them. One without the other changes nothing.
+    """
+    metadata = rack_metadata(to)
+    for kind in (RuleKind.SPILL_PICK, RuleKind.SPILL):
+        yield FlowRule(kind, (metadata, parts - 1), cookie(kind, subject=metadata))

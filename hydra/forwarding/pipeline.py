@@ -8,9 +8,9 @@ table  name         holds
 0      ingress      own unicast in; from a server, its own MAC addresses and no tags
 1      account      broadcast, ARP and IPv6 ND electrical; own rack local; one rule per destination
                     prefix: counts the demand, names the rack
-2      divert       substep 3-1: affected destination racks go electrical
+2      divert       substep 3-1: affected destination racks go electrical; flows are parted to spill
 3      class        what is reserved (hydra/sharing/policing.py); which of the rest may use circuits
-4      best effort  what reservations hold the rest to
+4      best effort  what reservations hold the rest to; what spills goes electrical
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
 6      spread       destination racks with several paths: picks one of them, to its VLAN
 ====== ============ =====================================================================
@@ -204,6 +204,8 @@ class RuleKind(Enum):
     CLASS_ELEPHANT_V6 = 38
     CLASS_MICE = 39
     CLASS_ALL = 40
+    SPILL_PICK = 88
+    SPILL = 89
     CIRCUIT = 50
     CIRCUIT_NONE = 51
     EMULATED_CIRCUIT = 52
@@ -457,6 +459,17 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
     # Substep 3-1. (destination rack's metadata,)
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
+    # Circuits that are full: of so many parts of a rack's flows the last is electrical, if circuits
+    # are for it at all. (destination rack's metadata, the last part's number)
+    RuleKind.SPILL_PICK: Shape(
+        Table.DIVERT, 50, (Field("metadata", Arg(0)),), (PickPath(Arg(1)),), goto=Table.CLASS
+    ),
+    RuleKind.SPILL: Shape(
+        Table.BEST_EFFORT,
+        120,
+        (Field("metadata", Arg(0)), Field(PATH_REGISTER, Arg(1))),
+        _ELECTRICAL,
+    ),
     # ()
     RuleKind.DIVERT_NONE: Shape(Table.DIVERT, 0, goto=Table.CLASS),
     # Reserved for one server elsewhere. (destination rack's metadata, address, meter)

@@ -249,13 +249,17 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
         for path in current.topology.paths
         if not set(circuits).isdisjoint(path.circuits)
     }
-    kept_paths, fixed = _held(current, untouchable, set(circuits) & current.topology.circuits)
+    staying = current.topology.circuits & target.topology.circuits
+    fixed = set(circuits) & current.topology.circuits
+    while True:
+        kept_paths, fixed = _held(current, untouchable, fixed)
+        taken = {port for circuit in fixed for port in circuit.ends}
+        coming = {one for one in target.topology.circuits - fixed if taken.isdisjoint(one.ends)}
+        wanted = whole_rings(coming | fixed)
+        if staying <= wanted:
+            break
+        fixed |= staying - wanted  # their next ring can't be closed: the present one stays
     untouchable |= {pair_of(path) for path in kept_paths}
-    taken = {port for circuit in fixed for port in circuit.ends}
-    wanted = whole_rings(
-        {circuit for circuit in target.topology.circuits - fixed if taken.isdisjoint(circuit.ends)}
-        | fixed
-    )
     new_paths = [
         path
         for path in target.topology.paths

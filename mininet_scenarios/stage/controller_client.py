@@ -221,6 +221,12 @@ class ControllerClient:
         entries = self._connection.json("GET", "/v1/demand")["entries"]
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
+    def electrical_share(self, src: str, dst: str) -> float:
+        """Part of the flows of a pair with a full circuit that is electrical; 0 if none is."""
+        entries = self._connection.json("GET", "/v1/demand")["entries"]
+        found = [one for one in entries if (one["src"], one["dst"]) == (src, dst)]
+        return float(found[0]["electrical_share"]) if found else 0.0
+
     def schedule(self) -> Mapping[str, Any]:
         """Slots of ``sharing: slotted``, as they are carried out."""
         return self._connection.json("GET", "/v1/schedule")

@@ -71,7 +71,7 @@ from hydra.policy import SourceCheck
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
-from tests.unit.forwarding.sample_rules import circuit_rule, elephant_rules, reservation_rules
+from tests.unit.forwarding.sample_rules import circuit_rule, reservation_rules, sharing_rules
 
 pytestmark = pytest.mark.ovs
 METER = 5
@@ -124,7 +124,7 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
         *emulated_rules(20, VlanId(4094), 3),
         *DualHomedVlan(fabric).tor_rules(),
         *reservation_rules(fabric, server, METER),
-        *elephant_rules(),
+        *sharing_rules(),
     ]
     return list({match_key(rule): rule for rule in rules}.values())
 

@@ -89,6 +89,8 @@ def test_demand_tells_how_it_is_known(call, service, basis, words):
     every = {"constrained", "measured", "as sent", "waits"}
     entries = [line for line in shown.splitlines() if "r2" in line or "r4" in line]
     assert {word for word in every for line in entries if word in line} == words
+    spills = [line for line in entries if "25% of flows electrical" in line]
+    assert spills == entries[:1] * (basis is DemandBasis.ESTIMATE)
 
 
 def test_demand_shows_the_largest_first(call):

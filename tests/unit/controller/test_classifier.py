@@ -9,6 +9,7 @@ from hydra.failures import Failure, FailureKind
 from hydra.forwarding.class_table import TcpConnection
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import Install, Remove
+from hydra.model import RackId
 from hydra.policy import CurrentPolicy, Policy, Sharing
 from tests.unit.core.fabrics import openflow_only, small_fabric
 
@@ -48,8 +49,15 @@ def policy():
 
 
 @pytest.fixture
-def classifier(fleet, elephants, policy):
-    return Classifier(FABRIC, fleet, lambda server: elephants.get(server.name, ()), policy)
+def spills():
+    return {}
+
+
+@pytest.fixture
+def classifier(fleet, elephants, policy, spills):
+    return Classifier(
+        FABRIC, fleet, lambda server: elephants.get(server.name, ()), policy, lambda: spills
+    )
 
 
 def kinds(changes):
@@ -123,9 +131,22 @@ def test_a_tor_that_steers_classes_for_all_its_servers(fleet, elephants):
         fleet,
         lambda server: elephants.get(server.name, ()),
         CurrentPolicy(Policy(sharing=Sharing.ON_DEMAND)),
+        dict,
     )
     elephants |= {"h11": {FLOW}, "h12": {OTHER}, "h21": {FLOW}}
     tor = classifier.switch_of(fabric.servers[0])
     assert tor == classifier.switch_of(fabric.servers[1]) == fabric.racks[0].tor.datapath_id
     assert len(classifier.rules_for(tor)) == 3
     assert len(classifier.switches) == 2
+
+
+def test_flows_spill_at_the_sending_racks_switches(classifier, fleet, spills):
+    assert not any(map(classifier.rules_for, SWITCHES))
+    spills[RackId(0), RackId(1)] = 6
+    classifier.bring(SWITCHES, SWITCHES)
+    assert set(fleet.sent[-1]) == {server.vswitch.datapath_id for server in FABRIC.racks[0].servers}
+    assert sorted(kind.name for _, kind in kinds(fleet.sent[-1][FIRST])) == ["SPILL", "SPILL_PICK"]
+    spills.clear()
+    classifier.bring(SWITCHES, SWITCHES)
+    assert {type(one) for one in fleet.sent[-1][FIRST]} == {Remove}
+    assert not classifier.rules_for(FIRST)

@@ -102,6 +102,20 @@ def test_what_is_foretold_is_told_apart():
     ) in explain(known, R3, R4).lines
 
 
+def test_flows_that_spill_are_named_with_the_reason():
+    known = replace(
+        evidence(rates(r1_r2=95)),
+        policy=POLICY,
+        rates_mbps=rates(r1_r2=95),
+        estimated_mbps=rates(r1_r2=100, r2_r1=100),
+        spilled=rates(r1_r2=1 / 6),
+    )
+    lines = explain(known, R1, R2).lines
+    assert [line for line in lines if "flows" in line] == [
+        "one in 6 flows from r1 to r2 is electrical: the circuits are full (policy.spill)"
+    ]
+
+
 def test_who_set_it_up():
     loop = evidence(rates(r1_r2=40))
     (circuit,) = loop.state.topology.circuits

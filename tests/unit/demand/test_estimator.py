@@ -11,7 +11,7 @@ from apps.planning.engine import Planning
 from hydra.demand.counters import Sent
 from hydra.demand.reported_backlog import Believed
 from hydra.model import NetworkState
-from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy, Sharing, SlotPolicy
+from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy, Sharing, SlotPolicy, Spill
 from hydra.service import PlanRequest
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -56,6 +56,7 @@ class Network:
         backlog=NOBODY,
         metered=None,
         after_s=10.0,
+        spilled=None,
     ):
         """``sent`` are (source, rack, Mb/s), and Mb/s in the last interval if they differ."""
         self.now_s += after_s
@@ -69,6 +70,7 @@ class Network:
             state or NetworkState(),
             self.now_s,
             metered or {},
+            spilled,
         )
 
 
@@ -316,3 +318,63 @@ def test_nothing_sent_is_nothing_wanted():
     found = Network().find()
     assert not found.wanted_mbps.any()
     assert not found.constrained.any()
+
+
+# -- both networks ---------------------------------------------------------------------------------
+
+CARRIED = dict.fromkeys(CIRCUIT.ends, 95.0)
+
+
+def room(*sent, ports=CARRIED, **policy):
+    network = Network(spill=Spill.ON, **policy)
+    network.find(*sent, state=JOINED, ports=ports)
+    return network.find(*sent, state=JOINED, ports=ports).room
+
+
+def test_a_full_circuit_and_an_idle_electrical_network_have_room_for_what_spills():
+    found = room((H11, R2, 60.0), (H12, R2, 35.0))
+    assert np.argwhere(found.full).tolist() == [[R1, R2], [R2, R1]]
+    assert found.circuits_mbps[R1, R2] == 100.0
+    assert found.carried_mbps[R1, R2] == found.sent_mbps[R1, R2] == 95.0
+    assert found.free_mbps[R1, R2] == 20.0, "two servers' uplinks of 10"
+    assert found.free[R1, R2] == 1.0
+    assert not found.slack.any()
+    assert Network().find((H11, R2, 60.0), state=JOINED, ports=CARRIED).room is None
+
+
+@pytest.mark.parametrize("other", [(H11, R3), (2 * R3, R2)], ids=["sent", "received"])
+def test_others_come_first_on_the_electrical_network(other):
+    found = room((H11, R2, 60.0), (H12, R2, 35.0), (*other, 6.0))
+    assert found.free[R1, R2] == pytest.approx(1 - 6 * HEADROOM / 10)
+    far = room((H11, R2, 95.0), (2 * R3, R4, 6.0))
+    assert far.free[R1, R2] == 1.0
+
+
+def test_a_circuit_that_nobody_counts_or_that_is_new_has_no_room():
+    unknown = room((H11, R2, 95.0), ports={})
+    assert not unknown.circuits_mbps.any()
+    assert not unknown.full.any()
+    network = Network(spill=Spill.ON)
+    network.find((H11, R2, 9.0))
+    fresh = network.find((H11, R2, 95.0), state=JOINED, ports=CARRIED, after_s=1.0).room
+    assert not fresh.full.any()
+
+
+def test_half_a_circuit_is_slack_and_what_it_carries_fits():
+    found = room((H11, R2, 50.0), ports=dict.fromkeys(CIRCUIT.ends, 50.0))
+    assert found.slack[R1, R2]
+    assert found.fits[R1, R2]
+    assert not found.full.any()
+
+
+def test_others_that_meet_what_spills_may_want_more_than_they_get():
+    sent = (H11, R2, 60.0), (H12, R2, 50.0), (H11, R3, 2.0)
+    spilled = np.zeros((4, 4))
+    network = Network(spill=Spill.ON)
+    network.find(*sent, state=JOINED, ports=CARRIED)
+    alone = network.find(*sent, state=JOINED, ports=CARRIED, after_s=100.0)
+    assert not alone.constrained[R1, R3]
+    spilled[R1, R2] = 1 / 6
+    beside = network.find(*sent, state=JOINED, ports=CARRIED, after_s=100.0, spilled=spilled)
+    assert beside.constrained[R1, R3]
+    assert beside.room.free[R1, R2] == 0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from hydra.forwarding.class_table import TcpConnection, class_rules
+from hydra.forwarding.class_table import TcpConnection, class_rules, spill_rules
 from hydra.forwarding.rules import (
     BY_UPLINK,
     FlowRule,
@@ -47,19 +47,20 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
         first = kind.servers[0]
         for rule in reservation_rules(kind, first, 5):
             yield substrate.for_server(rule, first)
-    yield from elephant_rules()
+    yield from sharing_rules()
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)
 
 
-def elephant_rules() -> Iterator[FlowRule]:
-    """Of every kind that the class table has where circuits are for elephants."""
-    return class_rules(
+def sharing_rules() -> Iterator[FlowRule]:
+    """Of every kind that the sharing of circuits brings to a switch that steers."""
+    yield from class_rules(
         [
             TcpConnection(ip_address("10.0.2.1"), 40000, 5201),
             TcpConnection(ip_address("fd00::2"), 1, 2),
         ]
     )
+    yield from spill_rules(RackId(1), 6)
 
 
 def reservation_rules(fabric: Fabric, server: Server, meter: int) -> Iterator[FlowRule]:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from hydra.forwarding.class_table import TcpConnection, class_rules
-from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port
+from hydra.forwarding.class_table import TcpConnection, class_rules, spill_rules
+from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port, RuleKind
+from hydra.forwarding.rules import constant, rack_metadata
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
 from tests.unit.core.fabrics import (
@@ -95,6 +96,35 @@ def test_where_circuits_are_for_elephants_the_rest_is_electrical(vswitch, eth_ty
     assert vswitch.sends(packet(h31, eth_type, **flow)) == [(vswitch.electrical, None)]
     vswitch.rules.append(vswitch.substrate.divert(RackId(1), 7))
     assert vswitch.sends(packet(h21, eth_type, **flow)) == [(vswitch.electrical, None)]
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_one_in_so_many_flows_spills_and_all_do_while_diverted(vswitch, eth_type):
+    flows = [packet(vswitch.servers[H21], eth_type, flow=flow) for flow in range(6)]
+    circuit, electrical = [(Port.OPTICAL, VLAN)], [(vswitch.electrical, None)]
+    pick, spill = spill_rules(RackId(1), 3)
+    for alone in (pick, spill):
+        vswitch.rules = [*vswitch.held(), alone]
+        assert all(vswitch.sends(flow) == circuit for flow in flows), "half-way nothing spills"
+    vswitch.rules = [*vswitch.held(), pick, spill]
+    assert [vswitch.sends(flow) for flow in flows] == 2 * [circuit, circuit, electrical]
+    vswitch.rules.append(vswitch.substrate.divert(RackId(1), 7))
+    assert all(vswitch.sends(flow) == electrical for flow in flows)
+
+
+def test_what_spills_leaves_several_paths_to_the_rest(vswitch):
+    vswitch.state = state_of(DUAL, NetworkState(), *parallel_paths(DUAL))
+    vlans = sorted(vswitch.state.vlans.values())
+    vswitch.rules = [*vswitch.held(), *spill_rules(RackId(1), 3)]
+    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(6)]
+    assert [vswitch.sends(flow)[0][1] for flow in flows] == [*vlans, None, vlans[1], vlans[0], None]
+
+
+def test_what_is_reserved_does_not_spill(vswitch):
+    reserved = constant(RuleKind.RESERVED_V4, rack_metadata(RackId(1)), 1)
+    vswitch.rules += [reserved, *spill_rules(RackId(1), 2)]
+    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(4)]
+    assert [vswitch.sends(flow) for flow in flows] == [[(Port.OPTICAL, VLAN)]] * 4
 
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])

@@ -13,6 +13,7 @@ def test_all_are_run_by_make_bench():
     public = {name for name in NAMES if not name.startswith("_")}
     apart = {
         "chaos",
+        "both_networks",
         "demand_live",
         "fuzz_files",
         "fuzz_openflow",

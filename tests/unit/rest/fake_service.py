@@ -207,6 +207,7 @@ class FakeService:
             rate / 10,
             rate > 10,
             basis=self.policy.demand,
+            spilled=(rate > 10) / 4,
         )
 
     def plan(self, request) -> PlanReport:

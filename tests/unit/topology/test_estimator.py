@@ -60,11 +60,18 @@ def test_nothing_wants_more_than_it_can():
     assert estimated(seen, [10.0], [10.0]).mbps == pytest.approx([12.0, 88.0])
 
 
-def test_one_that_sends_more_than_its_share_keeps_it():
-    seen = traffic((0, 1, 90.0, [1]), (0, 2, 1.0, [0]), connections=np.array([1.0, 1.0]))
-    found = estimated(seen, [10.0, 95.0], [10.0, 100.0])
+@pytest.mark.parametrize("connections", [None, np.array([1.0, 1.0])])
+def test_one_that_gets_what_others_are_kept_from_wants_its_share(connections):
+    seen = traffic((0, 1, 90.0, [1]), (0, 2, 1.0, [0]), connections=connections)
+    found = estimated(seen, [1.0, 95.0], [1.0, 100.0])
     assert found.constrained.all()
-    assert found.mbps == pytest.approx([90.0, 10.0])
+    assert found.mbps == pytest.approx([50.0, 50.0])
+
+
+def test_shares_behind_one_bottleneck_say_nothing_of_another():
+    seen = traffic((0, 1, 60.0, [1]), (0, 2, 30.0, [1]), (0, 3, 0.75, [0]), (0, 3, 0.25, [0]))
+    found = estimated(seen, [1.0, 95.0], [1.0, 100.0])
+    assert found.mbps == pytest.approx([100 / 3, 50 / 3, 37.5, 12.5])
 
 
 @pytest.mark.parametrize("load", [float("nan"), 10 * ODD * 1.01, float("inf")])
@@ -116,14 +123,15 @@ def drawn(rows, load, connections):
 
 
 @given(entries, fullness, st.lists(st.integers(0, 64), min_size=12, max_size=12))
-def test_no_estimate_is_below_what_is_sent_or_above_what_links_carry(rows, load, connections):
+def test_no_estimate_is_nothing_or_above_what_links_carry(rows, load, connections):
     found, seen = drawn(rows, load, connections)
     assert found.mbps.shape == found.constrained.shape == seen.mbps.shape
-    assert (found.mbps >= seen.mbps).all()
+    assert (found.mbps > 0).all()
     for ends in (seen.sender, seen.to):
         sent = np.bincount(ends, seen.mbps, 4)
         assert (np.bincount(ends, found.mbps, 4) <= np.maximum(LINK, sent) + 1e-6).all()
     free = ~found.constrained
+    assert (found.mbps[free] >= seen.mbps[free]).all()
     assert (found.mbps[free] <= HEADROOM * seen.mbps[free] * (1 + 1e-12)).all()
 
 
@@ -147,4 +155,5 @@ def test_the_order_is_of_no_matter(rows, load, random):
 def test_plans_are_made_for_something_between_what_is_sent_and_what_is_wanted():
     sent, wanted = np.array([[0.0, 4.0], [9.0, 0.0]]), np.array([[0.0, 100.0], [0.0, 0.0]])
     assert (wanted * surety(sent, wanted)).tolist() == [[0.0, 20.0], [0.0, 0.0]]
+    assert (surety(25 * sent + 100, wanted) == 1).all(), "who sends more is no surer than sure"
     assert surety(sent, np.zeros((2, 2))).tolist() == [[1.0, 1.0], [1.0, 1.0]]

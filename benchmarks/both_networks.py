@@ -1,0 +1,166 @@
+"""What a pair gets when part of its flows spills over to the electrical network.
+
+``python -m benchmarks.both_networks [--seconds N] [WORKLOAD…]`` (root). Racks r1 and r2 of the demo
+fabric have a circuit of 50 Mb/s; each workload is played with ``policy.spill`` off and on, where
+the electrical network has 5 and 25 Mb/s for each server. What is tried and taken back counts.
+Others' traffic, where a workload has some, is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from benchmarks._report import Result, report
+from mininet_scenarios.reporting.narrator import ConsoleNarrator
+from mininet_scenarios.stage import building
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import Stage, tcp_transfer, udp_transfer
+
+SCALE: Final = 0.5
+"""Of all rates: what one machine emulates beside other work."""
+ELECTRICAL_MBPS: Final = (10.0, 50.0)
+SECONDS: Final = 30
+POLICY: Final = {"poll_interval_s": 0.5, "gain_horizon_s": 3.0, "spill": "off"}
+HARM: Final = 97.0
+"""Per cent of what others get without spills that they get with them, at least."""
+_PORT: Final = 5201
+_LOOK_S: Final = 2.0
+"""Before the end."""
+_PATIENCE_S: Final = 15.0
+_DATAGRAM_BYTES: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    src: str
+    dst: str
+    connections: int = 1
+    mbps: float | None = None
+    """Together, by UDP, as at scale 1; None: TCP that takes all it gets."""
+
+
+HOT: Final = (Stream("h11", "h21", 8), Stream("h12", "h22", 8))
+OTHERS: Final = (Stream("h11", "h31"), Stream("h41", "h22"))
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    streams: tuple[Stream, ...]
+    others: tuple[Stream, ...] = ()
+    """Of racks that have no circuit."""
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "one flow": Workload((Stream("h11", "h21"),)),
+    "4 flows": Workload((Stream("h11", "h21", 2), Stream("h12", "h22", 2))),
+    "16 flows": Workload(HOT),
+    "64 flows": Workload((Stream("h11", "h21", 32), Stream("h12", "h22", 32))),
+    "elephants and mice": Workload(
+        (*HOT, *(Stream("h12", "h21", mbps=0.3) for _ in range(3))),
+    ),
+    "UDP, 8 flows of 14 Mb/s": Workload(tuple(Stream("h11", "h21", mbps=14) for _ in range(8))),
+    "16 flows, others need the electrical network": Workload(HOT, OTHERS),
+    "16 flows, others need a little of it": Workload(
+        HOT, (Stream("h11", "h31", mbps=1), Stream("h41", "h22", mbps=1))
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    hot_mbps: float
+    """Received from r1 by r2."""
+    others_mbps: float
+    share: float
+    """Part of the flows that was electrical at the end."""
+
+
+def play(
+    stage: Stage, client: ControllerClient, workload: Workload, seconds: int, spill: str
+) -> Played:
+    """Traffic from the first second on, so that what is tried and taken back counts."""
+    client.amend({"spill": spill})
+    streams = (*workload.streams, *workload.others)
+    with ExitStack() as stack:
+        transfers = []
+        for number, one in enumerate(streams):
+            ends = one.src, one.dst, _PORT + number, float(seconds)
+            if one.mbps is None:
+                transfer = tcp_transfer(stage, *ends, streams=one.connections)
+            else:
+                mbps = one.mbps * SCALE
+                transfer = udp_transfer(
+                    stage, *ends, average_mbps=mbps, datagram_bytes=_DATAGRAM_BYTES
+                )
+            transfers.append(stack.enter_context(transfer))
+        time.sleep(seconds - _LOOK_S)
+        share = client.electrical_share("r1", "r2")
+        received = [transfer.finish(_PATIENCE_S)[0].average_mbps for transfer in transfers]
+    client.amend({"spill": "off"})
+    hot = len(workload.streams)
+    return Played(sum(received[:hot]), sum(received[hot:]), share)
+
+
+def compare(
+    stage: Stage, client: ControllerClient, name: str, electrical_mbps: float, seconds: int
+) -> Iterator[Result]:
+    workload = WORKLOADS[name]
+    off, on = (play(stage, client, workload, seconds, spill) for spill in ("off", "on"))
+    case = f"{name}; electrical {electrical_mbps * SCALE:g}, circuit {100 * SCALE:g} Mb/s"
+    parts = f"1 in {round(1 / on.share)} flows" if on.share else "none at the end"
+    yield Result(
+        case, f"r1 to r2, {parts} electrical", "Mb/s", "higher",
+        on.hot_mbps, off.hot_mbps, "by the circuit alone", HARM / 100 * off.hot_mbps,
+    )  # fmt: skip
+    if workload.others:
+        yield Result(
+            case, "others", "Mb/s", "higher", on.others_mbps, off.others_mbps,
+            "by the circuit alone", HARM / 100 * off.others_mbps,
+        )  # fmt: skip
+
+
+def electrical_at(mbps: float) -> dict[str, Any]:
+    config = building.scaled_config(SCALE)
+    return {**config, "electrical": {**config["electrical"], "rate_mbps": mbps * SCALE}}
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.both_networks")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    parser.add_argument("--seconds", type=int, default=SECONDS)
+    given = parser.parse_args(argv)
+    names = given.workloads or list(WORKLOADS)
+    if unknown := set(names) - WORKLOADS.keys():
+        parser.error(f"no workload {', '.join(sorted(unknown))}: there are {', '.join(WORKLOADS)}")
+    each_s = 2.0 * (given.seconds + _LOOK_S)
+    results: list[Result] = []
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ConsoleNarrator(Console(), len(ELECTRICAL_MBPS) * len(names) * each_s) as narrator,
+    ):
+        for mbps in ELECTRICAL_MBPS:
+            work_dir = Path(directory) / f"{mbps:g}"
+            with (
+                building.stage_with(electrical_at(mbps), work_dir, narrator) as stage,
+                stage.controller(POLICY) as client,
+            ):
+                client.reconfigure([PairDemand("r1", "r2", 80 * SCALE)], use_planes=["p1"])
+                for name in names:
+                    with narrator.phase(f"{name}, electrical {mbps * SCALE:g} Mb/s", each_s):
+                        results += compare(stage, client, name, mbps, given.seconds)
+    report("both_networks", results)
+    return 0 if all(one.meets_target for one in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

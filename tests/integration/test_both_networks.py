@@ -1,0 +1,93 @@
+"""A pair whose circuit is full uses the electrical network, too: who moves, what is lost, who says
+so.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from mininet_scenarios.stage.stage import sent_bytes, tcp_transfer
+from mininet_scenarios.stage.streams import paced_stream
+
+from .live import live, on_each_substrate, wait_until
+
+pytestmark = pytest.mark.ovs
+PATIENCE_S = 40.0
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    policy = {"spill": "on", "poll_interval_s": 0.5, "gain_horizon_s": 3.0}
+    with live(demo_testbed, tmp_path, policy) as network:
+        assert network.change("r1", "r2", "p1").state == "done"
+        yield network
+
+
+def fill(network, rate_mbps=None):
+    """TCP from r1 to r2, all that its circuit carries; or at this rate for each of 32 streams."""
+    stack = ExitStack()
+    for number in (1, 2):
+        ends = f"h1{number}", f"h2{number}"
+        transfer = tcp_transfer(network.stage, *ends, 5201, 120.0, streams=16, rate_mbps=rate_mbps)
+        stack.enter_context(transfer)
+    return stack
+
+
+def electrical_mbps(network, seconds=1.0):
+    """What h11 sends by its electrical uplink."""
+    port = [network.fabric.server_by_name["h11"].vswitch.electrical_port]
+    before = sent_bytes(port)
+    time.sleep(seconds)
+    return (sent_bytes(port) - before) * 8e-6 / seconds
+
+
+def connections(frames):
+    """TCP connections with IPv4 by the ports of who sends and who receives, tagged or not."""
+    found = set()
+    for frame in frames.frames():
+        at = 18 if frame.data[12:14] == b"\x81\x00" else 14
+        found.add(frame.data[at + 20 : at + 24])
+    return found
+
+
+def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
+    with fill(network):
+        assert not network.client.electrical_share("r1", "r2")
+        wait_until(lambda: network.client.electrical_share("r1", "r2") > 0, PATIENCE_S)
+        wait_until(lambda: electrical_mbps(network) > 1, PATIENCE_S)
+        by_port = {}
+        for port in ("electrical", "optical"):
+            with network.testbed.frames_at("h11", port, expression="tcp or vlan") as frames:
+                time.sleep(1.0)
+            by_port[port] = connections(frames)
+        assert by_port["electrical"]
+        assert by_port["optical"]
+        assert not by_port["electrical"] & by_port["optical"], "each flow takes one of the two"
+        said = network.get("/v1/explanations/circuits/r1/r2")["lines"]
+        assert any("flows from r1 to r2 is electrical" in line for line in said)
+        network.client.amend({"spill": "off"})
+        wait_until(lambda: not network.client.electrical_share("r1", "r2"), PATIENCE_S)
+        wait_until(lambda: electrical_mbps(network) < 0.1, PATIENCE_S)
+
+
+@on_each_substrate
+def test_nothing_is_lost_when_flows_move_and_others_come_first(network):
+    streams = [(f"h1{a}", f"h2{b}") for a in (1, 2) for b in (1, 2)]
+    with ExitStack() as stack:
+        stack.enter_context(fill(network, rate_mbps=2.8))
+        sending = [
+            stack.enter_context(
+                paced_stream(network.stage, *ends, pps=100, payload_bytes=200, count=3000)
+            )
+            for ends in streams
+        ]
+        wait_until(lambda: network.client.electrical_share("r1", "r2") > 0, PATIENCE_S)
+        with tcp_transfer(network.stage, "h12", "h31", 5202, 60.0, streams=4):
+            wait_until(lambda: not network.client.electrical_share("r1", "r2"), PATIENCE_S)
+        results = [one.finish(60) for one in sending]
+    assert network.lost_but_in_queues(*results) == 0
+    assert [one.duplicates for one in results] == [0] * 4
+    assert network.dark_frames() == 0
