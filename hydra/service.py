@@ -21,6 +21,7 @@ from hydra.demand.agent_protocol import AgentService
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.failures import Failure
+from hydra.faults.conditions import Condition
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
@@ -394,3 +395,6 @@ class ControllerService(ReservationService, Protocol):
 
     def not_ready(self) -> Sequence[str]:
         """Reasons why the controller can't do its job yet; empty when ready."""
+
+    def conditions(self) -> Sequence[Condition]:
+        """All that is wrong, the most urgent first; empty when healthy."""

@@ -10,8 +10,8 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table, warn
+from apps.cli.wording import moment
 from apps.connection import JsonObject
 from apps.process.configuration import load_configuration
 from apps.tools import archive
@@ -28,6 +28,7 @@ _RESOURCES: Final = (
     "v1/decisions",
     "metrics",
 )
+
 _config_option = click.option(
     "--config",
     type=click.Path(path_type=Path),

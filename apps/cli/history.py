@@ -8,8 +8,9 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import moment, print_circuits
+from apps.cli.network import print_circuits
 from apps.cli.output import json_option, print_facts, print_json, print_table
+from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
 

@@ -18,6 +18,7 @@ from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
 from apps.controller.desk import Desk
 from apps.controller.devices import Devices
+from apps.controller.health import Health
 from apps.controller.ledger import Ledger
 from apps.controller.loop import Loop
 from apps.controller.mastership import Mastership
@@ -184,6 +185,7 @@ class Controller:
             lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost), first=True),
             metrics,
         )
+        health = self._health = Health(fabric, ledger, reach, quarantine, poller, auditor)
         self.policies = PolicyDesk(
             loaded,
             read_file,
@@ -208,6 +210,7 @@ class Controller:
             quarantine,
             panels,
             reach,
+            health,
             agents,
             withdrawals.hear_people,
         )
@@ -255,6 +258,7 @@ class Controller:
         self._resume_by_s = time.monotonic() + _RESUME_S
         self._resumed = False
         duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
+        duty("upkeep", self._health.look, lambda: _UPKEEP_S)
         duty("people", self._withdrawals.hear_people, lambda: _UPKEEP_S)
         duty(
             "upkeep",  # agents fall silent, too

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from apps.controller.auditor import Auditor
 from apps.controller.bookings import Bookings
 from apps.controller.conductor import Conductor
+from apps.controller.health import Health
 from apps.controller.ledger import Ledger
 from apps.controller.loop import Loop
 from apps.controller.patch_panels import PatchPanels
@@ -46,6 +47,7 @@ class Desk:
         quarantine: Quarantine,
         panels: PatchPanels,
         reach: Reach,
+        health: Health,
         agents: AgentService,
         hear_people: Callable[[], None],
     ) -> None:
@@ -87,6 +89,7 @@ class Desk:
         self.schedule = slots.schedule
         self.devices = reach.devices
         self.not_ready = reach.not_ready
+        self.conditions = health.conditions
         self.tasks = panels.tasks
 
     @property

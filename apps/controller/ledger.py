@@ -18,13 +18,14 @@ from hydra.decisions.decision import Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
-from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
+from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry, happened
 from hydra.journal_format import save_state, saved_state
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reconfiguration.recovery import interrupted
+from hydra.reservations.admission import moment
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -79,6 +80,7 @@ class Ledger:
         self._late_deletions: frozenset[str] = frozenset()
         self._late_state: str | None = None
         self._next_try_s = 0.0
+        self._failure: tuple[float, str] | None = None
         self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
@@ -121,7 +123,9 @@ class Ledger:
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
                 reason = "it had no path yet when the controller ended"
-                self._book.transition(reservation.id, ReservationState.FAILED, reason)
+                self._book.transition(
+                    reservation.id, ReservationState.FAILED, reason, now=time.time()
+                )
             elif reservation.state is ReservationState.COMMITTED:
                 self._book.begin(reservation.id, time.time())
 
@@ -213,15 +217,29 @@ class Ledger:
             late = self._late_records or self._late_deletions or self._late_state
             return bool(late)
 
-    def catch_up(self) -> None:
-        """Write late records and the late state, if another attempt is due."""
+    @property
+    def journal_failure(self) -> tuple[float, str] | None:
+        """When the journal could not be written first, in Unix seconds, and why; None: it can."""
         with self._lock:
-            if not self.behind or time.monotonic() < self._next_try_s:
+            return self._failure
+
+    def catch_up(self) -> None:
+        """Write late records and the late state, if another attempt is due.
+
+        Where nothing waits, a line of history is the attempt.
+        """
+        with self._lock:
+            if self._failure is None or time.monotonic() < self._next_try_s:
                 return
+            since_s, reason = self._failure
             with suppress(JournalError):
                 self._write_records({})
                 if self._late_state is not None:
                     self._write_state(self._late_state)
+                with self._attempt():
+                    over = f"written again; since {moment(since_s)}: {reason}"
+                    self._journal.write([happened(time.time(), "journal", over)])
+                self._failure = None
                 LOG.info("the journal can be written again, and is up to date")
 
     @contextmanager
@@ -234,6 +252,7 @@ class Ledger:
             if now_s >= self._next_try_s + _OUTAGE_S:
                 LOG.error("%s; until then nothing is promised, and what happens waits", error)
             self._next_try_s = now_s + _TRY_AGAIN_S
+            self._failure = self._failure or (time.time(), str(error))
             self._metrics.journal_failed()
             raise
 
@@ -434,7 +453,7 @@ class Ledger:
                 and state not in RESERVATION_TRANSITIONS[before.state]
             ):
                 return before
-            reservation = self._book.transition(reservation_id, state, reason)
+            reservation = self._book.transition(reservation_id, state, reason, now=time.time())
             self._write_in_time(*self._records(reservation))
             self._tell_of([reservation])
             return reservation
@@ -448,7 +467,7 @@ class Ledger:
             self._check_unchanged(seen)
             begun = self._book.get(reservation_id).state not in _NOT_BEGUN
             state = ReservationState.RELEASING if begun else ReservationState.CANCELLED
-            reservation = self._book.transition(reservation_id, state, "asked for")
+            reservation = self._book.transition(reservation_id, state, "asked for", now=time.time())
             self._write_records(*self._records(reservation))
             self._tell_of([reservation])
             return reservation
@@ -477,8 +496,11 @@ class Ledger:
         with self._lock:
             self._check_unchanged(seen)
             with self._or_as_it_was(reservation_id):
-                committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
-                reservation = self._book.begin(reservation_id, time.time())
+                now = time.time()
+                committed = self._book.transition(
+                    reservation_id, ReservationState.COMMITTED, now=now
+                )
+                reservation = self._book.begin(reservation_id, now)
                 self._write_records(*self._records(reservation))
             self._tell_of([committed, reservation])
             return reservation

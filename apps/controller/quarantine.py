@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Change, Journal, JournalError, Kind
-from hydra.model import Fabric, PortId
+from hydra.model import Fabric, Path, PortId
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.plan import Pair, pair_of
 
 LOG = logging.getLogger("hydra.quarantine")
 
@@ -36,16 +37,21 @@ class Quarantine:
         with self._lock:
             self._entries = {entry.port: entry for entry in read if entry is not None}
 
-    def put(self, ports: Collection[PortId], reason: str) -> None:
-        """Leave these ports out of planning from now on."""
+    def put(self, ports: Collection[PortId], reason: str, paths: Iterable[Path] = ()) -> None:
+        """Leave these ports out of planning from now on; ``paths`` are those that they fail."""
         if not ports:
             return
         now_s = time.time()
         length_s = self._policy.now.quarantine_s
         until_s = None if length_s is None else now_s + length_s
+        pairs: dict[PortId, set[Pair]] = {port: set() for port in ports}
+        for path in paths:
+            for end in {end for circuit in path.circuits for end in circuit.ends} & pairs.keys():
+                pairs[end].add(pair_of(path))
         with self._lock:
             for port in ports:
-                self._entries[port] = Quarantined(port, reason, now_s, until_s)
+                hurt = tuple(sorted(pairs[port]))
+                self._entries[port] = Quarantined(port, reason, now_s, until_s, hurt)
             self._try_to_save()
 
     def passed(self, ports: Collection[PortId]) -> None:

@@ -52,7 +52,7 @@ class Withdrawals:
 
     def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` that the recovery found without light."""
-        unlit, reason = self._upkeep.given_up()
+        unlit, reason = self._upkeep.given_up(before)
         if unlit:
             LOG.error("%s", reason)
             cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
@@ -66,7 +66,8 @@ class Withdrawals:
         if standing:
             circuits = frozenset(circuit for one in standing for circuit in one.circuits)
             reason = "; ".join(one.reason for one in standing)
-            self._quarantine.put({end for one in circuits for end in one.ends}, reason)
+            ends = {end for one in circuits for end in one.ends}
+            self._quarantine.put(ends, reason, state.topology.paths)
             self._withdraw(circuits, [one.path for one in standing], reason)
 
     def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:

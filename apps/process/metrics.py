@@ -20,6 +20,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
@@ -215,6 +216,7 @@ class ServiceCollector(Collector):
         yield GaugeMetricFamily(
             "hydra_ready", "1: the controller can do its job.", value=not service.not_ready()
         )
+        yield _conditions(service)
         yield GaugeMetricFamily(
             "hydra_topology_epoch", "Counts changes of the topology.", value=state.epoch
         )
@@ -225,6 +227,18 @@ class ServiceCollector(Collector):
         yield from _devices(service)
         yield _reservations(service)
         yield from _schedule(service.schedule())
+
+
+def _conditions(service: ControllerService) -> Metric:
+    count = Tally[ConditionKind]()
+    for one in service.conditions():
+        count[one.kind] += len(one.subjects)
+    family = GaugeMetricFamily(
+        "hydra_conditions", "Things that something is wrong with, by kind.", labels=["kind"]
+    )
+    for kind in ConditionKind:
+        family.add_metric([kind.value], count[kind])
+    return family
 
 
 def _circuits(service: ControllerService, state: NetworkState) -> Metric:

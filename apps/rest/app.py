@@ -18,6 +18,7 @@ from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
 from apps.rest.routes import (
     agents,
+    conditions,
     dashboard,
     decisions,
     deliveries,
@@ -65,6 +66,7 @@ _ROUTERS: Final = (
     devices.router,
     decisions.router,
     health.router,
+    conditions.router,
     problem_types.router,
     explanations.router,
     agents.router,

@@ -14,6 +14,7 @@ from hydra.config.schema import policy_model
 from hydra.decisions.decision import Action
 from hydra.events import EventKind
 from hydra.failures import FailureKind
+from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.policy import DemandBasis, Prediction
 from hydra.reconfiguration.drift import DriftKind
@@ -394,6 +395,7 @@ class Reservation(Document):
     booked: Path | None = Field(description="From src to dst: the path that is set aside for it.")
     path: Path | None = Field(description="From src to dst; null until it is up.")
     reason: str
+    since_unix_s: float | None = Field(description="When it got into its state; null: not known.")
 
 
 class Reservations(Document):
@@ -765,6 +767,28 @@ class Health(Document):
 
 class Readiness(Document):
     ready: bool
+
+
+class Condition(Document):
+    """Of the subjects, pairs and reservations, the first twenty are listed."""
+
+    kind: ConditionKind
+    what: str
+    since_unix_s: float
+    done: str = Field(description="What the controller did about it.")
+    to_do: str = Field(description="What people do next.")
+    command: str = Field(description="For that; or it shows more.")
+    subjects: list[str] = Field(description="Names of what it is wrong with.")
+    subjects_total: int
+    pairs: list[RackPair] = Field(description="Rack pairs that it affects.")
+    pairs_total: int
+    reservations: list[str] = Field(description="Ids of reservations that it affects.")
+    reservations_total: int
+
+
+class Conditions(Document):
+    healthy: bool = Field(description="Nothing is wrong.")
+    conditions: list[Condition]
 
 
 # --- errors ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from hydra.decisions.explanation import Evidence, explain
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
+from hydra.faults.conditions import Facts, Watch
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
@@ -107,6 +108,9 @@ class FakeService:
             ),
             QuarantinedPort(Quarantined(PortId(3), "no light", CREATED_UNIX_S, None), False),
         ]
+        self.trouble = {}
+        """Facts of :meth:`conditions`, beside quarantine and reservations."""
+        self.watch = Watch()
         self.fails_with: Exception | None = None
         """Raised by whatever is asked next, and from then on."""
         self.planned_in: str | None = None
@@ -443,6 +447,17 @@ class FakeService:
 
     def not_ready(self):
         return self.missing
+
+    def conditions(self):
+        facts = Facts(
+            self.fabric,
+            self.network,
+            CREATED_UNIX_S + 90,
+            self.reservations(),
+            [one.entry for one in self.quarantined],
+            **self.trouble,
+        )
+        return self.watch.conditions(facts)
 
 
 class SurpriseError(HydraError):

@@ -93,6 +93,8 @@ def test_the_network_s_state(url):
     assert shown["hydra_device_connected", "p1", "optical-switch"] == 1
     assert shown["hydra_vswitches", "no"] == 1
     assert shown["hydra_reservations", "active"] == 0
+    assert shown["hydra_conditions", "port-quarantined"] == 1
+    assert shown["hydra_conditions", "reservation-failed"] == 0
 
 
 def test_the_traffic_of_two_paths_is_counted_once(url, service):

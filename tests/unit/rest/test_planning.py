@@ -296,6 +296,20 @@ def test_ready_only_when_nothing_is_missing(client, service):
     assert client.get("/healthz").status_code == 200
 
 
+def test_what_is_wrong_is_listed_apart_from_being_ready(client, service):
+    service.trouble = {"stale": [f"h{number}" for number in range(50)]}
+    document = client.get("/v1/conditions").json()
+    assert not document["healthy"]
+    quarantined, trial, stale = document["conditions"]
+    assert (quarantined["kind"], quarantined["subjects"]) == ("port-quarantined", ["r2:hyt-r2-p2"])
+    assert trial["command"] == "hydra quarantine clear r1 hyt-r1-p1"
+    assert (len(stale["subjects"]), stale["subjects_total"]) == (20, 50)
+    assert client.get("/readyz").status_code == 200
+    service.trouble.clear()
+    service.quarantined.clear()
+    assert client.get("/v1/conditions").json() == {"healthy": True, "conditions": []}
+
+
 def test_a_dense_demand_of_320_racks_is_read_in_either_form():
     fabric = plain_fabric(320, 4, 10_000.0)
     demand = np.round(np.random.default_rng(1).uniform(0, 10_000, (320, 320)), 6)
