@@ -19,6 +19,7 @@ from hydra.errors import HydraError
 
 _RESOURCES: Final = (
     "readyz",
+    "v1/conditions",
     "v1/topology",
     "v1/demand",
     "v1/devices",
