@@ -73,6 +73,7 @@ class Auditor:
         before = self._ledger.state
         entries: list[str] = []
         if seen.broken:
+            self._ledger.note_loss(seen.broken)
             reason = "; ".join(str(item) for item in seen.on_devices)
             target = self._planning.without_circuits(before, seen.broken)
             entries += self._move(target, f"withdrawn: {reason}")

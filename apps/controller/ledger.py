@@ -350,6 +350,10 @@ class Ledger:
             progress=Progress(entry.id, entry.state),
         )
 
+    def note_loss(self, circuits: Collection[Circuit]) -> None:
+        """Count circuits that went by themselves."""
+        self._metrics.lost(len(circuits))
+
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
         """Mark a queued reconfiguration as refused; one that has begun or ended stays as it is."""
         if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:

@@ -55,6 +55,7 @@ class Withdrawals:
         unlit, reason = self._upkeep.given_up(before)
         if unlit:
             LOG.error("%s", reason)
+            self._ledger.note_loss(unlit)
             cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
             self._plan_around({way for path in cut for way in path.directions})
         self.of_dead_circuits()  # ToRs have connected meanwhile
@@ -74,6 +75,7 @@ class Withdrawals:
         """Divert the pairs on these circuits and paths at once, and then plan around them."""
         LOG.error("%s", why)
         before = directions(self._ledger.state)
+        self._ledger.note_loss(circuits)
         entry = self._ledger.enter("circuit lost", why)
         self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
         self._plan_around(before)

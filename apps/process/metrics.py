@@ -83,6 +83,11 @@ class Metrics:
             "Circuits that a reconfiguration could not make.",
             registry=registry,
         )
+        self._circuits_lost = Counter(
+            "hydra_circuits_lost_total",
+            "Circuits that went without being asked to, whatever noticed it.",
+            registry=registry,
+        )
         self._gate_failures = Counter(
             "hydra_gate_failures_total",
             "What circuits and paths were given up for at the gate of a reconfiguration.",
@@ -144,6 +149,10 @@ class Metrics:
         """Time a run of a stage of the loop, however it ends."""
         with self._stages.labels(name).time():
             yield
+
+    def lost(self, circuits: int) -> None:
+        """Count circuits that went without being asked to."""
+        self._circuits_lost.inc(circuits)
 
     def job_failed(self) -> None:
         self._failed_jobs.inc()
