@@ -25,7 +25,7 @@ class Kind(StrEnum):
     DECISION = "decision"
     """Appended."""
     HISTORY = "history"
-    """Appended, see :func:`happened`."""
+    """Appended, see :mod:`hydra.history`."""
     STATE = "state"
     RESERVATION = "reservation"
     QUARANTINE = "quarantine"
@@ -54,11 +54,6 @@ class Change:
 def entry(unix_s: float, what: str, details: Record) -> Change:
     """A step of a change of the network, for recovery: what was done, or is about to be."""
     return Change(Kind.ENTRY, None, {"unix_s": unix_s, "what": what, "details": details})
-
-
-def happened(unix_s: float, kind: str, text: str) -> Change:
-    """A line of the history, for people: nothing is decided by it."""
-    return Change(Kind.HISTORY, None, {"unix_s": unix_s, "kind": kind, "text": text})
 
 
 class JournalError(HydraError):

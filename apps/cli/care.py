@@ -20,6 +20,7 @@ from hydra.errors import HydraError
 _RESOURCES: Final = (
     "readyz",
     "v1/conditions",
+    "v1/history?limit=1000",
     "v1/topology",
     "v1/demand",
     "v1/devices",
@@ -153,7 +154,9 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
     with ControllerClient(url) as client:
         for resource in _RESOURCES:
             try:
-                answers[f"{resource.replace('/', '-')}.txt"] = client.get_text(f"/{resource}")
+                answers[f"{resource.partition('?')[0].replace('/', '-')}.txt"] = client.get_text(
+                    f"/{resource}"
+                )
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
     try:

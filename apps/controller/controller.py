@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from apps.controller.announcer import Announcer
@@ -46,6 +47,7 @@ from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.forwarding.substrate import substrate_of
+from hydra.history import HappeningKind
 from hydra.journal import Journal
 from hydra.model import DatapathId, Server
 from hydra.policy import CurrentPolicy, Mode
@@ -88,7 +90,9 @@ class Controller:
         ledger = self._ledger = Ledger(fabric, journal, metrics, traces)
         devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm)
         panels = PatchPanels(fabric, devices)
-        quarantine = self._quarantine = Quarantine(fabric, journal, policy)
+        quarantine = self._quarantine = Quarantine(
+            fabric, journal, policy, partial(ledger.note, HappeningKind.QUARANTINE)
+        )
         policing = self._policing = Policing(fabric, fleet, timeout_s)
         mastership = self._mastership = Mastership(
             fleet, substrate.owned(), timeout_s, counts=not substrate.retags
@@ -195,6 +199,7 @@ class Controller:
             switches,
             self._synchronise,
             conductor,
+            partial(ledger.note, HappeningKind.POLICY),
         )
         self.desk = Desk(
             fabric,

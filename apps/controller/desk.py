@@ -17,7 +17,13 @@ from apps.controller.policy_desk import PolicyDesk
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.slots import Slots
-from hydra.decisions.explanation import Builder, Evidence, Explanation, explain
+from hydra.decisions.explanation import (
+    MOST_HAPPENINGS,
+    Builder,
+    Evidence,
+    Explanation,
+    explain,
+)
 from hydra.demand.agent_protocol import AgentService
 from hydra.faults.quarantine import Quarantined
 from hydra.model import Fabric, NetworkState, RackId
@@ -71,6 +77,7 @@ class Desk:
         self.reconfigurations = ledger.reconfigurations
         self.reconfiguration = ledger.reconfiguration
         self.decisions = ledger.decisions
+        self.history = ledger.history
 
         self.reserve = bookings.reserve
         self.reserve_all = bookings.reserve_all
@@ -118,6 +125,7 @@ class Desk:
             builders,
             seen.constrained,
             seen.predicted_mbps,
+            self._ledger.history_of(a, b, MOST_HAPPENINGS),
         )
         return explain(evidence, a, b)
 

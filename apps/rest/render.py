@@ -16,6 +16,7 @@ from hydra.decisions.explanation import Explanation
 from hydra.errors import Alternative
 from hydra.events import DeviceAlarm, Event, Progress
 from hydra.faults.conditions import Condition
+from hydra.history import Happening
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -370,6 +371,23 @@ def conditions(fabric: Fabric, many: Sequence[Condition]) -> models.Conditions:
             )
             for one in many
         ],
+    )
+
+
+def history(lines: Sequence[Happening], most: int) -> models.History:
+    """``lines`` are one more than ``most`` if there is another page."""
+    shown = lines[:most]
+    return models.History(
+        happenings=[
+            models.Happening(
+                unix_s=one.unix_s,
+                kind=one.kind,
+                text=one.text,
+                pairs=[models.RackPair(src=a, dst=b) for a, b in one.pairs[:_LISTED]],
+            )
+            for one in shown
+        ],
+        next_before_unix_s=shown[-1].unix_s if len(lines) > most else None,
     )
 
 

@@ -208,6 +208,11 @@ def test_a_cut_fibre_moves_the_reservation(network):
     assert "has other paths" in lost["done"]
     network.process.restart()
     assert wrong(network) == [lost], "since then, and not since the start"
+    told = [one["text"] for one in network.get("/v1/history")["happenings"]]
+    assert any(one.startswith("carrier lost at r1:hyt-r1-p1: ") for one in told)
+    assert any("asked for by circuit lost, is done" in one for one in told)
+    why = network.get("/v1/explanations/circuits/r1/r2")["lines"]
+    assert any("carrier lost at r1:hyt-r1-p1" in line for line in why)
     kept = network.get("/v1/quarantine")["ports"]
     assert [port["since_unix_s"] for port in kept] == [p["since_unix_s"] for p in ports.values()]
     for port in ports:
@@ -261,8 +266,10 @@ def test_a_switch_that_is_not_connected(network):
             )
 
         wait_until(gone)
-        (away,) = (one for one in wrong(network) if one["kind"] != "stale-counters")
-        assert (away["kind"], away["subjects"]) == ("switch-not-connected", [name])
+        seen = [(one["kind"], one["subjects"]) for one in wrong(network)]
+        assert [one for one in seen if one[0] != "stale-counters"] == [
+            ("switch-not-connected", [name])
+        ]
         body = {"src": "h11", "dst": "h21", "bandwidth_mbps": 10}
         answer = network.api("POST", "/v1/reservations", json=body)
         assert answer.status_code == 503

@@ -30,6 +30,7 @@ const READS = {
   deliveries: ["/v1/deliveries", (document) => new Map(document.deliveries.map((one) => [one.reservation, one]))],
   devices: ["/v1/devices", (document) => document.devices],
   quarantine: ["/v1/quarantine", (document) => document.ports],
+  history: ["/v1/history?limit=50", (document) => document.happenings],
   decisions: ["/v1/decisions", (document) => document.decisions],
   missing: ["/readyz", (document) => document.missing ?? []],
   conditions: ["/v1/conditions", (document) => document.conditions],
@@ -110,6 +111,7 @@ function render() {
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
   by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
+  rows(by("history"), seen.history.map((one) => row(clock(one.unix_s), one.kind, one.text)), "Nothing yet.");
   renderReservations();
   renderDevices();
 }

@@ -177,9 +177,17 @@ def past(service):
 
 def test_history_lists_the_latest_with_reasons(call, past):
     result = call("history")
-    order = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("│")]
+    order = re.findall(r"^│ (c\d)", result.stdout, re.MULTILINE)
     assert order == ["c2", "c1", "c0"]
     assert "keep: gains 1.0 Mbps, less than 5 Mbps" in result.stdout
+
+
+def test_history_tells_what_happened_over_restarts(call, service):
+    shown = call("history").stdout
+    assert "reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path" in shown
+    assert shown.index("v7") < shown.index("carrier lost") < shown.index("started")
+    later = json.loads(call("history", "--since", "2023-11-14T22:15:00Z", "--json").stdout)
+    assert [one["kind"] for one in later["happenings"]] == ["reservation"]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,9 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#reservations tbody")).to_contain_text("r1 to r240active38.5 / –")
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
+    expect(page.locator("#history tbody tr").first).to_contain_text(
+        "v7 (r1 to r2, 40 Mb/s) is failed"
+    )
     expect(page.locator("#decisions li")).to_have_text(
         "2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"
     )

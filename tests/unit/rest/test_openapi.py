@@ -45,6 +45,7 @@ ROUTES = {
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
     ("GET", "/v1/decisions"),
     ("GET", "/v1/conditions"),
+    ("GET", "/v1/history"),
     ("GET", "/v1/explanations/circuits/{a}/{b}"),
     ("GET", "/v1/sharing"),
     ("PUT", "/v1/sharing"),
