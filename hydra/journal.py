@@ -24,13 +24,19 @@ class Kind(StrEnum):
     """Appended, see :func:`entry`."""
     DECISION = "decision"
     """Appended."""
+    HISTORY = "history"
+    """Appended, see :mod:`hydra.history`."""
     STATE = "state"
     RESERVATION = "reservation"
     QUARANTINE = "quarantine"
     WEBHOOK = "webhook"
 
 
-KEPT: Final[Mapping[Kind, int]] = {Kind.ENTRY: 10_000, Kind.DECISION: 200}
+KEPT: Final[Mapping[Kind, int]] = {
+    Kind.ENTRY: 10_000,
+    Kind.DECISION: 200,
+    Kind.HISTORY: 10_000,
+}
 """Number of the appended records that stay: the newest of each kind."""
 
 
@@ -46,7 +52,7 @@ class Change:
 
 
 def entry(unix_s: float, what: str, details: Record) -> Change:
-    """An entry of the history: what happened, or is about to."""
+    """A step of a change of the network, for recovery: what was done, or is about to be."""
     return Change(Kind.ENTRY, None, {"unix_s": unix_s, "what": what, "details": details})
 
 

@@ -21,7 +21,9 @@ from hydra.demand.agent_protocol import AgentService
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.failures import Failure
+from hydra.faults.conditions import Condition
 from hydra.faults.quarantine import Quarantined
+from hydra.history import Happening, HappeningKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import DemandBasis, Policy, Sharing
@@ -341,6 +343,15 @@ class ControllerService(ReservationService, Protocol):
     def decisions(self) -> Sequence[Decision]:
         """Decisions to change or to keep, as far as they are remembered; newest first."""
 
+    def history(
+        self,
+        since_unix_s: float,
+        before_unix_s: float,
+        kinds: Collection[HappeningKind],
+        most: int,
+    ) -> Sequence[Happening]:
+        """Lines of the history in that time, newest first; ``kinds``: none for all."""
+
     def explain(self, a: RackId, b: RackId) -> Explanation:
         """The reasons why two racks are joined as they are."""
 
@@ -397,3 +408,6 @@ class ControllerService(ReservationService, Protocol):
 
     def not_ready(self) -> Sequence[str]:
         """Reasons why the controller can't do its job yet; empty when ready."""
+
+    def conditions(self) -> Sequence[Condition]:
+        """All that is wrong, the most urgent first; empty when healthy."""

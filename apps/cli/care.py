@@ -10,8 +10,8 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table, warn
+from apps.cli.wording import moment
 from apps.connection import JsonObject
 from apps.process.configuration import load_configuration
 from apps.tools import archive
@@ -19,6 +19,8 @@ from hydra.errors import HydraError
 
 _RESOURCES: Final = (
     "readyz",
+    "v1/conditions",
+    "v1/history?limit=1000",
     "v1/topology",
     "v1/demand",
     "v1/devices",
@@ -28,6 +30,7 @@ _RESOURCES: Final = (
     "v1/decisions",
     "metrics",
 )
+
 _config_option = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -151,7 +154,9 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
     with ControllerClient(url) as client:
         for resource in _RESOURCES:
             try:
-                answers[f"{resource.replace('/', '-')}.txt"] = client.get_text(f"/{resource}")
+                answers[f"{resource.partition('?')[0].replace('/', '-')}.txt"] = client.get_text(
+                    f"/{resource}"
+                )
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
     try:

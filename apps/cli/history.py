@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
 import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import moment, print_circuits
+from apps.cli.network import print_circuits
 from apps.cli.output import json_option, print_facts, print_json, print_table
+from apps.cli.parameters import read_moment
+from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
 
 _PATH: Final = "/v1/reconfigurations"
 _WIDTH: Final = 60
+_MOST: Final = 1000
 
 
 @click.command(
     cls=Command,
     examples=[
         "hydra history",
+        "hydra history --since 2026-12-01T02:00 --limit 500",
         "hydra history --state failed --state partial",
         "hydra history --trigger periodic --limit 5 --json",
         "hydra history 7f3a0c21b9d4",
@@ -34,6 +39,13 @@ _WIDTH: Final = 60
     type=click.Choice([state.value for state in ReconfigurationState]),
     help="Only those in this state; repeatable.",
 )
+@click.option(
+    "--since",
+    "since_s",
+    metavar="TIME",
+    callback=read_moment,
+    help="What happened since then, and no more of it than --limit.",
+)
 @click.option("--trigger", default="", help="Only what was triggered by something that begins so.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="The latest so many."
@@ -43,30 +55,43 @@ _WIDTH: Final = 60
 def history(
     identifier: str | None,
     states: tuple[str, ...],
+    since_s: float | None,
     trigger: str,
     limit: int,
     url: str,
     as_json: bool,
 ) -> None:
-    """List reconfigurations with their reasons; with an ID, draw the substeps of one.
+    """List what happened, and reconfigurations; with an ID, draw the substeps of one.
 
-    After the list comes what the periodic mode decided lately, also where it changed nothing.
+    What happened is told from the journal, newest first: changes, losses, reservations, decisions,
+    reloads and starts. Reconfigurations with their substeps are those since the last start. After
+    them comes what the periodic mode decided lately, also where it changed nothing.
     """
+    last = {} if since_s is None else {"since_unix_s": since_s}
     with ControllerClient(url) as client:
         if identifier is not None:
             document = client.get(resource(_PATH, identifier))
             print_json(document) if as_json else _print_one(document)
             return
+        happened = client.get(f"/v1/history?{urlencode({'limit': min(limit, _MOST), **last})}")
         many = client.get(_PATH)["reconfigurations"]
         decisions = client.get("/v1/decisions")["decisions"][:limit]
     chosen = [
         one
         for one in many
-        if (not states or one["state"] in states) and one["trigger"].startswith(trigger)
+        if (not states or one["state"] in states)
+        and one["trigger"].startswith(trigger)
+        and one["created_unix_s"] >= (since_s or 0.0)
     ][:limit]
     if as_json:
-        print_json({"reconfigurations": chosen, "decisions": decisions})
+        print_json({**happened, "reconfigurations": chosen, "decisions": decisions})
         return
+    if not (states or trigger):
+        print_table(
+            "What happened",
+            ("time", "kind", "what"),
+            ((moment(one["unix_s"]), one["kind"], one["text"]) for one in happened["happenings"]),
+        )
     print_table(
         "Reconfigurations",
         ("id", "created", "trigger", "state", "circuits", "ms>", "reason"),

@@ -6,8 +6,8 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
-from apps.cli.network import moment
 from apps.cli.output import ExitCode, json_option, print_json, print_table, warn
+from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 
 _QUARANTINE = "/v1/quarantine"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Final
 
 import click
@@ -22,7 +21,7 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
-from apps.cli.wording import describe_circuit, describe_path
+from apps.cli.wording import describe_circuit, describe_condition, describe_path, health, moment
 from apps.connection import JsonObject, resource
 
 _POLL_S: Final = 0.2
@@ -44,19 +43,26 @@ _POLL_S: Final = 0.2
 @json_option
 @click.pass_context
 def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
-    """Show whether the controller is ready, and its devices.
+    """Show whether the controller is ready and healthy, what is wrong, and its devices.
 
-    Exit status 1 if it is not ready.
+    Ready: all that plans and requests rest on is there. Healthy: nothing is wrong. Exit status 0 if
+    it is both, 1 if it is not ready, 5 if it is ready and something is wrong.
     """
     with ControllerClient(url) as client:
         missing = _await_readiness(client, time.monotonic() + wait_s)
+        wrong = client.get("/v1/conditions")
         many = client.get("/v1/devices")["devices"]
     if as_json:
-        print_json({"ready": not missing, "missing": missing, "devices": many})
+        print_json({"ready": not missing, "missing": missing, **wrong, "devices": many})
     else:
-        click.echo("ready" if not missing else "not ready: " + "; ".join(missing))
+        ready = "ready" if not missing else "not ready: " + "; ".join(missing)
+        click.echo(f"{ready}\n{health(wrong)}")
+        for condition in wrong["conditions"]:
+            click.echo("\n" + "\n".join(describe_condition(condition)))
         _print_devices(many)
-    ctx.exit(ExitCode.PROBLEM if missing else ExitCode.OK)
+    if missing:
+        ctx.exit(ExitCode.PROBLEM)
+    ctx.exit(ExitCode.OK if wrong["healthy"] else ExitCode.UNHEALTHY)
 
 
 def _print_devices(many: Iterable[JsonObject]) -> None:
@@ -379,8 +385,3 @@ def print_paths(title: str, paths: Iterable[JsonObject]) -> None:
         ("from", "to", "VLAN>", "hops"),
         ((p["src"], p["dst"], p["vlan"] or "", describe_path(p)) for p in paths),
     )
-
-
-def moment(unix_s: float) -> str:
-    """Local time of day, with the date."""
-    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     UNKNOWN = 4
+    UNHEALTHY = 5
 
 
 class CommandError(click.ClickException):

@@ -8,10 +8,10 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import moment, print_circuits
+from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from apps.cli.parameters import read_moment, read_positive
-from apps.cli.wording import describe_path
+from apps.cli.wording import describe_path, moment
 from apps.connection import WAIT_S, JsonObject, resource
 from hydra.reservations.reservation import ServiceClass
 

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from apps.cli.command import Command, Group
-from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.wording import moment
 from apps.rest.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
 from hydra.errors import HydraError

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import moment
 from apps.cli.output import UnreachableError, mbps
-from apps.cli.wording import describe_circuit
+from apps.cli.wording import describe_circuit, health, moment
 from apps.connection import JsonObject
 
 _SHOWN: Final = 15
 _RECONFIGURATIONS: Final = 6
+_CONDITIONS: Final = 8
 _BAR: Final = 20
 _BUSY: Final = 0.9
 """Share of a circuit's rate from which on it is shown as full."""
@@ -43,7 +43,7 @@ _BUSY: Final = 0.9
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
-    """Show readiness, busiest circuits, demand and reconfigurations, until Ctrl-C."""
+    """Show what is wrong, busiest circuits, demand and reconfigurations, until Ctrl-C."""
     console = Console(highlight=False, markup=False, emoji=False)
     looks = 0
     with (
@@ -73,6 +73,7 @@ def _look(client: ControllerClient) -> JsonObject:
         "unix_s": time.time(),
         "ready": not missing,
         "missing": missing,
+        **client.get("/v1/conditions"),
         "topology": client.get("/v1/topology"),
         "demand": client.get("/v1/demand"),
         "reconfigurations": client.get("/v1/reconfigurations")["reconfigurations"],
@@ -87,6 +88,8 @@ def _picture(seen: JsonObject) -> Group:
         (topology["fabric"], "bold"),
         f"  epoch {topology['epoch']}  {moment(seen['unix_s'])}  ",
         ("ready", "bold green") if seen["ready"] else ("NOT READY", "bold red"),
+        ", ",
+        ("healthy", "bold green") if seen["healthy"] else (health(seen).upper(), "bold red"),
         f"\n{len(topology['racks'])} racks, {len(topology['planes'])} planes, "
         f"{len(topology['circuits'])} circuits, {len(topology['paths'])} paths, "
         f"{len(seen['quarantine'])} ports in quarantine, {mbps(total)} Mb/s measured",
@@ -95,6 +98,12 @@ def _picture(seen: JsonObject) -> Group:
         more = len(seen["missing"]) - 3
         head.append("\n" + "; ".join(seen["missing"][:3]))
         head.append(f"; and {more} more" if more > 0 else "")
+    for condition in seen["conditions"][:_CONDITIONS]:
+        head.append(f"\n{moment(condition['since_unix_s'])} ", "dim")
+        head.append(condition["what"])
+        head.append(f"; {condition['to_do']}: {condition['command']}", "dim")
+    if (more := len(seen["conditions"]) - _CONDITIONS) > 0:
+        head.append(f"\nand {more} more: hydra status")
     return Group(head, _circuits(topology), _demand(topology, demand), _history(seen))
 
 

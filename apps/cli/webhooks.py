@@ -8,8 +8,8 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
-from apps.cli.network import moment
 from apps.cli.output import json_option, print_json, print_table
+from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 from hydra.events import EventKind
 

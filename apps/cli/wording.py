@@ -1,6 +1,8 @@
-"""Circuits and paths in a line of text."""
+"""Circuits, paths, moments and conditions in a line of text or a few."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from apps.connection import JsonObject
 
@@ -19,3 +21,43 @@ def describe_circuit(circuit: JsonObject) -> str:
 
 def _way(one: JsonObject) -> str:
     return ">" if one["one_way"] else "="
+
+
+def moment(unix_s: float) -> str:
+    """Local date and time of day, with the zone."""
+    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def health(document: JsonObject) -> str:
+    """``healthy``, or that and how much is wrong."""
+    many = len(document["conditions"])
+    if not many:
+        return "healthy"
+    return f"not healthy: {many} {'thing is' if many == 1 else 'things are'} wrong"
+
+
+def describe_condition(condition: JsonObject) -> list[str]:
+    """Lines that say what is wrong, since when, whom it affects, what was done, what to do."""
+    lines = [
+        f"{condition['kind']}, since {moment(condition['since_unix_s'])}",
+        f"  {condition['what']}",
+    ]
+    affected = [
+        _some(what, [*map(str, names)], condition[f"{what}_total"])
+        for what, names in (
+            ("pairs", (f"{one['src']}-{one['dst']}" for one in condition["pairs"])),
+            ("reservations", condition["reservations"]),
+        )
+    ]
+    if any(affected):
+        lines.append("  affects " + "; ".join(filter(None, affected)))
+    lines.append(f"  done: {condition['done']}")
+    lines.append(f"  to do: {condition['to_do']}: {condition['command']}")
+    return lines
+
+
+def _some(what: str, names: list[str], total: int) -> str:
+    if not names:
+        return ""
+    more = total - len(names)
+    return f"{what} {', '.join(names)}" + (f" and {more:,} more" if more > 0 else "")

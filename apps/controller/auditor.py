@@ -41,10 +41,12 @@ class Auditor:
         self._runner = runner
         self._audit = audit
         self._reported: tuple[Drift, ...] = ()
+        self.found: tuple[Drift, ...] = ()
+        """Differences that were there when somebody looked last, and have not been mended."""
 
     def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
-        return _report(self._runner.run(self._audit.look()))
+        return self._report(self._runner.run(self._audit.look()))
 
     def audit(self) -> None:
         """Look, then mend or report as the policy says; unchanged findings are not logged again."""
@@ -64,13 +66,14 @@ class Auditor:
         steps and through the same gate as any other.
         """
         seen = self._runner.run(self._audit.look())
-        found = _report(seen)
+        found = self._report(seen)
         if not found.items:
             return Reconciliation(found, found, ())
         self._runner.run(self._audit.mend_rules(seen))
         before = self._ledger.state
         entries: list[str] = []
         if seen.broken:
+            self._ledger.note_loss(seen.broken)
             reason = "; ".join(str(item) for item in seen.on_devices)
             target = self._planning.without_circuits(before, seen.broken)
             entries += self._move(target, f"withdrawn: {reason}")
@@ -88,6 +91,6 @@ class Auditor:
         entry = self._mover.go(target, TRIGGER, reason)
         return [] if entry is None else [entry.id]
 
-
-def _report(seen: Seen) -> DriftReport:
-    return DriftReport(seen.items, seen.silent)
+    def _report(self, seen: Seen) -> DriftReport:
+        self.found = seen.items
+        return DriftReport(seen.items, seen.silent)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from apps.controller.announcer import Announcer
@@ -18,6 +19,7 @@ from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
 from apps.controller.desk import Desk
 from apps.controller.devices import Devices
+from apps.controller.health import Health
 from apps.controller.ledger import Ledger
 from apps.controller.loop import Loop
 from apps.controller.mastership import Mastership
@@ -46,6 +48,7 @@ from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.forwarding.substrate import substrate_of
+from hydra.history import HappeningKind
 from hydra.journal import Journal
 from hydra.model import DatapathId, Server
 from hydra.policy import CurrentPolicy, Mode
@@ -89,7 +92,9 @@ class Controller:
         ledger = self._ledger = Ledger(fabric, journal, metrics, traces)
         devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm)
         panels = PatchPanels(fabric, devices)
-        quarantine = self._quarantine = Quarantine(fabric, journal, policy)
+        quarantine = self._quarantine = Quarantine(
+            fabric, journal, policy, partial(ledger.note, HappeningKind.QUARANTINE)
+        )
         policing = self._policing = Policing(fabric, fleet, timeout_s)
         mastership = self._mastership = Mastership(
             fleet, substrate.owned(), timeout_s, counts=not substrate.retags
@@ -190,6 +195,7 @@ class Controller:
             lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost), first=True),
             metrics,
         )
+        health = self._health = Health(fabric, ledger, reach, quarantine, poller, auditor)
         self.policies = PolicyDesk(
             loaded,
             read_file,
@@ -199,6 +205,7 @@ class Controller:
             switches,
             self._synchronise,
             conductor,
+            partial(ledger.note, HappeningKind.POLICY),
         )
         self._spiller = Spiller(fabric, policy, spills, loop.room, self.policies.classify)
         self.desk = Desk(
@@ -215,6 +222,7 @@ class Controller:
             quarantine,
             panels,
             reach,
+            health,
             agents,
             withdrawals.hear_people,
         )
@@ -262,6 +270,7 @@ class Controller:
         self._resume_by_s = time.monotonic() + _RESUME_S
         self._resumed = False
         duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
+        duty("upkeep", self._health.look, lambda: _UPKEEP_S)
         duty("people", self._withdrawals.hear_people, lambda: _UPKEEP_S)
         duty(
             "upkeep",  # agents fall silent, too

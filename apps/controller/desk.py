@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from apps.controller.auditor import Auditor
 from apps.controller.bookings import Bookings
 from apps.controller.conductor import Conductor
+from apps.controller.health import Health
 from apps.controller.ledger import Ledger
 from apps.controller.loop import Loop
 from apps.controller.patch_panels import PatchPanels
@@ -16,7 +17,13 @@ from apps.controller.policy_desk import PolicyDesk
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.slots import Slots
-from hydra.decisions.explanation import Builder, Evidence, Explanation, explain
+from hydra.decisions.explanation import (
+    MOST_HAPPENINGS,
+    Builder,
+    Evidence,
+    Explanation,
+    explain,
+)
 from hydra.demand.agent_protocol import AgentService
 from hydra.faults.quarantine import Quarantined
 from hydra.model import Fabric, NetworkState, RackId
@@ -46,6 +53,7 @@ class Desk:
         quarantine: Quarantine,
         panels: PatchPanels,
         reach: Reach,
+        health: Health,
         agents: AgentService,
         hear_people: Callable[[], None],
     ) -> None:
@@ -69,6 +77,7 @@ class Desk:
         self.reconfigurations = ledger.reconfigurations
         self.reconfiguration = ledger.reconfiguration
         self.decisions = ledger.decisions
+        self.history = ledger.history
 
         self.reserve = bookings.reserve
         self.reserve_all = bookings.reserve_all
@@ -87,6 +96,7 @@ class Desk:
         self.schedule = slots.schedule
         self.devices = reach.devices
         self.not_ready = reach.not_ready
+        self.conditions = health.conditions
         self.tasks = panels.tasks
 
     @property
@@ -116,6 +126,7 @@ class Desk:
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,
+            self._ledger.history_of(a, b, MOST_HAPPENINGS),
         )
         return explain(evidence, a, b)
 

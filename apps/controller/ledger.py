@@ -14,14 +14,16 @@ from typing import Any, Final
 
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
-from hydra.decisions.decision import Decision
+from hydra import __version__
+from hydra.decisions.decision import Action, Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
+from hydra.history import Happening, HappeningKind, History
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
 from hydra.journal_format import save_state, saved_state
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
-from hydra.model import Circuit, Fabric, NetworkState, Path
+from hydra.model import Circuit, Fabric, NetworkState, Path, RackId
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reconfiguration.recovery import interrupted
@@ -30,7 +32,7 @@ from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.records import out_of_date, read_reservation, reservation_record
-from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.reservation import GONE, Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")
@@ -79,6 +81,8 @@ class Ledger:
         self._late_deletions: frozenset[str] = frozenset()
         self._late_state: str | None = None
         self._next_try_s = 0.0
+        self._failure: tuple[float, str] | None = None
+        self._history = History()
         self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
@@ -93,9 +97,11 @@ class Ledger:
             self._load_reservations()
             self._keep_standing()
             self._load_decisions()
+            self.note(HappeningKind.CONTROLLER, f"release {__version__} started")
 
     def _load_reservations(self) -> None:
         """Read reservations; those that change by being read are written before anybody is told."""
+        self._load_history()
         records = self._journal.records(Kind.RESERVATION)
         read = (read_reservation(self._fabric, record) for record in records)
         self._book = ReservationBook(self._fabric, read)
@@ -109,6 +115,15 @@ class Ledger:
             LOG.warning("reservation %s has failed: %s", reservation.id, reservation.reason)
         self._tell_of(failed)
 
+    def _load_history(self) -> None:
+        lines = []
+        for record in self._journal.records(Kind.HISTORY):
+            try:
+                lines.append(Happening.from_record(record))
+            except (KeyError, TypeError, ValueError) as error:
+                LOG.warning("a line of history of another release is left out: %r", error)
+        self._history = History(lines)
+
     def _load_decisions(self) -> None:
         for record in self._journal.records(Kind.DECISION):
             try:
@@ -121,12 +136,46 @@ class Ledger:
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
                 reason = "it had no path yet when the controller ended"
-                self._book.transition(reservation.id, ReservationState.FAILED, reason)
+                self._book.transition(
+                    reservation.id, ReservationState.FAILED, reason, now=time.time()
+                )
             elif reservation.state is ReservationState.COMMITTED:
                 self._book.begin(reservation.id, time.time())
 
     def close(self) -> None:
-        self._journal.close()
+        with self._lock:
+            self.note(HappeningKind.CONTROLLER, "stopped")
+            with suppress(JournalError):
+                self._write([])
+            self._journal.close()
+
+    # -- history ----------------------------------------------------------------------------------
+
+    def note(self, kind: HappeningKind, text: str, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        """Add a line to the history; it is written with what is written next, or soon."""
+        with self._lock:
+            self._history.add(time.time(), kind, text, pairs)
+
+    def history(
+        self,
+        since_unix_s: float,
+        before_unix_s: float,
+        kinds: Collection[HappeningKind],
+        most: int,
+    ) -> Sequence[Happening]:
+        """As :meth:`hydra.history.History.between`."""
+        with self._lock:
+            return self._history.between(since_unix_s, before_unix_s, kinds, most)
+
+    def history_of(self, a: RackId, b: RackId, most: int) -> Sequence[Happening]:
+        """As :meth:`hydra.history.History.concerning`."""
+        with self._lock:
+            racks = self._fabric.racks
+            return self._history.concerning(racks[a].name, racks[b].name, most)
+
+    def _pairs_of(self, circuits: Iterable[Circuit]) -> list[tuple[str, str]]:
+        racks = (self._fabric.racks_of(circuit) for circuit in circuits)
+        return sorted({(self._fabric.racks[a].name, self._fabric.racks[b].name) for a, b in racks})
 
     # -- the network's state ----------------------------------------------------------------------
 
@@ -179,8 +228,18 @@ class Ledger:
         """Publish news of a device's alarm."""
         self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
 
-    def _tell_of(self, reservations: Iterable[Reservation]) -> None:
+    def _tell_of(self, reservations: Iterable[Reservation], news: str = "") -> None:
+        """Publish reservations as they are now; ``news``: what is new, if not their state."""
         for reservation in reservations:
+            ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
+            told = news or f"is {reservation.state.value}"
+            why = f": {reservation.reason}" if reservation.reason else ""
+            racks = [self._fabric.racks[r].name for r in reservation.pair if r != GONE]
+            self.note(
+                HappeningKind.RESERVATION,
+                f"reservation {reservation.id} ({ends}) {told}{why}",
+                [(racks[0], racks[1])] if len(racks) > 1 else (),
+            )
             self.events.publish(
                 EventKind.RESERVATION,
                 time.time(),
@@ -198,8 +257,7 @@ class Ledger:
 
     def _write_state(self, what: str) -> None:
         changes = save_state(self._fabric, self._state, time.time(), what)
-        with self._attempt():
-            self._journal.write(changes)
+        self._write(changes)
         self._unsettled, self._late_state = frozenset(), None
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
@@ -213,16 +271,33 @@ class Ledger:
             late = self._late_records or self._late_deletions or self._late_state
             return bool(late)
 
-    def catch_up(self) -> None:
-        """Write late records and the late state, if another attempt is due."""
+    @property
+    def journal_failure(self) -> tuple[float, str] | None:
+        """When the journal could not be written first, in Unix seconds, and why; None: it can."""
         with self._lock:
-            if not self.behind or time.monotonic() < self._next_try_s:
+            return self._failure
+
+    def catch_up(self) -> None:
+        """Write late records, the late state and the history, if another attempt is due."""
+        with self._lock:
+            failed = self._failure is not None
+            if not (failed or self._history.unwritten) or time.monotonic() < self._next_try_s:
                 return
             with suppress(JournalError):
                 self._write_records({})
                 if self._late_state is not None:
                     self._write_state(self._late_state)
-                LOG.info("the journal can be written again, and is up to date")
+                self._write([])
+                if failed:
+                    self._failure = None
+                    self.note(HappeningKind.JOURNAL, "it can be written again")
+                    LOG.info("the journal can be written again, and is up to date")
+
+    def _write(self, changes: Iterable[Change]) -> None:
+        """Write changes, and the history so far. Raises JournalError."""
+        with self._attempt():
+            self._journal.write([*changes, *self._history.unwritten])
+        self._history.written()
 
     @contextmanager
     def _attempt(self) -> Iterator[None]:
@@ -234,6 +309,9 @@ class Ledger:
             if now_s >= self._next_try_s + _OUTAGE_S:
                 LOG.error("%s; until then nothing is promised, and what happens waits", error)
             self._next_try_s = now_s + _TRY_AGAIN_S
+            if self._failure is None:
+                self._failure = time.time(), str(error)
+                self.note(HappeningKind.JOURNAL, str(error))
             self._metrics.journal_failed()
             raise
 
@@ -247,10 +325,7 @@ class Ledger:
             everything.pop(reservation_id, None)
         if everything or self._late_deletions:
             changes = everything | dict.fromkeys(self._late_deletions)
-            with self._attempt():
-                self._journal.write(
-                    Change(Kind.RESERVATION, key, record) for key, record in changes.items()
-                )
+            self._write(Change(Kind.RESERVATION, key, record) for key, record in changes.items())
         self._late_records, self._late_deletions = {}, frozenset()
 
     def _write_in_time(
@@ -320,8 +395,20 @@ class Ledger:
             if changed.state is not entry.state:
                 self._tell_progress(changed)
         if changed.is_over and not entry.is_over:
+            self._note_end(changed)
             self._metrics.reconfigured(changed)
             self._traces.reconfigured(changed)
+
+    def _note_end(self, ended: Reconfiguration) -> None:
+        failed = {one.circuit for one in ended.failures}
+        self.note(
+            HappeningKind.RECONFIGURATION,
+            f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
+            f"{len(ended.connected)} circuits up, {len(ended.disconnected)} down"
+            + "".join(f"; {each}" for each in dict.fromkeys(str(f.failure) for f in ended.failures))
+            + (f"; {ended.reason}" if ended.reason else ""),
+            self._pairs_of(ended.connected | ended.disconnected | failed),
+        )
 
     def _tell_progress(self, entry: Reconfiguration) -> None:
         self.events.publish(
@@ -330,6 +417,10 @@ class Ledger:
             reason=entry.reason,
             progress=Progress(entry.id, entry.state),
         )
+
+    def note_loss(self, circuits: Collection[Circuit]) -> None:
+        """Count circuits that went by themselves."""
+        self._metrics.lost(len(circuits))
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
         """Mark a queued reconfiguration as refused; one that has begun or ended stays as it is."""
@@ -355,7 +446,13 @@ class Ledger:
         Nothing rests on it: the change that it leads to is journalled apart.
         """
         with self._lock:
+            before = self._decisions[0].action if self._decisions else None
             self._decisions.appendleft(decision)
+            if decision.action is Action.CHANGE or decision.action is not before:
+                said = f"{decision.action.value}: {decision.reason}"
+                proposal = decision.proposal
+                touched = proposal.connect | proposal.disconnect if proposal else frozenset()
+                self.note(HappeningKind.DECISION, said, self._pairs_of(touched))
         try:
             record = decision_record(self._fabric, decision)
             self._journal.write([Change(Kind.DECISION, None, record)])
@@ -423,7 +520,7 @@ class Ledger:
     def _note(self, reservations: Collection[Reservation]) -> None:
         """Write and publish where the reservations' paths are now."""
         self._write_in_time(self._by_id(reservations))
-        self._tell_of(reservations)
+        self._tell_of(reservations, "has another path or VLAN")
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
         """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now."""
@@ -434,7 +531,7 @@ class Ledger:
                 and state not in RESERVATION_TRANSITIONS[before.state]
             ):
                 return before
-            reservation = self._book.transition(reservation_id, state, reason)
+            reservation = self._book.transition(reservation_id, state, reason, now=time.time())
             self._write_in_time(*self._records(reservation))
             self._tell_of([reservation])
             return reservation
@@ -448,7 +545,7 @@ class Ledger:
             self._check_unchanged(seen)
             begun = self._book.get(reservation_id).state not in _NOT_BEGUN
             state = ReservationState.RELEASING if begun else ReservationState.CANCELLED
-            reservation = self._book.transition(reservation_id, state, "asked for")
+            reservation = self._book.transition(reservation_id, state, "asked for", now=time.time())
             self._write_records(*self._records(reservation))
             self._tell_of([reservation])
             return reservation
@@ -477,8 +574,11 @@ class Ledger:
         with self._lock:
             self._check_unchanged(seen)
             with self._or_as_it_was(reservation_id):
-                committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
-                reservation = self._book.begin(reservation_id, time.time())
+                now = time.time()
+                committed = self._book.transition(
+                    reservation_id, ReservationState.COMMITTED, now=now
+                )
+                reservation = self._book.begin(reservation_id, now)
                 self._write_records(*self._records(reservation))
             self._tell_of([committed, reservation])
             return reservation

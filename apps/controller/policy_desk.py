@@ -33,6 +33,7 @@ class PolicyDesk:
         switches: Switches,
         synchronise: Callable[[], None],
         conductor: Conductor,
+        tell: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """``read_file`` reads the configuration file again, ``synchronise`` brings switches that
         are late to the state and the policy.
@@ -45,6 +46,7 @@ class PolicyDesk:
         self._switches = switches
         self._synchronise = synchronise
         self._conductor = conductor
+        self._tell = tell
 
     # -- any thread -------------------------------------------------------------------------------
 
@@ -90,11 +92,14 @@ class PolicyDesk:
         policy, done = amended(self._policy.now, changes)
         for change in done:
             LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
+            self._tell(f"asked for: {change.key} is {change.after}, was {change.before}")
         self._follow(policy)
 
     def _take_over(self, file: Loaded) -> Reload:
         policy, done = reload(self._loaded, self._policy.now, file)
         self._follow(policy)
+        for change in done.applied:
+            self._tell(f"reloaded: {change.key} is {change.after}, was {change.before}")
         return done
 
     def _follow(self, policy: Policy) -> None:
@@ -105,6 +110,7 @@ class PolicyDesk:
             self._synchronise()
         if policy.sharing is not before.sharing:
             LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.sharing.value)
+            self._tell(f"circuits are shared {policy.sharing.value}, were {before.sharing.value}")
             self.classify()
 
     def classify(self, datapaths: Iterable[DatapathId] | None = None) -> None:

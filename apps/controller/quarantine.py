@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Change, Journal, JournalError, Kind
-from hydra.model import Fabric, PortId
+from hydra.model import Fabric, Path, PortId
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.plan import Pair, pair_of
 
 LOG = logging.getLogger("hydra.quarantine")
 
@@ -19,7 +20,15 @@ LOG = logging.getLogger("hydra.quarantine")
 class Quarantine:
     """Thread-safe. Quarantines are as long as ``policy.quarantine_s`` says when they begin."""
 
-    def __init__(self, fabric: Fabric, journal: Journal, policy: CurrentPolicy) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        journal: Journal,
+        policy: CurrentPolicy,
+        tell: Callable[[str, Iterable[tuple[str, str]]], None] = lambda _text, _pairs: None,
+    ) -> None:
+        """``tell`` hears in words what becomes of ports, and which rack pairs that concerns."""
+        self._tell = tell
         self._fabric = fabric
         self._journal = journal
         self._policy = policy
@@ -36,17 +45,28 @@ class Quarantine:
         with self._lock:
             self._entries = {entry.port: entry for entry in read if entry is not None}
 
-    def put(self, ports: Collection[PortId], reason: str) -> None:
-        """Leave these ports out of planning from now on."""
+    def put(self, ports: Collection[PortId], reason: str, paths: Iterable[Path] = ()) -> None:
+        """Leave these ports out of planning from now on; ``paths`` are those that they fail."""
         if not ports:
             return
         now_s = time.time()
         length_s = self._policy.now.quarantine_s
         until_s = None if length_s is None else now_s + length_s
+        pairs: dict[PortId, set[Pair]] = {port: set() for port in ports}
+        for path in paths:
+            for end in {end for circuit in path.circuits for end in circuit.ends} & pairs.keys():
+                pairs[end].add(pair_of(path))
         with self._lock:
             for port in ports:
-                self._entries[port] = Quarantined(port, reason, now_s, until_s)
+                hurt = tuple(sorted(pairs[port]))
+                self._entries[port] = Quarantined(port, reason, now_s, until_s, hurt)
             self._try_to_save()
+        racks = self._fabric.racks
+        every = sorted(set().union(*pairs.values()))
+        self._tell(
+            f"{reason}: {self._names(ports)} left out of plans",
+            [(racks[a].name, racks[b].name) for a, b in every],
+        )
 
     def passed(self, ports: Collection[PortId]) -> None:
         """Free the ports among these that were on trial: their circuits passed the gate."""
@@ -61,6 +81,8 @@ class Quarantine:
                 del self._entries[port]
             if over:
                 self._try_to_save()
+        if over:
+            self._tell(f"{self._names(over)} in use again: a circuit there passed its probes", ())
 
     def set_aside(self, rack: str, tor_port: str, reason: str) -> Quarantined:
         """Leave a port out until it is cleared, whatever was known of it before.
@@ -81,6 +103,7 @@ class Quarantine:
                 self._entries = before
                 raise
         LOG.info("%s %s is set aside, as asked: %s", rack, tor_port, reason)
+        self._tell(f"{rack}:{tor_port} set aside, as asked: {reason}", ())
         return entry
 
     def clear(self, rack: str, tor_port: str) -> Quarantined:
@@ -99,6 +122,7 @@ class Quarantine:
                 self._entries[entry.port] = entry
                 raise
         LOG.info("%s %s is out of quarantine, as asked", rack, tor_port)
+        self._tell(f"{rack}:{tor_port} out of quarantine, as asked", ())
         return entry
 
     def entries(self) -> Sequence[Quarantined]:
@@ -111,6 +135,10 @@ class Quarantine:
         now_s = time.time()
         with self._lock:
             return frozenset(p for p, entry in self._entries.items() if entry.blocks(now_s))
+
+    def _names(self, ports: Iterable[PortId]) -> str:
+        some = [self._fabric.ports[port] for port in sorted(ports)]
+        return ", ".join(f"{self._fabric.racks[one.rack].name}:{one.tor_port}" for one in some)
 
     def _save(self) -> None:
         ports = [quarantine_record(self._fabric, entry) for entry in self._entries.values()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -12,6 +12,7 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable
+from hydra.faults.conditions import MissingSwitch
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
@@ -19,6 +20,7 @@ from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import pair_of, without
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Announced, Switches, reachable_on
+from hydra.roles import Alarm
 from hydra.service import DeviceStatus, PlanRequest
 
 _IdT = TypeVar("_IdT", bound=int)
@@ -133,6 +135,51 @@ class Reach:
         ]
 
     # -- for people -------------------------------------------------------------------------------
+
+    def planes_down(self) -> Mapping[PlaneId, str]:
+        """Optical switches that can't be commanded, with the reason; none before the first try."""
+        if not self._recovery.done:
+            return {}
+        problems = {
+            plane.id: self._devices.plane_problem(plane.id) for plane in self._fabric.planes
+        }
+        return {plane: str(problem) for plane, problem in problems.items() if problem}
+
+    def tors_down(self) -> Mapping[RackId, str]:
+        """ToRs that can't be commanded by their driver, as :meth:`planes_down`."""
+        if not self._recovery.done:
+            return {}
+        problems = {rack.id: self._devices.tor_problem(rack.id) for rack in self._fabric.racks}
+        return {rack: str(problem) for rack, problem in problems.items() if problem}
+
+    def switches_away(self) -> Sequence[MissingSwitch]:
+        """Switches of ours that are not connected."""
+        owned, steering = self._switches.owned, self._switches.steering
+        away = sorted(owned.keys() - self._fleet.connected())
+        return [
+            MissingSwitch(owned[dp], steering[dp].name, steering[dp].rack)
+            if dp in steering
+            else MissingSwitch(owned[dp], owned[dp], None)
+            for dp in away
+        ]
+
+    def unconfirmed(self) -> list[str]:
+        """Devices and switches that answer, and may differ from the present state."""
+        if not self._recovery.done:
+            return []  # nothing has been asked of them yet
+        planes, racks = self._care.uncertain_planes, self._care.uncertain_racks
+        names = [self._fabric.planes[p].name for p in sorted(planes - self.planes_down().keys())]
+        names += [self._fabric.racks[r].name for r in sorted(racks - self.tors_down().keys())]
+        late = sorted(self._switches.late() & self._switches.owned.keys())
+        return names + [self._switches.owned[datapath] for datapath in late]
+
+    def dead_uplinks(self) -> frozenset[str]:
+        """Servers whose uplink to their ToR is down, or closed to circuits."""
+        return self._switches.dead_uplinks | self._care.closed
+
+    def alarms(self) -> Mapping[str, Sequence[Alarm]]:
+        """Alarms that stand, by optical switch that has any."""
+        return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
 
     def devices(self) -> Sequence[DeviceStatus]:
         connected = self._fleet.connected()

@@ -21,7 +21,7 @@ from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, PlaneId, PortId, RackId
+from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -232,24 +232,27 @@ class Upkeep:
         dead = frozenset(one for one in circuits if any(map(is_dark, one.ends)))
         unlit = [one for one in dead if any(map(is_dark, one.receivers))]
         dark = {end for one in unlit for end in one.ends if is_dark(end)}
-        return dead, self._put_out(unlit, dark)
+        return dead, self._put_out(unlit, dark, self._ledger.state)
 
-    def given_up(self) -> tuple[frozenset[Circuit], str]:
-        """Circuits that the recovery gave up since a ToR has no light from them, and where.
+    def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
+        """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.
 
         Their ports are quarantined.
         """
         unlit = self._recovery.unlit
-        return frozenset(unlit), self._put_out(unlit.keys(), set().union(*unlit.values()))
+        return frozenset(unlit), self._put_out(unlit.keys(), set().union(*unlit.values()), before)
 
-    def _put_out(self, unlit: Iterable[Circuit], dark: Collection[PortId]) -> str:
+    def _put_out(
+        self, unlit: Iterable[Circuit], dark: Collection[PortId], before: NetworkState
+    ) -> str:
         """Quarantine the ports of circuits; the reason, which names the dark ones among these."""
         places = [
             f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
             for port in (self._fabric.ports[end] for end in sorted(dark))
         ]
         reason = f"carrier lost at {', '.join(places)}"
-        self._quarantine.put({end for circuit in unlit for end in circuit.ends}, reason)
+        ends = {end for circuit in unlit for end in circuit.ends}
+        self._quarantine.put(ends, reason, before.topology.paths)
         return reason
 
     # -- reconfigurations -------------------------------------------------------------------------
@@ -262,10 +265,10 @@ class Upkeep:
         """Note what a reconfiguration left uncertain."""
         self._care.learn(execution)
         self._switches.learn(execution)
-        waiting = self._panels.waiting(execution)
+        waiting, target = self._panels.waiting(execution), execution.plan.target
         for circuit, failure in execution.failures.items():
             if circuit not in waiting:
-                self._quarantine.put((circuit.a, circuit.b), str(failure))
+                self._quarantine.put(circuit.ends, str(failure), target.topology.paths)
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(
             [end for circuit in passed & execution.plan.connect for end in circuit.ends]

@@ -52,9 +52,10 @@ class Withdrawals:
 
     def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` that the recovery found without light."""
-        unlit, reason = self._upkeep.given_up()
+        unlit, reason = self._upkeep.given_up(before)
         if unlit:
             LOG.error("%s", reason)
+            self._ledger.note_loss(unlit)
             cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
             self._plan_around({way for path in cut for way in path.directions})
         self.of_dead_circuits()  # ToRs have connected meanwhile
@@ -66,13 +67,15 @@ class Withdrawals:
         if standing:
             circuits = frozenset(circuit for one in standing for circuit in one.circuits)
             reason = "; ".join(one.reason for one in standing)
-            self._quarantine.put({end for one in circuits for end in one.ends}, reason)
+            ends = {end for one in circuits for end in one.ends}
+            self._quarantine.put(ends, reason, state.topology.paths)
             self._withdraw(circuits, [one.path for one in standing], reason)
 
     def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
         """Divert the pairs on these circuits and paths at once, and then plan around them."""
         LOG.error("%s", why)
         before = directions(self._ledger.state)
+        self._ledger.note_loss(circuits)
         entry = self._ledger.enter("circuit lost", why)
         self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
         self._plan_around(before)

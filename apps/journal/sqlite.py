@@ -43,8 +43,8 @@ class SqliteJournal:
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
     A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; read-only, its
     content is shown as it was at that moment. A file that is damaged or cut is refused: it may have
-    held promises. Entries older than ``kept_days`` go when a new one
-    comes; None: only their number counts.
+    held promises. Entries and history older than ``kept_days`` go
+    when a new one comes; None: only their number counts.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class SqliteJournal:
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
             (kind, KEPT[kind]),
         )
-        if kind is Kind.ENTRY and unix_s is not None:
+        if kind in {Kind.ENTRY, Kind.HISTORY} and unix_s is not None:
             self._db.execute(
                 "DELETE FROM records WHERE kind = ? AND unix_s < ?", (kind, unix_s - self._kept_s)
             )

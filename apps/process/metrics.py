@@ -20,6 +20,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
@@ -80,6 +81,11 @@ class Metrics:
         self._circuit_failures = Counter(
             "hydra_circuit_failures_total",
             "Circuits that a reconfiguration could not make.",
+            registry=registry,
+        )
+        self._circuits_lost = Counter(
+            "hydra_circuits_lost_total",
+            "Circuits that went without being asked to, whatever noticed it.",
             registry=registry,
         )
         self._gate_failures = Counter(
@@ -143,6 +149,10 @@ class Metrics:
         """Time a run of a stage of the loop, however it ends."""
         with self._stages.labels(name).time():
             yield
+
+    def lost(self, circuits: int) -> None:
+        """Count circuits that went without being asked to."""
+        self._circuits_lost.inc(circuits)
 
     def job_failed(self) -> None:
         self._failed_jobs.inc()
@@ -215,6 +225,7 @@ class ServiceCollector(Collector):
         yield GaugeMetricFamily(
             "hydra_ready", "1: the controller can do its job.", value=not service.not_ready()
         )
+        yield _conditions(service)
         yield GaugeMetricFamily(
             "hydra_topology_epoch", "Counts changes of the topology.", value=state.epoch
         )
@@ -225,6 +236,18 @@ class ServiceCollector(Collector):
         yield from _devices(service)
         yield _reservations(service)
         yield from _schedule(service.schedule())
+
+
+def _conditions(service: ControllerService) -> Metric:
+    count = Tally[ConditionKind]()
+    for one in service.conditions():
+        count[one.kind] += len(one.subjects)
+    family = GaugeMetricFamily(
+        "hydra_conditions", "Things that something is wrong with, by kind.", labels=["kind"]
+    )
+    for kind in ConditionKind:
+        family.add_metric([kind.value], count[kind])
+    return family
 
 
 def _circuits(service: ControllerService, state: NetworkState) -> Metric:

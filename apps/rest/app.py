@@ -18,6 +18,7 @@ from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
 from apps.rest.routes import (
     agents,
+    conditions,
     dashboard,
     decisions,
     deliveries,
@@ -29,6 +30,7 @@ from apps.rest.routes import (
     explanations,
     groups,
     health,
+    history,
     metrics,
     policy,
     problem_types,
@@ -65,6 +67,8 @@ _ROUTERS: Final = (
     devices.router,
     decisions.router,
     health.router,
+    conditions.router,
+    history.router,
     problem_types.router,
     explanations.router,
     agents.router,

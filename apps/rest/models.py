@@ -14,6 +14,8 @@ from hydra.config.schema import policy_model
 from hydra.decisions.decision import Action
 from hydra.events import EventKind
 from hydra.failures import FailureKind
+from hydra.faults.conditions import ConditionKind
+from hydra.history import HappeningKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.policy import DemandBasis, Prediction
 from hydra.reconfiguration.drift import DriftKind
@@ -398,6 +400,7 @@ class Reservation(Document):
     booked: Path | None = Field(description="From src to dst: the path that is set aside for it.")
     path: Path | None = Field(description="From src to dst; null until it is up.")
     reason: str
+    since_unix_s: float | None = Field(description="When it got into its state; null: not known.")
 
 
 class Reservations(Document):
@@ -769,6 +772,55 @@ class Health(Document):
 
 class Readiness(Document):
     ready: bool
+
+
+class Condition(Document):
+    """Of the subjects, pairs and reservations, the first twenty are listed."""
+
+    kind: ConditionKind
+    what: str
+    since_unix_s: float
+    done: str = Field(description="What the controller did about it.")
+    to_do: str = Field(description="What people do next.")
+    command: str = Field(description="For that; or it shows more.")
+    subjects: list[str] = Field(description="Names of what it is wrong with.")
+    subjects_total: int
+    pairs: list[RackPair] = Field(description="Rack pairs that it affects.")
+    pairs_total: int
+    reservations: list[str] = Field(description="Ids of reservations that it affects.")
+    reservations_total: int
+
+
+class HistoryFilter(BaseModel):
+    """Which lines, and how many at a time."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since_unix_s: float = Field(default=0.0, ge=0, le=LATEST_UNIX_S, description="From then on.")
+    before_unix_s: float | None = Field(
+        default=None, ge=0, le=LATEST_UNIX_S, description="Before that; null: until now."
+    )
+    kind: list[HappeningKind] = Field(default=[], max_length=20, description="Empty: all.")
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+class Happening(Document):
+    unix_s: float
+    kind: HappeningKind
+    text: str
+    pairs: list[RackPair] = Field(description="Rack pairs that it concerns.")
+
+
+class History(Document):
+    happenings: list[Happening] = Field(description="Newest first.")
+    next_before_unix_s: float | None = Field(
+        description="`before_unix_s` of the following page; null: this is the last one."
+    )
+
+
+class Conditions(Document):
+    healthy: bool = Field(description="Nothing is wrong.")
+    conditions: list[Condition]
 
 
 # --- errors ---------------------------------------------------------------------------------

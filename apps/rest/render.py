@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from hydra.decisions.decision import Decision, SeenDemand, Verdict
 from hydra.decisions.explanation import Explanation
 from hydra.errors import Alternative
 from hydra.events import DeviceAlarm, Event, Progress
+from hydra.faults.conditions import Condition
+from hydra.history import Happening
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -180,6 +183,7 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         booked=None if one.booked is None else path(fabric, one.booked, None, one.src_rack),
         path=None if one.path is None else path(fabric, one.path, one.vlan, one.src_rack),
         reason=one.reason,
+        since_unix_s=one.since_unix_s,
     )
 
 
@@ -339,6 +343,53 @@ def quarantined(fabric: Fabric, one: QuarantinedPort) -> models.QuarantinedPort:
         since_unix_s=one.entry.since_unix_s,
         until_unix_s=one.entry.until_unix_s,
         on_trial=one.on_trial,
+    )
+
+
+_LISTED: Final = 20
+"""As many subjects, pairs and reservations of a condition are listed."""
+
+
+def conditions(fabric: Fabric, many: Sequence[Condition]) -> models.Conditions:
+    return models.Conditions(
+        healthy=not many,
+        conditions=[
+            models.Condition(
+                kind=one.kind,
+                what=one.what,
+                since_unix_s=one.since_unix_s,
+                done=one.done,
+                to_do=one.to_do,
+                command=one.command,
+                subjects=list(one.subjects[:_LISTED]),
+                subjects_total=len(one.subjects),
+                pairs=[
+                    models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
+                    for src, dst in one.pairs[:_LISTED]
+                ],
+                pairs_total=len(one.pairs),
+                reservations=list(one.reservations[:_LISTED]),
+                reservations_total=len(one.reservations),
+            )
+            for one in many
+        ],
+    )
+
+
+def history(lines: Sequence[Happening], most: int) -> models.History:
+    """``lines`` are one more than ``most`` if there is another page."""
+    shown = lines[:most]
+    return models.History(
+        happenings=[
+            models.Happening(
+                unix_s=one.unix_s,
+                kind=one.kind,
+                text=one.text,
+                pairs=[models.RackPair(src=a, dst=b) for a, b in one.pairs[:_LISTED]],
+            )
+            for one in shown
+        ],
+        next_before_unix_s=shown[-1].unix_s if len(lines) > most else None,
     )
 
 

@@ -9,8 +9,8 @@ import platform
 import re
 import tarfile
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +21,7 @@ import yaml
 
 from apps.journal.sqlite import SqliteJournal, copy_journal, set_aside
 from apps.process.single_instance import journal_held
+from drivers.credentials import secret
 from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -32,7 +33,7 @@ _TOKENS: Final = "tokens.json"
 _MANIFEST: Final = "manifest.json"
 _SECRET_KEY: Final = re.compile(r"pass|secret|token|key|community|login|credential", re.IGNORECASE)
 _SECRET_TEXT: Final = re.compile(
-    r"hydra_[\w.-]+_[\w-]{8,}"  # our tokens
+    r"\bhydra_[A-Za-z0-9][A-Za-z0-9.-]*_[\w-]{43}(?![\w-])"  # tokens, also those revoked by now
     r"|(?i:bearer)\s+\S+"
     r"|(?i:\b(?:password|passwd|secret|token|community)\b[\"']?\s*[=:]\s*)[\"']?[^\s\"',}]+"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
@@ -118,24 +119,37 @@ def support_bundle(
     ``answers`` are the controller's, by file name. Returns the names in the bundle. Raises
     HydraError.
     """
-    files = {
+    known = _known_secrets(loaded)
+    texts = {
         "system.json": _json(_system()),
-        "configuration.yaml": redacted_configuration(Path(loaded.source).read_text()).encode(),
-        **{name: hide(text).encode() for name, text in answers.items()},
+        "configuration.yaml": redacted_configuration(Path(loaded.source).read_text()),
+        **answers,
     }
     journal = Path(loaded.controller.journal)
     if journal.is_file():
         with closing(SqliteJournal(journal, read_only=True)) as opened:
-            entries = opened.records(Kind.ENTRY, newest=500)
-            files["journal.json"] = hide(_json(entries).decode()).encode()
+            kept = {kind: opened.records(kind, newest=500) for kind in (Kind.ENTRY, Kind.HISTORY)}
+            hooks = opened.records(Kind.WEBHOOK)
+        texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
+        known |= {str(hook[key]) for hook in hooks for key in ("secret", "url")}
     if log is not None:
         try:
             text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
         except OSError as error:
             raise ArchiveError(f"the log {log} can't be read: {error.strerror}") from error
-        files["log.txt"] = hide(text).encode()
-    _write(target, files)
-    return sorted(files)
+        texts["log.txt"] = text
+    _write(target, {name: hide(text, known).encode() for name, text in texts.items()})
+    return sorted(texts)
+
+
+def _known_secrets(loaded: Loaded) -> set[str]:
+    """Passwords of devices, as far as they can be read here."""
+    fabric, known = loaded.fabric, set()
+    logins = [plane.login for plane in fabric.planes] + [rack.tor.login for rack in fabric.racks]
+    for login in filter(None, logins):
+        with suppress(HydraError):
+            known.add(secret("", login))
+    return known
 
 
 def _system() -> dict[str, Any]:
@@ -169,13 +183,16 @@ def _without_secrets(value: object) -> object:
     return hide(value) if isinstance(value, str) else value
 
 
-def hide(text: str) -> str:
-    """``text`` without anything that looks like a token, a password or a private key."""
+def hide(text: str, known: Iterable[str] = ()) -> str:
+    """``text`` without secrets that are known, nor what is plainly a token, password or key."""
+    for value in sorted(filter(None, known), key=len, reverse=True):
+        for written in (value, json.dumps(value)[1:-1]):
+            text = text.replace(written, _HIDDEN)
     return _SECRET_TEXT.sub(_HIDDEN, text)
 
 
-def _json(document: object) -> bytes:
-    return json.dumps(document, indent=1).encode()
+def _json(document: object) -> str:
+    return json.dumps(document, indent=1)
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:

@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.decisions.decision import Action, Decision, SeenDemand
+from hydra.history import Happening
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Sharing
 from hydra.reconfiguration.plan import pair_of
+from hydra.reservations.admission import moment
 from hydra.reservations.reservation import Reservation
 
 _MOST_DECISIONS: Final = 5
+MOST_HAPPENINGS: Final = 8
+"""As many lines of history are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Evidence:
     predicted_mbps: DemandMatrix | None = None
     spilled: DemandMatrix | None = None
     """All three as in :class:`hydra.service.DemandReport`."""
+    happened: Sequence[Happening] = ()
+    """The latest lines of history about the two racks, newest first."""
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
@@ -124,6 +130,8 @@ class _Words:
         yield from self._what_stands()
         yield from self._what_they_want()
         yield from self._what_was_decided()
+        for one in self.evidence.happened:
+            yield f"{moment(one.unix_s)} {one.text}"
 
     def _rack(self, rack: RackId) -> str:
         return self.evidence.fabric.racks[rack].name

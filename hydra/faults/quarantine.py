@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hydra.model import Fabric, PortId
+from hydra.reconfiguration.plan import Pair
+from hydra.reservations.reservation import rack_pair
 
 _CLOCK_STEP_S: Final = 5.0
 """A clock set back by more than this ends timed quarantines: their end can't be told from it."""
@@ -25,6 +27,8 @@ class Quarantined:
     since_unix_s: float
     until_unix_s: float | None
     """End of the quarantine; None: when an operator clears it."""
+    pairs: tuple[Pair, ...] = ()
+    """Rack pairs that a circuit there carried, or was to carry, when it failed."""
 
     def blocks(self, now_unix_s: float) -> bool:
         """True if no plan may use the port."""
@@ -42,6 +46,7 @@ def quarantine_record(fabric: Fabric, entry: Quarantined) -> dict[str, Any]:
         "reason": entry.reason,
         "since_unix_s": entry.since_unix_s,
         "until_unix_s": entry.until_unix_s,
+        "pairs": [[fabric.racks[rack].name for rack in pair] for pair in entry.pairs],
     }
 
 
@@ -50,4 +55,12 @@ def read_quarantine(fabric: Fabric, record: Mapping[str, Any]) -> Quarantined | 
     port = fabric.port_by_name.get((record["rack"], record["port"]))
     if port is None:
         return None
-    return Quarantined(port.id, record["reason"], record["since_unix_s"], record["until_unix_s"])
+    racks = fabric.rack_by_name
+    pairs = (
+        rack_pair(racks[a].id, racks[b].id)
+        for a, b in record.get("pairs", ())
+        if {a, b} <= racks.keys()
+    )
+    return Quarantined(
+        port.id, record["reason"], record["since_unix_s"], record["until_unix_s"], tuple(pairs)
+    )

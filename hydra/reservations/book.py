@@ -139,6 +139,7 @@ class ReservationBook:
             minimum_mbps=request.minimum_mbps,
             priority=request.priority,
             service=request.service,
+            since_unix_s=now,
         )
         for one in displaced:
             self._give_way(one, reservation)
@@ -198,7 +199,8 @@ class ReservationBook:
             self._put(changed)
         else:
             self._put(changed)
-            self.transition(one.id, ReservationState.PREEMPTED, reason)
+            now = other.created_unix_s
+            self.transition(one.id, ReservationState.PREEMPTED, reason, now=now)
 
     def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
         """Reservations, as they are now, that gave way to a new one which is still unsettled."""
@@ -301,8 +303,12 @@ class ReservationBook:
         reason: str = "",
         path: Path | None = None,
         vlan: VlanId | None = None,
+        *,
+        now: float | None = None,
     ) -> Reservation:
         """Move to ``state``, and, if ``path`` is given, onto it (see :meth:`place`).
+
+        ``now`` is in Unix seconds; None: not known.
 
         Raises UnknownName, and LifecycleError for a step that is not in the transition table;
         the book is unchanged then.
@@ -314,7 +320,9 @@ class ReservationBook:
             raise LifecycleError(f"reservation {reservation_id}: {error}") from None
         if path is not None and (path.src, path.dst) != old.pair:
             raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
-        self._put(replace(old, state=state, reason=reason, held_until_unix_s=None))
+        self._put(
+            replace(old, state=state, reason=reason, held_until_unix_s=None, since_unix_s=now)
+        )
         if path is not None:
             self.place(path, vlan)
         return self._by_id[reservation_id]
@@ -348,7 +356,7 @@ class ReservationBook:
     def begin(self, reservation_id: str, now: float) -> Reservation:
         """Move on from ``committed``: to ``scheduled``, or ``activating`` if its time has come."""
         starts = self.get(reservation_id).starts_unix_s
-        return self.transition(reservation_id, _begun(starts, now))
+        return self.transition(reservation_id, _begun(starts, now), now=now)
 
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
         """Give this path to all reservations that hold capacity between its racks; returns them.

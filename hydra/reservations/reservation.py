@@ -141,6 +141,8 @@ class Reservation:
     """Id of the reservation to which it gives way at ``expires_unix_s``, or has given way."""
     reason: str = ""
     """Why it is in this state, in words."""
+    since_unix_s: float | None = None
+    """The moment at which it got into this state; None: not known, from an earlier release."""
     service: ServiceClass = ServiceClass.SHARED
 
     @property

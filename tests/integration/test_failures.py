@@ -67,6 +67,9 @@ def test_both_planes_refuse(network):
     assert reservation["state"] == "failed"
     assert "OCS p1" in reservation["reason"]
     assert "OCS p2" in reservation["reason"]
+    worst, *_ = wrong(network)
+    assert (worst["kind"], worst["reservations"]) == ("reservation-failed", [reservation["id"]])
+    assert worst["pairs"] == [{"src": "r1", "dst": "r2"}]
     assert network.get("/v1/topology")["circuits"] == []
     assert network.everyone_reaches_everyone()
 
@@ -109,11 +112,16 @@ def test_an_ocs_that_dies_with_a_circuit(network):
         assert network.planes_between("r3", "r4") == ("p2",)
         assert kept_path(network, first) == network.planes_between("r1", "r2") != ()
         assert network.everyone_reaches_everyone()
+        (down,) = (one for one in wrong(network) if one["kind"] != "port-quarantined")
+        assert (down["kind"], down["subjects"]) == ("optical-switch-down", ["p1"])
+        assert {"src": "r1", "dst": "r2"} in down["pairs"]
+        assert first["id"] in down["reservations"]
     finally:
         ocs.start()
         ocs.wait_until_ready()
 
     wait_until(network.devices_are_connected, 30)
+    wait_until(lambda: all(one["kind"].startswith("port-") for one in wrong(network)))
     assert kept_path(network, first) == network.planes_between("r1", "r2") != ()
     assert network.everyone_reaches_everyone()
 
@@ -158,6 +166,11 @@ def test_a_fibre_cut_while_the_controller_is_away_is_not_used_after_its_start(ne
         subprocess.run(["ip", "link", "set", "dev", cut, "up"], check=True)
 
 
+def wrong(network):
+    """All that is wrong, as the controller tells it."""
+    return network.get("/v1/conditions")["conditions"]
+
+
 def kept_path(network, reservation):
     """The planes that a reservation says it is on."""
     found = network.get(f"/v1/reservations/{reservation['id']}")
@@ -189,13 +202,24 @@ def test_a_cut_fibre_moves_the_reservation(network):
     ports = {port["port"]: port for port in network.get("/v1/quarantine")["ports"]}
     assert ports.keys() == {"hyt-r1-p1", "hyt-r2-p1"}
     assert "carrier lost at r1:hyt-r1-p1" in ports["hyt-r1-p1"]["reason"]
+    assert "hydra_circuits_lost_total 1.0" in network.api("GET", "/metrics").text
+    (lost,) = wrong(network)
+    assert (lost["kind"], lost["subjects_total"]) == ("port-quarantined", 2)
+    assert "has other paths" in lost["done"]
     network.process.restart()
+    assert wrong(network) == [lost], "since then, and not since the start"
+    told = [one["text"] for one in network.get("/v1/history")["happenings"]]
+    assert any(one.startswith("carrier lost at r1:hyt-r1-p1: ") for one in told)
+    assert any("asked for by circuit lost, is done" in one for one in told)
+    why = network.get("/v1/explanations/circuits/r1/r2")["lines"]
+    assert any("carrier lost at r1:hyt-r1-p1" in line for line in why)
     kept = network.get("/v1/quarantine")["ports"]
     assert [port["since_unix_s"] for port in kept] == [p["since_unix_s"] for p in ports.values()]
     for port in ports:
         cleared = network.api("DELETE", f"/v1/quarantine/{port[4:6]}/{port}")
         assert cleared.status_code == 200
     assert network.get("/v1/quarantine")["ports"] == []
+    assert network.get("/v1/conditions") == {"healthy": True, "conditions": []}
 
 
 def test_a_killed_controller_is_not_missed(network):
@@ -242,6 +266,10 @@ def test_a_switch_that_is_not_connected(network):
             )
 
         wait_until(gone)
+        seen = [(one["kind"], one["subjects"]) for one in wrong(network)]
+        assert [one for one in seen if one[0] != "stale-counters"] == [
+            ("switch-not-connected", [name])
+        ]
         body = {"src": "h11", "dst": "h21", "bandwidth_mbps": 10}
         answer = network.api("POST", "/v1/reservations", json=body)
         assert answer.status_code == 503

@@ -11,8 +11,8 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.device.named import find_plane, load, translated
-from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 from apps.rest import render
 from drivers.registry import optical_switch

@@ -42,4 +42,5 @@ export function surface(canvas) {
 
 export const mbps = (rate) => rate.toLocaleString("en", { maximumFractionDigits: 1 });
 export const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
-export const clock = (unix) => new Date(unix * 1000).toLocaleString();
+const FULL = { dateStyle: "medium", timeStyle: "long" };  // with the zone
+export const clock = (unix) => new Date(unix * 1000).toLocaleString(undefined, FULL);

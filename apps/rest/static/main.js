@@ -20,6 +20,7 @@ let timer = null;
 let due = Infinity;
 let reading = false;
 let again = false;
+let shownAt = null;
 
 const READS = {
   topology: ["/v1/topology", (document) => document],
@@ -29,8 +30,10 @@ const READS = {
   deliveries: ["/v1/deliveries", (document) => new Map(document.deliveries.map((one) => [one.reservation, one]))],
   devices: ["/v1/devices", (document) => document.devices],
   quarantine: ["/v1/quarantine", (document) => document.ports],
+  history: ["/v1/history?limit=50", (document) => document.happenings],
   decisions: ["/v1/decisions", (document) => document.decisions],
   missing: ["/readyz", (document) => document.missing ?? []],
+  conditions: ["/v1/conditions", (document) => document.conditions],
 };
 
 async function refresh() {
@@ -46,6 +49,7 @@ async function refresh() {
     const names = Object.keys(READS);
     const documents = await Promise.all(names.map((name) => get(READS[name][0])));
     names.forEach((name, index) => { seen[name] = READS[name][1](documents[index]); });
+    shownAt = Date.now() / 1000;
     by("error").hidden = true;
     render();
     performance.mark("hydra-shown");
@@ -91,24 +95,55 @@ function fail(error) {
     if (!by("sign-in").open) by("sign-in").showModal();
     return;
   }
+  if (!(error instanceof Refused) && shownAt !== null) renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
   by("error").hidden = false;
   by("error").textContent = error instanceof Refused ? error.message : "The controller does not answer; trying again. What is shown is old.";
 }
 
 function render() {
-  const { topology, demand, missing } = seen;
+  const { topology, demand } = seen;
   by("name").textContent = topology.fabric;
+  renderSummary();
+  renderConditions();
   const total = demand.entries.reduce((sum, entry) => sum + entry.rate_mbps, 0);
-  const ready = el("span", { className: missing.length ? "bad" : "good" }, missing.length ? "✗ not ready" : "✓ ready");
-  by("summary").replaceChildren(ready, ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
-  by("summary").title = missing.join("\n");
   by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits; those with a corner cut off are held back by something full." : ""}`;
   renderFabric();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
   by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
+  rows(by("history"), seen.history.map((one) => row(clock(one.unix_s), one.kind, one.text)), "Nothing yet.");
   renderReservations();
   renderDevices();
+}
+
+// What was seen last says nothing of now: it is grey, with its age.
+function renderSummary(age = "") {
+  const { topology, missing, conditions } = seen;
+  const word = (good, yes, no) => el("span", { className: age ? "old" : good ? "good" : "bad" }, good ? `${age ? "" : "✓ "}${yes}` : `${age ? "" : "✗ "}${no}`);
+  const wrong = conditions.length;
+  by("summary").replaceChildren(
+    word(!missing.length, "ready", "not ready"), " · ", word(!wrong, "healthy", `not healthy: ${count(wrong, "thing")} wrong`), age ? ` ${age}` : "",
+    ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
+}
+
+function renderConditions() {
+  by("missing").hidden = !seen.missing.length;
+  by("missing").textContent = seen.missing.length ? `Not ready: ${seen.missing.join("; ")}.` : "";
+  const many = seen.conditions.map((one) => el("li", { className: "bad-thing" },
+    el("p", {}, el("strong", {}, one.what)),
+    el("p", { className: "quiet" }, `${one.kind}, since ${clock(one.since_unix_s)}${affected(one)}`),
+    el("p", {}, `Done: ${one.done}.`),
+    el("p", {}, `To do: ${one.to_do}: `, el("code", {}, one.command))));
+  by("conditions").replaceChildren(...(many.length ? many : [el("li", { className: "good" }, "✓ Nothing.")]));
+}
+
+function affected(one) {
+  const some = (names, total, what) => (names.length ? [`${what} ${names.join(", ")}${total > names.length ? ` and ${total - names.length} more` : ""}`] : []);
+  const all = [
+    ...some(one.pairs.map((pair) => `${pair.src}–${pair.dst}`), one.pairs_total, "pairs"),
+    ...some(one.reservations, one.reservations_total, "reservations"),
+  ];
+  return all.length ? `; affects ${all.join("; ")}` : "";
 }
 
 function renderFabric() {

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from apps.cli import hydra
 from apps.process.configuration import load_configuration
+from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import Fabric
@@ -24,7 +25,7 @@ def fabric() -> Fabric:
 
 @pytest.fixture(scope="session")
 def app(fabric) -> FastAPI:
-    return create_app(FakeService(fabric))
+    return create_app(FakeService(fabric), registry=Metrics().registry)
 
 
 @pytest.fixture(scope="session")

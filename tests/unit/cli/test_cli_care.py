@@ -1,17 +1,21 @@
 """hydra reload, backup, restore and support."""
 
 import json
+import secrets
 import sqlite3
 import tarfile
 from contextlib import closing
 
+import httpx
 import pytest
 import yaml
 
 from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal
 from apps.process.single_instance import journal_held
+from hydra.access import Role, make_token
 from hydra.errors import ConfigError, Problem
 from hydra.journal import Change, Kind, entry
+from hydra.webhooks import Webhook, make_secret
 
 from . import DEMO
 
@@ -170,13 +174,14 @@ def contents(target):
         return {member.name: archive.extractfile(member).read().decode() for member in archive}
 
 
-def test_a_bundle_has_what_a_report_needs_and_no_secrets(call, config, tmp_path, service):
+def test_a_bundle_has_what_a_report_needs_and_no_secrets(call, config, tmp_path, service, rest):
     document = yaml.safe_load(config.read_text())
     log = tmp_path / "hydra.log"
     log.write_text(
         f"INFO begins\nDEBUG Authorization: Bearer {SECRETS[1]}\npassword={SECRETS[0]}\n"
     )
     target = tmp_path / "bundle.tar.gz"
+    metrics = httpx.get(f"{rest.url}/metrics", trust_env=False).text
     result = call("support", "--config", str(config), "--log", str(log), str(target))
     assert result.exit_code == 0, result.output
     files = contents(target)
@@ -184,6 +189,11 @@ def test_a_bundle_has_what_a_report_needs_and_no_secrets(call, config, tmp_path,
     assert {"v1-topology.txt", "v1-reconfigurations.txt", "metrics.txt"} <= files.keys()
     assert yaml.safe_load(files["configuration.yaml"])["fabric"] == document["fabric"]
     assert "INFO begins" in files["log.txt"]
+    names = [line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")]
+    assert len(names) > 20
+    lines = len(files["metrics.txt"].splitlines())
+    assert lines == len(metrics.splitlines()) and "left out" not in files["metrics.txt"]
+    assert all(name in files["metrics.txt"] for name in names)
     assert "prometheus" in files["system.json"]
     for name, text in files.items():
         for secret in SECRETS:
@@ -208,6 +218,36 @@ def test_secrets_of_a_configuration_are_left_out():
     shown = redacted_configuration(text)
     assert not any(secret in shown for secret in SECRETS)
     assert yaml.safe_load(shown)["planes"][0]["name"] == "p1"
+
+
+def test_secrets_that_are_known_are_left_out_whatever_they_look_like(
+    call, config, tmp_path, monkeypatch
+):
+    document = yaml.safe_load(config.read_text())
+    login = {"username": "admin", "password_env": "OCS_PASSWORD"}
+    document["planes"][0] |= {"driver": "polatis-netconf", "login": login}
+    config.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("OCS_PASSWORD", "tulip")
+    token, _ = make_token("olaf", Role.VIEWER, secrets.token_urlsafe(32), 1.0)
+    hook = Webhook("w1", "https://x.example/key", make_secret(b"7" * 24), frozenset(), None, 1.0)
+    journal = SqliteJournal(config.with_name("journal.db"))
+    journal.write([Change(Kind.WEBHOOK, "w1", hook.to_record())])
+    journal.close()
+    log = tmp_path / "hydra.log"
+    log.write_text(
+        f"p1 said tulip\n{hook.url} {hook.secret}\nsent {token}\nhydra_lost_paths_total\n"
+    )
+    target = tmp_path / "bundle.tar.gz"
+    result = call("support", "--config", str(config), "--log", str(log), str(target))
+    assert result.exit_code == 0, result.output
+    for text in contents(target).values():
+        assert not any(one in text for one in ("tulip", hook.secret, hook.url, token))
+    assert contents(target)["log.txt"].splitlines() == [
+        "p1 said (left out)",
+        "(left out) (left out)",
+        "sent (left out)",
+        "hydra_lost_paths_total",
+    ]
 
 
 def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):

@@ -133,6 +133,15 @@ def test_top_shows_load_demand_and_what_is_missing(call, network):
     assert "electrically" in shown
 
 
+def test_top_begins_with_what_is_wrong(call, network):
+    shown = " ".join(call("top", "--count", "1").stdout.split())
+    assert "ready, NOT HEALTHY: 2 THINGS ARE WRONG" in shown
+    assert "no carrier at r1 (r1:hyt-r1-p1); mend it, and clear the ports" in shown
+    network.quarantined.clear()
+    assert "ready, healthy" in call("top", "--count", "1").stdout
+    assert json.loads(call("top", "--count", "1", "--json").stdout)["healthy"]
+
+
 def test_top_tells_the_direction_with_a_circuit_from_that_without(call, service):
     service.network = ring_state()
     shown = call("top", "--count", "1").stdout
@@ -168,9 +177,17 @@ def past(service):
 
 def test_history_lists_the_latest_with_reasons(call, past):
     result = call("history")
-    order = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("│")]
+    order = re.findall(r"^│ (c\d)", result.stdout, re.MULTILINE)
     assert order == ["c2", "c1", "c0"]
     assert "keep: gains 1.0 Mbps, less than 5 Mbps" in result.stdout
+
+
+def test_history_tells_what_happened_over_restarts(call, service):
+    shown = call("history").stdout
+    assert "reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path" in shown
+    assert shown.index("v7") < shown.index("carrier lost") < shown.index("started")
+    later = json.loads(call("history", "--since", "2023-11-14T22:15:00Z", "--json").stdout)
+    assert [one["kind"] for one in later["happenings"]] == ["reservation"]
 
 
 @pytest.mark.parametrize(

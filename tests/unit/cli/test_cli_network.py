@@ -15,12 +15,37 @@ from tests.unit.rest.fake_service import relay_path
 LOOKING = ["status", "topology", "demand", "reconfigurations", "reservations"]
 
 
-def test_status_when_ready(call):
+def test_status_when_ready_and_healthy(call, service):
+    service.quarantined.clear()
     result = call("status")
     assert result.exit_code == 0
-    assert result.stdout.startswith("ready\n")
+    assert result.stdout.startswith("ready\nhealthy\n")
     assert "polatis-scpi" in result.stdout
     assert "never connected" in result.stdout
+
+
+def test_status_says_first_what_is_wrong(call, service):
+    service.trouble = {"planes_down": {0: "no answer"}}
+    service.network = NetworkState(3, Topology(frozenset(relay_path().circuits), (relay_path(),)))
+    result = call("status")
+    assert result.exit_code == 5
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["ready", "not healthy: 3 things are wrong"]
+    assert lines[3].startswith("optical-switch-down, since ")
+    assert lines[4:6] == [
+        "  optical switch p1 can't be commanded: no answer",
+        "  affects pairs r1-r2",
+    ]
+    assert (
+        lines[7] == "  to do: mend it; it is read and tidied when it answers: hydra device show p1"
+    )
+    document = json.loads(call("status", "--json").stdout)
+    assert (document["ready"], document["healthy"]) == (True, False)
+    assert [one["kind"] for one in document["conditions"]] == [
+        "optical-switch-down",
+        "port-quarantined",
+        "port-on-trial",
+    ]
 
 
 def test_status_when_not_ready(call, service):
@@ -37,6 +62,7 @@ def test_status_waits_until_ready(call, service):
     service.missing = ["rack r1"]
     later = threading.Timer(0.3, service.missing.clear)
     later.start()
+    service.quarantined.clear()
     result = call("status", "--wait", "20")
     later.join()
     assert result.exit_code == 0
@@ -142,6 +168,7 @@ def test_urls_that_are_none(run, url):
 
 
 def test_the_url_may_come_from_the_environment(run, service, rest, monkeypatch):
+    service.quarantined.clear()
     monkeypatch.setenv("HYDRA_URL", rest.url + "/")
     assert run("status").exit_code == 0
 

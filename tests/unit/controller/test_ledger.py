@@ -9,6 +9,7 @@ from apps.controller.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.journal import JournalError, JournalTaken
+from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
@@ -122,6 +123,48 @@ def test_what_has_happened_is_written_once_that_can_be(ledger, disk, metrics, ca
     assert again.reservation(one.id).state is State.RELEASING
     assert again.reservation(other.id).reason == "no path came up"
     assert again.state == STANDING
+
+
+def told(ledger):
+    return [line.text for line in reversed(ledger.history(0.0, float("inf"), (), 100))]
+
+
+def test_the_history_survives_a_restart(ledger, disk):
+    one = reserve(ledger)
+    ledger.change(one.id, State.FAILED, "no other path")
+    entry = ledger.enter("circuit lost", "carrier lost at r1:o1.1")
+    ledger.update(
+        entry.id, state=ReconfigurationState.DONE, disconnected=STANDING.topology.circuits
+    )
+    ledger.close()
+    again = restarted(SqliteJournal(disk.name))
+    assert told(again)[:-1] == [
+        f"reservation {one.id} (h11 to r2, 30 Mb/s) is activating",
+        f"reservation {one.id} (h11 to r2, 30 Mb/s) is failed: no other path",
+        f"{entry.id}, asked for by circuit lost, is done: 0 circuits up, 1 down; "
+        "carrier lost at r1:o1.1",
+        "stopped",
+    ]
+    assert told(again)[-1].endswith("started")
+    (pair,) = {line.pairs for line in again.history_of(*one.pair, 9)}
+    assert pair == (("r1", "r2"),)
+
+
+def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk):
+    disk.full = True
+    with pytest.raises(JournalError):
+        reserve(ledger)
+    since_s, reason = ledger.journal_failure
+    assert "disk is full" in reason
+    ledger._next_try_s = 0.0
+    ledger.catch_up()
+    assert ledger.journal_failure == (since_s, reason)
+    disk.full = False
+    ledger._next_try_s = 0.0
+    ledger.catch_up()
+    assert ledger.journal_failure is None
+    ledger.catch_up()
+    assert told(restarted(disk))[-3:-1] == [reason, "it can be written again"]
 
 
 def test_the_next_promise_takes_along_what_is_late(ledger, disk):

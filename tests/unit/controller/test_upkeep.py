@@ -63,7 +63,7 @@ class Stage:
         self.quarantined = {}
         quarantine = SimpleNamespace(
             blocked=frozenset,
-            put=lambda ends, why: self.quarantined.update(dict.fromkeys(ends, why)),
+            put=lambda ends, why, _paths: self.quarantined.update(dict.fromkeys(ends, why)),
         )
         panels = SimpleNamespace(ports=frozenset)
         core = self.core
@@ -133,7 +133,7 @@ def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
     cut(stage.network)
     stage.upkeep.look_after()
     assert stage.core.memory.state.topology.circuits == frozenset()
-    assert stage.upkeep.given_up() == ({CIRCUIT}, TOLD)
+    assert stage.upkeep.given_up(STANDING) == ({CIRCUIT}, TOLD)
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
 
 

@@ -59,12 +59,25 @@ def exposed(controller):
 def test_the_rules_and_the_configuration_are_sound():
     done = promtool("check", "config", "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 rules found" in done.stdout
+    assert "15 rules found" in done.stdout
 
 
 def test_the_rules_fire_when_they_should():
     done = promtool("test", "rules", "hydra.rules.test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_section_in_the_operators_guide():
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.yml").read_text())
+    guide = (ROOT / "docs" / "operators-guide.md").read_text()
+    sections = dict(re.findall(r"^### (Hydra\w+)\n\n(.*?)\n\n", guide, re.MULTILINE | re.DOTALL))
+    alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
+    assert sections.keys() == alerts.keys()
+    for name, rule in alerts.items():
+        page, _, anchor = rule["annotations"]["runbook_url"].rpartition("#")
+        assert (page.rpartition("/")[2], anchor) == ("operators-guide.html", name.lower())
+        told = re.findall(r"^- (\w+): ", sections[name], re.MULTILINE)
+        assert told == ["Symptom", "Meaning", "Check", "Cure"], name
 
 
 def test_rules_and_panels_ask_for_what_there_is(exposed):

@@ -65,6 +65,10 @@ BEFORE = {
     "hydra replay busy-hour.trace": ["hydra record busy-hour.trace --duration 0.5"],
     "hydra trace": ["hydra trace sample coflows.txt --racks 8"],
     "hydra release": ["hydra reserve r1 r2 --mbps 1"],
+    "hydra status": [
+        "hydra quarantine clear r1 hyt-r1-p1",
+        "hydra quarantine clear r2 hyt-r2-p2",
+    ],
 }
 """What a reader has done before."""
 

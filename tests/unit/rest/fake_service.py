@@ -17,7 +17,9 @@ from hydra.decisions.explanation import Evidence, explain
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
+from hydra.faults.conditions import Facts, Watch
 from hydra.faults.quarantine import Quarantined
+from hydra.history import HappeningKind, History
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -58,6 +60,14 @@ CREATED_UNIX_S = 1_700_000_000.0
 NO_LIGHT = Failure("carrier", "r3:o3.1", FailureKind.NO_CARRIER, "no light at r3")
 SILENT = Failure("divert", "h12", FailureKind.UNKNOWN, "no answer")
 ALARM = Alarm(Severity.MAJOR, 3, "LOS", "no light at the input")
+
+
+PAST = (
+    (0, HappeningKind.CONTROLLER, "release 1.0 started"),
+    (1, HappeningKind.QUARANTINE, "carrier lost at r1:hyt-r1-p1: r1:hyt-r1-p1 left out of plans"),
+    (2, HappeningKind.RESERVATION, "reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path"),
+)
+"""What happened: minutes, kinds, words."""
 
 
 def relay_path() -> Path:
@@ -107,6 +117,12 @@ class FakeService:
             ),
             QuarantinedPort(Quarantined(PortId(3), "no light", CREATED_UNIX_S, None), False),
         ]
+        self.trouble = {}
+        """Facts of :meth:`conditions`, beside quarantine and reservations."""
+        self.watch = Watch()
+        self.past = History()
+        for minute, kind, text in PAST:
+            self.past.add(CREATED_UNIX_S + 60 * minute, kind, text, [("r1", "r2")])
         self.fails_with: Exception | None = None
         """Raised by whatever is asked next, and from then on."""
         self.planned_in: str | None = None
@@ -283,6 +299,9 @@ class FakeService:
             )
         ]
 
+    def history(self, since_unix_s, before_unix_s, kinds, most):
+        return self.past.between(since_unix_s, before_unix_s, kinds, most)
+
     def explain(self, a, b):
         evidence = Evidence(
             self._fabric,
@@ -292,6 +311,7 @@ class FakeService:
             self.demand().estimated_mbps,
             self.reservations(),
             self.decisions(),
+            happened=self.past.concerning(*(self._fabric.racks[one].name for one in (a, b)), 3),
         )
         return explain(evidence, a, b)
 
@@ -444,6 +464,17 @@ class FakeService:
 
     def not_ready(self):
         return self.missing
+
+    def conditions(self):
+        facts = Facts(
+            self.fabric,
+            self.network,
+            CREATED_UNIX_S + 90,
+            self.reservations(),
+            [one.entry for one in self.quarantined],
+            **self.trouble,
+        )
+        return self.watch.conditions(facts)
 
 
 class SurpriseError(HydraError):

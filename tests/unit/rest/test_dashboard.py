@@ -46,8 +46,13 @@ def shoot(page: Page, name: str) -> None:
 def test_everything_is_shown(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_have_text(
-        "✓ ready · epoch 3 · 4 racks · 2 planes · 2 circuits · 1 path"
+        "✓ ready · ✗ not healthy: 2 things wrong"
+        " · epoch 3 · 4 racks · 2 planes · 2 circuits · 1 path"
     )
+    wrong = page.locator("#conditions li")
+    expect(wrong).to_have_count(2)
+    expect(wrong.nth(1)).to_contain_text("no carrier at r1 (r1:hyt-r1-p1)")
+    expect(wrong.nth(1)).to_contain_text("To do: mend it, and clear the ports: hydra quarantine")
     expect(page.locator("#connection")).to_have_text("● live")
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
     expect(page.locator("#circuits tbody tr").first).to_contain_text("r1 – r3")
@@ -58,6 +63,9 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#reservations tbody")).to_contain_text("r1 to r240active38.5 / –")
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
+    expect(page.locator("#history tbody tr").first).to_contain_text(
+        "v7 (r1 to r2, 40 Mb/s) is failed"
+    )
     expect(page.locator("#decisions li")).to_have_text(
         "2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"
     )
@@ -267,9 +275,37 @@ def test_names_are_text_and_never_markup(server, network, page):
 def test_a_controller_that_goes_and_comes_back(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("epoch 3")
+    expect(page.locator("#summary .bad")).to_have_count(1)
     server.stop()
     expect(page.locator("#error")).to_contain_text("does not answer")
+    expect(page.locator("#summary")).to_contain_text(re.compile("ready · not healthy.* s ago"))
+    expect(page.locator("#summary .old")).to_have_count(2)
+    expect(page.locator("#summary .good, #summary .bad")).to_have_count(0)
     page.excused.append("ERR_")
+
+
+def test_what_is_wrong_comes_first_and_as_text(server, network, page):
+    network.missing = ["vswitch h42 is not connected"]
+    network.network = NetworkState(4)
+    network.settle("v0", ReservationState.FAILED, "no other path")
+    page.excused.append("503")  # /readyz: the browser reports it itself
+    for width in (390, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(server.url)
+        failed = page.locator("#conditions li").first
+        expect(failed).to_contain_text("v0 (r1 to r2, 40 Mb/s) has failed: no other path")
+        expect(failed).to_contain_text("affects pairs r1–r2; reservations v0")
+        expect(page.locator("#missing")).to_have_text("Not ready: vswitch h42 is not connected.")
+        tops = page.evaluate(
+            "[...document.querySelectorAll('section')].map((s) => s.getBoundingClientRect().top)"
+        )
+        assert tops[0] < min(tops[1:])
+        shoot(page, f"wrong-{width}")
+    network.missing = []
+    network.quarantined.clear()
+    network._book.remove("v0")
+    expect(page.locator("#conditions")).to_have_text("✓ Nothing.")
+    expect(page.locator("#summary")).to_contain_text("✓ healthy")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

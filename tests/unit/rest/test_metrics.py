@@ -46,6 +46,7 @@ def metrics():
     metrics.command(ApplyRules(changes), Outcome(answers))
     metrics.planned(80.0, 20.0, 60.0)
     metrics.probes(sent=3, heard=2, lost_paths=1)
+    metrics.lost(2)
     metrics.job_failed()
     with metrics.stage("plan"):
         pass
@@ -93,6 +94,8 @@ def test_the_network_s_state(url):
     assert shown["hydra_device_connected", "p1", "optical-switch"] == 1
     assert shown["hydra_vswitches", "no"] == 1
     assert shown["hydra_reservations", "active"] == 0
+    assert shown["hydra_conditions", "port-quarantined"] == 1
+    assert shown["hydra_conditions", "reservation-failed"] == 0
 
 
 def test_the_traffic_of_two_paths_is_counted_once(url, service):
@@ -125,6 +128,7 @@ def test_what_the_controller_did(url):
     assert shown["hydra_device_duration_seconds_count", "p1"] == 1
     assert shown["hydra_demand_planned_bytes_per_second", "then"] == 60e6 / 8
     assert shown["hydra_probes_total", "sent"] == 3
+    assert shown["hydra_circuits_lost_total",] == 2
     assert shown["hydra_openflow_connections",] == 8
     assert shown["hydra_loop_stage_duration_seconds_count", "plan"] == 1
 

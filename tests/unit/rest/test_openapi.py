@@ -44,6 +44,8 @@ ROUTES = {
     ("GET", "/v1/devices/{name}/tasks"),
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
     ("GET", "/v1/decisions"),
+    ("GET", "/v1/conditions"),
+    ("GET", "/v1/history"),
     ("GET", "/v1/explanations/circuits/{a}/{b}"),
     ("GET", "/v1/sharing"),
     ("PUT", "/v1/sharing"),
@@ -128,7 +130,7 @@ def test_numbers_carry_their_unit(description):
     }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
     plain |= {"slot", "duty_cycle", "measured_duty_cycle", "confirmed_times", "reads"}
-    plain |= {"prediction_error"}
+    plain |= {"prediction_error", "subjects_total", "pairs_total", "reservations_total"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

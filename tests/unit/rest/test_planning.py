@@ -298,6 +298,43 @@ def test_ready_only_when_nothing_is_missing(client, service):
     assert client.get("/healthz").status_code == 200
 
 
+def test_what_is_wrong_is_listed_apart_from_being_ready(client, service):
+    service.trouble = {"stale": [f"h{number}" for number in range(50)]}
+    document = client.get("/v1/conditions").json()
+    assert not document["healthy"]
+    quarantined, trial, stale = document["conditions"]
+    assert (quarantined["kind"], quarantined["subjects"]) == ("port-quarantined", ["r2:hyt-r2-p2"])
+    assert trial["command"] == "hydra quarantine clear r1 hyt-r1-p1"
+    assert (len(stale["subjects"]), stale["subjects_total"]) == (20, 50)
+    assert client.get("/readyz").status_code == 200
+    service.trouble.clear()
+    service.quarantined.clear()
+    assert client.get("/v1/conditions").json() == {"healthy": True, "conditions": []}
+
+
+def test_the_history_is_paged_by_time(client):
+    first = client.get("/v1/history?limit=2").json()
+    assert [one["kind"] for one in first["happenings"]] == ["reservation", "quarantine"]
+    assert first["happenings"][0]["pairs"] == [{"src": "r1", "dst": "r2"}]
+    before = first["next_before_unix_s"]
+    last = client.get(f"/v1/history?limit=2&before_unix_s={before}").json()
+    assert [one["kind"] for one in last["happenings"]] == ["controller"]
+    assert last["next_before_unix_s"] is None
+    some = client.get("/v1/history?kind=quarantine&kind=policy").json()["happenings"]
+    assert [one["text"].partition(":")[0] for one in some] == ["carrier lost at r1"]
+    assert client.get("/v1/history?limit=0").status_code == 422
+
+
+def test_an_explanation_tells_of_what_is_gone(client):
+    lines = client.get("/v1/explanations/circuits/r2/r1").json()["lines"]
+    assert lines[-3:-1] == [
+        "2023-11-14T22:15:20Z reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path",
+        "2023-11-14T22:14:20Z carrier lost at r1:hyt-r1-p1: r1:hyt-r1-p1 left out of plans",
+    ]
+    there = client.get("/v1/explanations/circuits/r3/r1").json()["lines"]
+    assert not any("carrier lost" in line for line in there)
+
+
 def test_a_dense_demand_of_320_racks_is_read_in_either_form():
     fabric = plain_fabric(320, 4, 10_000.0)
     demand = np.round(np.random.default_rng(1).uniform(0, 10_000, (320, 320)), 6)

@@ -57,6 +57,7 @@ def test_post_creates_and_tells_where(client):
         "booked": BOOKED,
         "path": None,
         "reason": "",
+        "since_unix_s": 1_700_000_000.0,
     }
 
 

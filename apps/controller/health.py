@@ -1,0 +1,98 @@
+"""The facts of all rooms, from which follows what is wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from apps.controller.auditor import Auditor
+from apps.controller.ledger import Ledger
+from apps.controller.quarantine import Quarantine
+from apps.controller.reach import Reach
+from apps.demand.poller import StatsPoller
+from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch
+from hydra.history import HappeningKind
+from hydra.model import Fabric
+
+_NAMED: Final = 5
+_NOTED: Final = (
+    ConditionKind.JOURNAL_FAILED,
+    ConditionKind.OPTICAL_SWITCH_DOWN,
+    ConditionKind.TOR_DOWN,
+    ConditionKind.SWITCH_NOT_CONNECTED,
+    ConditionKind.UPLINK_DEAD,
+    ConditionKind.ALARM,
+    ConditionKind.DRIFT,
+)
+"""Kinds that the history is told of here; of the others it hears where they arise."""
+
+
+class Health:
+    """For any thread; never waits for a device."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        ledger: Ledger,
+        reach: Reach,
+        quarantine: Quarantine,
+        poller: StatsPoller,
+        auditor: Auditor,
+    ) -> None:
+        self._fabric = fabric
+        self._ledger = ledger
+        self._reach = reach
+        self._quarantine = quarantine
+        self._poller = poller
+        self._auditor = auditor
+        self._watch = Watch()
+        self._noted: dict[ConditionKind, dict[str, Condition]] = {}
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Remember what is wrong now, so that later it is known since when; note what is new.
+
+        For one thread.
+        """
+        now: dict[ConditionKind, dict[str, Condition]] = {kind: {} for kind in _NOTED}
+        for one in self.conditions():
+            if one.kind in now:
+                now[one.kind] |= dict.fromkeys(one.subjects, one)
+        racks = self._fabric.racks
+        for kind, seen in now.items():
+            before = self._noted.get(kind, {})
+            for one in dict.fromkeys(seen[name] for name in seen.keys() - before.keys()):
+                pairs = [(racks[a].name, racks[b].name) for a, b in one.pairs]
+                self._ledger.note(HappeningKind.CONDITION, f"{kind.value}: {one.what}", pairs)
+            if over := sorted(before.keys() - seen.keys()):
+                more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
+                text = f"{kind.value} is over: {', '.join(over[:_NAMED])}{more}"
+                self._ledger.note(HappeningKind.CONDITION, text)
+        self._noted = now
+
+    def conditions(self) -> Sequence[Condition]:
+        """All that is wrong now."""
+        with self._lock:
+            return self._watch.conditions(self._facts())
+
+    def _facts(self) -> Facts:
+        reach = self._reach
+        _, stale, measured = self._poller.heard()
+        return Facts(
+            self._fabric,
+            self._ledger.state,
+            time.time(),
+            self._ledger.reservations(),
+            self._quarantine.entries(),
+            reach.planes_down(),
+            reach.tors_down(),
+            reach.switches_away(),
+            reach.unconfirmed(),
+            reach.dead_uplinks(),
+            reach.alarms(),
+            self._auditor.found,
+            stale if measured else (),
+            self._ledger.journal_failure,
+        )

@@ -1,0 +1,16 @@
+"""/v1/conditions: what is wrong, since when, whom it affects, what to do"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from apps.rest import models, render
+from apps.rest.context import Service
+
+router = APIRouter()
+
+
+@router.get("/v1/conditions", tags=["operations"])
+def list_conditions(service: Service) -> models.Conditions:
+    """All that is wrong now, the most urgent first; things that are alike are one condition."""
+    return render.conditions(service.fabric, service.conditions())

@@ -1,0 +1,415 @@
+"""Conditions: what is wrong now, since when, whom it affects, what was done, what to do next.
+
+One cause is one condition. Things that are wrong in the same way are one condition, too, so that
+the list is short however large the fabric is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import groupby
+from typing import Final
+
+from hydra.faults.quarantine import Quarantined
+from hydra.lifecycle import ReservationState
+from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.reconfiguration.drift import Drift
+from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reservations.admission import moment
+from hydra.reservations.reservation import GONE, Reservation
+from hydra.roles import Alarm
+
+_NAMED: Final = 5
+"""As many things are named in a sentence; others are counted."""
+_MOST: Final = 20
+"""As many conditions of a kind are told apart; the others are one condition together."""
+_MISSED_S: Final = 86_400.0
+"""Seconds for which a reservation without an end counts as missed after it has failed."""
+
+
+class ConditionKind(Enum):
+    """Kinds of conditions, the most urgent first."""
+
+    JOURNAL_FAILED = "journal-failed"
+    RESERVATION_FAILED = "reservation-failed"
+    OPTICAL_SWITCH_DOWN = "optical-switch-down"
+    TOR_DOWN = "tor-down"
+    SWITCH_NOT_CONNECTED = "switch-not-connected"
+    UNCONFIRMED = "unconfirmed"
+    """Devices and switches that answer, and have not confirmed the present state."""
+    PORT_QUARANTINED = "port-quarantined"
+    PORT_ON_TRIAL = "port-on-trial"
+    UPLINK_DEAD = "uplink-dead"
+    ALARM = "alarm"
+    DRIFT = "drift"
+    STALE_COUNTERS = "stale-counters"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that is wrong."""
+
+    kind: ConditionKind
+    subjects: tuple[str, ...]
+    """Names of the things that it is wrong with."""
+    what: str
+    since_unix_s: float
+    done: str
+    """What the controller did about it, in words."""
+    to_do: str
+    """What people do next, in words."""
+    command: str
+    """The command for that, or the one that shows more."""
+    pairs: tuple[Pair, ...] = ()
+    """Rack pairs that it affects."""
+    reservations: tuple[str, ...] = ()
+    """Ids of the reservations that it affects."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSwitch:
+    name: str
+    serves: str
+    """The server, or the rack, whose traffic it steers."""
+    rack: RackId | None
+    """The rack whose traffic it steers; None: it steers none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known at a moment, of things that work and of those that don't."""
+
+    fabric: Fabric
+    state: NetworkState
+    now_unix_s: float
+    reservations: Sequence[Reservation] = ()
+    quarantine: Sequence[Quarantined] = ()
+    planes_down: Mapping[PlaneId, str] = field(default_factory=dict)
+    """Optical switches that can't be commanded, with the reason."""
+    tors_down: Mapping[RackId, str] = field(default_factory=dict)
+    switches_away: Sequence[MissingSwitch] = ()
+    unconfirmed: Collection[str] = ()
+    dead_uplinks: Collection[str] = ()
+    """Servers whose uplink to their ToR is down, or closed to circuits."""
+    alarms: Mapping[str, Sequence[Alarm]] = field(default_factory=dict)
+    """Alarms that stand, by optical switch."""
+    drift: Sequence[Drift] = ()
+    stale: Collection[str] = ()
+    """Servers, or racks, whose counters are late."""
+    journal_failure: tuple[float, str] | None = None
+    """When the journal could not be written first, in Unix seconds, and why."""
+
+
+class Watch:
+    """Remembers since when things are wrong that can't tell by themselves."""
+
+    def __init__(self) -> None:
+        self._since: dict[ConditionKind, dict[str, float]] = {}
+
+    def conditions(self, facts: Facts) -> tuple[Condition, ...]:
+        """All conditions, the most urgent kind first and of each kind the oldest first."""
+        found = sorted(self._find(facts), key=lambda one: one.since_unix_s)
+        by_kind = {kind: [one for one in found if one.kind is kind] for kind in ConditionKind}
+        return tuple(one for same in by_kind.values() for one in _bounded(same))
+
+    def _first_seen(
+        self, kind: ConditionKind, names: Iterable[str], facts: Facts
+    ) -> Mapping[str, float]:
+        """When each of these was seen first; others of the kind are forgotten."""
+        before = self._since.get(kind, {})
+        self._since[kind] = {name: before.get(name, facts.now_unix_s) for name in names}
+        return self._since[kind]
+
+    def _find(self, facts: Facts) -> Iterator[Condition]:
+        missed = self._missed(facts)
+        yield from _journal(facts)
+        yield from _reservations(missed)
+        yield from self._planes(facts)
+        yield from self._tors(facts)
+        yield from self._switches(facts)
+        yield from _ports(facts, [one for one, _ in missed])
+        yield from self._others(facts)
+
+    def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
+        """Reservations that have failed, and since when.
+
+        Until their time is up, a day has passed, or another one was made in their place.
+        """
+        failed = [one for one in facts.reservations if one.state is ReservationState.FAILED]
+        if not failed:
+            return []
+        names = (one.id for one in failed)
+        seen = self._first_seen(ConditionKind.RESERVATION_FAILED, names, facts)
+        latest: dict[object, float] = {}
+        for one in facts.reservations:
+            if one.is_booked:
+                latest[_whose(one)] = max(latest.get(_whose(one), 0.0), one.created_unix_s)
+        missed = []
+        for one in failed:
+            since_s = seen[one.id] if one.since_unix_s is None else one.since_unix_s
+            end_s = since_s + _MISSED_S if one.expires_unix_s is None else one.expires_unix_s
+            if facts.now_unix_s < end_s and latest.get(_whose(one), 0.0) < since_s:
+                missed.append((one, since_s))
+        return missed
+
+    def _planes(self, facts: Facts) -> Iterator[Condition]:
+        kind, fabric = ConditionKind.OPTICAL_SWITCH_DOWN, facts.fabric
+        names = {plane: fabric.planes[plane].name for plane in facts.planes_down}
+        since = self._first_seen(kind, names.values(), facts)
+        for plane, reason in facts.planes_down.items():
+            standing = sum(one.plane == plane for one in facts.state.topology.circuits)
+            pairs, reservations = _on(facts, planes={plane})
+            yield Condition(
+                kind,
+                (names[plane],),
+                f"optical switch {names[plane]} can't be commanded: {reason}",
+                since[names[plane]],
+                f"left out of plans; circuits that stand on it ({standing}) stay as its mirrors "
+                "are, and can't be moved",
+                "mend it; it is read and tidied when it answers",
+                f"hydra device show {names[plane]}",
+                pairs,
+                reservations,
+            )
+
+    def _tors(self, facts: Facts) -> Iterator[Condition]:
+        kind = ConditionKind.TOR_DOWN
+        names = {rack: facts.fabric.racks[rack].name for rack in facts.tors_down}
+        since = self._first_seen(kind, names.values(), facts)
+        for rack, reason in facts.tors_down.items():
+            pairs, reservations = _on(facts, racks={rack})
+            yield Condition(
+                kind,
+                (names[rack],),
+                f"ToR {names[rack]} can't be commanded: {reason}",
+                since[names[rack]],
+                "its rack is left out of plans, and its circuits stay where they are",
+                "mend it; its VLANs are restored when it answers",
+                f"hydra device show {names[rack]}",
+                pairs,
+                reservations,
+            )
+
+    def _switches(self, facts: Facts) -> Iterator[Condition]:
+        kind, away = ConditionKind.SWITCH_NOT_CONNECTED, facts.switches_away
+        since = self._first_seen(kind, (one.name for one in away), facts)
+        if away:
+            ends = {one.rack for one in away if one.rack is not None}
+            pairs, reservations = _on(facts, ends=ends)
+            yield Condition(
+                kind,
+                tuple(one.name for one in away),
+                _many("switch", "switches", since, "not connected"),
+                min(since.values()),
+                "they go on forwarding as they were told last; circuits that they use don't move",
+                "see to their connection and their controller setting",
+                "hydra devices --down",
+                pairs,
+                reservations,
+            )
+        kind = ConditionKind.UNCONFIRMED
+        since = self._first_seen(kind, facts.unconfirmed, facts)
+        if since:
+            yield Condition(
+                kind,
+                tuple(since),
+                _many("device", "devices", since, "yet to confirm the present state"),
+                min(since.values()),
+                "told again, ever more rarely; nothing is set up there meanwhile",
+                "if it lasts, the log says what they answer",
+                "hydra history",
+            )
+
+    def _others(self, facts: Facts) -> Iterator[Condition]:
+        kind = ConditionKind.UPLINK_DEAD
+        if since := self._first_seen(kind, sorted(facts.dead_uplinks), facts):
+            yield Condition(
+                kind,
+                tuple(since),
+                _many("server", "servers", since, "without an uplink for circuits"),
+                min(since.values()),
+                "reached electrically, where they can be",
+                "mend the cable, or the connection of the vswitch",
+                "hydra devices",
+            )
+        kind = ConditionKind.ALARM
+        since = self._first_seen(kind, facts.alarms, facts)
+        for name, alarms in facts.alarms.items():
+            complaints = _names([_alarm(one) for one in alarms], "; ")
+            yield Condition(
+                kind,
+                (name,),
+                f"optical switch {name} complains: {complaints}",
+                since[name],
+                "nothing: circuits there go on as long as they pass light",
+                "see what the device says",
+                f"hydra device alarms {name}",
+            )
+        kind = ConditionKind.DRIFT
+        if since := self._first_seen(kind, map(str, facts.drift), facts):
+            yield Condition(
+                kind,
+                tuple(dict.fromkeys(one.device for one in facts.drift)),
+                f"changed behind our back: {_names(list(since), '; ')}",
+                min(since.values()),
+                "nothing: it is left for you (policy.on_drift), or could not be mended",
+                "mend it",
+                "hydra reconcile",
+            )
+        kind = ConditionKind.STALE_COUNTERS
+        away = {one.serves for one in facts.switches_away}
+        if since := self._first_seen(kind, (one for one in facts.stale if one not in away), facts):
+            yield Condition(
+                kind,
+                tuple(since),
+                f"counters are late from {_names(list(since))}",
+                min(since.values()),
+                "their last known rates stand in: plans rest on them",
+                "see what became of the readings",
+                "hydra demand",
+            )
+
+
+def _journal(facts: Facts) -> Iterator[Condition]:
+    if facts.journal_failure is not None:
+        since_s, reason = facts.journal_failure
+        yield Condition(
+            ConditionKind.JOURNAL_FAILED,
+            ("journal",),
+            reason,
+            since_s,
+            "nothing is promised and nothing moves; traffic goes on",
+            "free the disk; what has happened is written then",
+            "df -h",
+        )
+
+
+def _whose(one: Reservation) -> tuple[str | None, frozenset[str]]:
+    return one.owner, frozenset((one.src, one.dst))
+
+
+def _reservations(missed: Iterable[tuple[Reservation, float]]) -> Iterator[Condition]:
+    for one, since_s in missed:
+        yield Condition(
+            ConditionKind.RESERVATION_FAILED,
+            (one.id,),
+            f"reservation {one.id} ({one.src} to {one.dst}, {one.bandwidth_mbps:g} Mb/s) has "
+            f"failed: {one.reason}",
+            since_s,
+            "its traffic goes electrically, with nothing promised",
+            "reserve anew what fits now",
+            f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}",
+            () if GONE in one.pair else (one.pair,),
+            (one.id,),
+        )
+
+
+def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]:
+    """Ports that were put out for the same reason at the same moment are one condition."""
+    state, now_s = facts.state, facts.now_unix_s
+    joined = {pair_of(path) for path in state.topology.paths} if facts.quarantine else set()
+
+    def cause(one: Quarantined) -> tuple[bool, float, str, float]:
+        return one.blocks(now_s), one.since_unix_s, one.reason, one.until_unix_s or 0.0
+
+    for (blocks, since_s, reason, _), same in groupby(sorted(facts.quarantine, key=cause), cause):
+        some = list(same)
+        names = tuple(_port_name(facts.fabric, one.port) for one in some)
+        pairs = {pair for one in some for pair in one.pairs}
+        left = tuple(sorted(pairs - joined))
+        ports = {one.port for one in some}
+        failed = tuple(
+            one.id
+            for one in missed
+            if (path := one.path or one.booked) is not None
+            and any(not ports.isdisjoint(circuit.ends) for circuit in path.circuits)
+        )
+        until_s = some[0].until_unix_s
+        if not blocks:
+            out = "on trial: the next circuit that passes its probes there ends that"
+        elif until_s is None:
+            out = "left out of plans until they are cleared"
+        else:
+            out = f"left out of plans until {moment(until_s)}"
+        gone = "" if not pairs else "; what they carried goes electrically"
+        rack, _, port = names[0].partition(":")
+        yield Condition(
+            ConditionKind.PORT_QUARANTINED if blocks else ConditionKind.PORT_ON_TRIAL,
+            names,
+            f"{reason} ({_names(names)})",
+            since_s,
+            out + (gone if left else "; what they carried has other paths" if pairs else ""),
+            "mend it, and clear the ports",
+            f"hydra quarantine clear {rack} {port}",
+            left,
+            failed,
+        )
+
+
+def _on(
+    facts: Facts,
+    planes: AbstractSet[PlaneId] = frozenset(),
+    racks: AbstractSet[RackId] = frozenset(),
+    ends: AbstractSet[RackId] = frozenset(),
+) -> tuple[tuple[Pair, ...], tuple[str, ...]]:
+    """Rack pairs with a path, and reservations that were promised one, that is concerned.
+
+    Concerned are paths on these planes, by way of these racks, or with these racks as ends.
+    """
+
+    def concerned(path: Path) -> bool:
+        return (
+            not ends.isdisjoint((path.src, path.dst))
+            or any(one.plane in planes for one in path.circuits)
+            or any(not racks.isdisjoint(facts.fabric.racks_of(one)) for one in path.circuits)
+        )
+
+    pairs = {pair_of(path) for path in facts.state.topology.paths if concerned(path)}
+    reservations = tuple(
+        one.id
+        for one in facts.reservations
+        if one.is_booked and one.booked is not None and concerned(one.booked)
+    )
+    return tuple(sorted(pairs)), reservations
+
+
+def _bounded(same: Sequence[Condition]) -> Iterator[Condition]:
+    """The oldest conditions of a kind, and one for all others."""
+    yield from same[:_MOST]
+    if others := same[_MOST:]:
+        first = others[0]
+        subjects = tuple(name for one in others for name in one.subjects)
+        yield Condition(
+            first.kind,
+            subjects,
+            f"{len(others):,} more of the kind {first.kind.value}: {_names(subjects)}",
+            first.since_unix_s,
+            first.done,
+            first.to_do,
+            first.command,
+            tuple(sorted({pair for one in others for pair in one.pairs})),
+            tuple(dict.fromkeys(each for one in others for each in one.reservations)),
+        )
+
+
+def _many(one: str, many: str, names: Collection[str], state: str) -> str:
+    if len(names) == 1:
+        return f"{one} {next(iter(names))} is {state}"
+    return f"{len(names):,} {many} are {state}: {_names(tuple(names))}"
+
+
+def _names(names: Sequence[str], between: str = ", ") -> str:
+    more = len(names) - _NAMED
+    return between.join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _port_name(fabric: Fabric, port: PortId) -> str:
+    return f"{fabric.racks[fabric.ports[port].rack].name}:{fabric.ports[port].tor_port}"
+
+
+def _alarm(one: Alarm) -> str:
+    where = "" if one.port is None else f" at port {one.port}"
+    return f"{one.severity.value} {one.code}{where}, {one.text}"

@@ -1,0 +1,114 @@
+"""The history: what happened, in words, for people; nothing is decided by it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Any, Final
+
+from hydra.journal import KEPT, Change, Kind
+
+_TICK_S: Final = 1e-6
+_SAME_S: Final = 1e-3
+"""Lines that come closer than this are told apart by ticks, so that times can be paged by."""
+
+
+class HappeningKind(Enum):
+    CONTROLLER = "controller"
+    """It was started or stopped."""
+    RECONFIGURATION = "reconfiguration"
+    """A reconfiguration ended."""
+    RESERVATION = "reservation"
+    """A reservation was admitted, has another state or another path."""
+    QUARANTINE = "quarantine"
+    """Ports were put out of use, or freed: circuits were lost, or failed."""
+    CONDITION = "condition"
+    """Something is wrong with a device or a switch from now on, or not any more."""
+    DECISION = "decision"
+    """The periodic mode decided to change, or, after a change, to keep what stands."""
+    POLICY = "policy"
+    """The policy was changed, by a reload or a request."""
+    JOURNAL = "journal"
+    """The journal can't be written, or can be again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    unix_s: float
+    kind: HappeningKind
+    text: str
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Rack pairs that it concerns, by name."""
+
+    def to_record(self) -> dict[str, Any]:
+        pairs = [list(pair) for pair in self.pairs]
+        return {
+            "unix_s": self.unix_s,
+            "kind": self.kind.value,
+            "text": self.text,
+            "pairs": pairs,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Happening:
+        """Raises KeyError, TypeError or ValueError for a record of another release."""
+        pairs = tuple((str(a), str(b)) for a, b in record["pairs"])
+        return cls(
+            float(record["unix_s"]), HappeningKind(record["kind"]), str(record["text"]), pairs
+        )
+
+
+class History:
+    """The newest lines, and which of them the journal has yet to get. Not thread-safe."""
+
+    def __init__(self, past: Iterable[Happening] = ()) -> None:
+        self._lines: deque[Happening] = deque(past, maxlen=KEPT[Kind.HISTORY])
+        self._unwritten: deque[Happening] = deque(maxlen=KEPT[Kind.HISTORY])
+
+    def add(
+        self,
+        unix_s: float,
+        kind: HappeningKind,
+        text: str,
+        pairs: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        last_s = self._lines[-1].unix_s if self._lines else float("-inf")
+        if 0 <= last_s - unix_s < _SAME_S:
+            unix_s = last_s + _TICK_S
+        line = Happening(unix_s, kind, text, tuple(pairs))
+        self._lines.append(line)
+        self._unwritten.append(line)
+
+    @property
+    def unwritten(self) -> Sequence[Change]:
+        """Changes that bring the journal up to date."""
+        return [Change(Kind.HISTORY, None, line.to_record()) for line in self._unwritten]
+
+    def written(self) -> None:
+        """Note that the journal has everything."""
+        self._unwritten.clear()
+
+    def between(
+        self,
+        since_unix_s: float = 0.0,
+        before_unix_s: float = float("inf"),
+        kinds: Collection[HappeningKind] = (),
+        most: int = 100,
+    ) -> tuple[Happening, ...]:
+        """The newest lines of a time, newest first; ``kinds``: none for all."""
+        found = (
+            line
+            for line in reversed(self._lines)
+            if since_unix_s <= line.unix_s < before_unix_s and (not kinds or line.kind in kinds)
+        )
+        return tuple(islice(found, most))
+
+    def concerning(self, a: str, b: str, most: int) -> tuple[Happening, ...]:
+        """The newest lines about two racks, newest first."""
+        found = (
+            line for line in reversed(self._lines) if (a, b) in line.pairs or (b, a) in line.pairs
+        )
+        return tuple(islice(found, most))

@@ -1,0 +1,166 @@
+"""What is wrong, since when, whom it affects, what was done, what to do next."""
+
+from dataclasses import replace
+
+import pytest
+
+from hydra.faults.conditions import ConditionKind, Facts, MissingSwitch, Watch
+from hydra.faults.quarantine import Quarantined
+from hydra.lifecycle import ReservationState
+from hydra.model import NetworkState, PlaneId, RackId
+from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.reservation import ReservationRequest
+from hydra.roles import Alarm, Severity
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
+
+FABRIC = small_fabric(racks=4, planes=2)
+PATH = path_of(FABRIC, 0, 1)
+STANDING = state_of(FABRIC, NetworkState(), PATH)
+(CIRCUIT,) = PATH.circuits
+NOW_S = 10_000.0
+PAIR = (RackId(0), RackId(1))
+
+
+@pytest.fixture
+def watch():
+    return Watch()
+
+
+def facts(state=STANDING, now_s=NOW_S, **more):
+    return Facts(FABRIC, state, now_s, **more)
+
+
+def failed(now_s=NOW_S - 60, **request):
+    book = ReservationBook(FABRIC)
+    book.add("v1", ReservationRequest("r1", "r2", 40.0, **request), now_s - 60)
+    return book.transition("v1", ReservationState.FAILED, "no other path", now=now_s)
+
+
+def only(watch, some):
+    (one,) = watch.conditions(some)
+    return one
+
+
+def test_nothing_is_wrong(watch):
+    assert watch.conditions(facts()) == ()
+
+
+def test_a_reservation_that_failed_is_listed_with_what_to_do(watch):
+    one = only(watch, facts(NetworkState(), reservations=[failed()]))
+    assert one.kind is ConditionKind.RESERVATION_FAILED
+    assert one.what == "reservation v1 (r1 to r2, 40 Mb/s) has failed: no other path"
+    assert (one.since_unix_s, one.pairs, one.reservations) == (NOW_S - 60, (PAIR,), ("v1",))
+    assert one.command == "hydra reserve r1 r2 --mbps 40"
+
+
+def test_it_is_listed_until_its_time_is_up_or_another_one_was_made(watch):
+    ends = failed(duration_s=3600.0)
+    assert watch.conditions(facts(reservations=[ends]))
+    assert not watch.conditions(facts(now_s=NOW_S + 3600, reservations=[ends]))
+    open_end = failed()
+    assert watch.conditions(facts(now_s=NOW_S + 80_000, reservations=[open_end]))
+    assert not watch.conditions(facts(now_s=NOW_S + 90_000, reservations=[open_end]))
+    book = ReservationBook(FABRIC)
+    anew = book.add("v2", ReservationRequest("r2", "r1", 20.0), NOW_S)
+    assert not watch.conditions(facts(reservations=[open_end, anew]))
+    others = replace(anew, owner="somebody else")
+    assert watch.conditions(facts(reservations=[open_end, others]))
+
+
+def test_a_lost_circuit_is_one_condition_whatever_the_number_of_its_ports(watch):
+    entries = [
+        Quarantined(end, "carrier lost at r1:o1.1", NOW_S - 5, NOW_S + 55, (PAIR,))
+        for end in CIRCUIT.ends
+    ]
+    lost = replace(failed(), booked=PATH)
+    without = NetworkState()
+    reservation, ports = watch.conditions(facts(without, quarantine=entries, reservations=[lost]))
+    assert reservation.kind is ConditionKind.RESERVATION_FAILED
+    assert ports.kind is ConditionKind.PORT_QUARANTINED
+    assert ports.what.startswith("carrier lost at r1:o1.1 (r1:")
+    assert (len(ports.subjects), ports.pairs, ports.reservations) == (2, (PAIR,), ("v1",))
+    assert ports.since_unix_s == NOW_S - 5
+    assert "goes electrically" in ports.done
+    rack, port = ports.subjects[0].split(":")
+    assert ports.command == f"hydra quarantine clear {rack} {port}"
+    elsewhere = only(watch, facts(quarantine=entries))
+    assert elsewhere.pairs == ()
+    assert "has other paths" in elsewhere.done
+    later = only(watch, facts(without, NOW_S + 60, quarantine=entries))
+    assert later.kind is ConditionKind.PORT_ON_TRIAL
+    assert later.since_unix_s == NOW_S - 5
+    assert "on trial" in later.done
+
+
+def test_circuits_on_an_optical_switch_that_is_down_belong_to_its_condition(watch):
+    plane = CIRCUIT.plane
+    name = FABRIC.planes[plane].name
+    active = replace(failed(), state=ReservationState.ACTIVE, booked=PATH)
+    one = only(watch, facts(planes_down={plane: "refused"}, reservations=[active]))
+    assert one.what == f"optical switch {name} can't be commanded: refused"
+    assert "circuits that stand on it (1) stay" in one.done
+    assert (one.pairs, one.reservations) == ((PAIR,), ("v1",))
+    other = PlaneId(1 - plane)
+    assert only(watch, facts(planes_down={other: "refused"}, reservations=[active])).pairs == ()
+
+
+def test_a_tor_that_is_down_affects_what_leads_through_its_rack(watch):
+    one = only(watch, facts(tors_down={RackId(1): "no answer"}))
+    assert (one.kind, one.pairs) == (ConditionKind.TOR_DOWN, (PAIR,))
+    assert only(watch, facts(tors_down={RackId(2): "no answer"})).pairs == ()
+
+
+def test_when_it_was_seen_first_is_remembered_until_it_is_over(watch):
+    down = {"planes_down": {PlaneId(0): "refused"}}
+    assert only(watch, facts(**down)).since_unix_s == NOW_S
+    assert only(watch, facts(now_s=NOW_S + 9, **down)).since_unix_s == NOW_S
+    assert not watch.conditions(facts(now_s=NOW_S + 10))
+    assert only(watch, facts(now_s=NOW_S + 20, **down)).since_unix_s == NOW_S + 20
+
+
+def test_switches_that_are_away_are_one_condition_and_so_are_their_late_counters(watch):
+    away = [MissingSwitch(f"v{n}", f"h{n}", RackId(n % 4)) for n in range(10_240)]
+    one = only(watch, facts(switches_away=away, stale=[f"h{n}" for n in range(10_240)]))
+    assert one.what == "10,240 switches are not connected: v0, v1, v2, v3, v4 and 10,235 more"
+    assert one.pairs == (PAIR,)
+    kinds = [c.kind for c in watch.conditions(facts(switches_away=away[1:], stale=["h0"]))]
+    assert kinds == [ConditionKind.SWITCH_NOT_CONNECTED, ConditionKind.STALE_COUNTERS]
+
+
+def test_of_many_alike_the_oldest_are_told_apart_and_the_others_counted(watch):
+    many = [replace(failed(now_s=NOW_S - n), id=f"v{n}", src=f"h{n}", dst="r2") for n in range(300)]
+    found = watch.conditions(facts(reservations=many))
+    assert len(found) == 21
+    assert found[0].subjects == ("v299",)
+    assert found[-1].what.startswith("280 more of the kind reservation-failed: v279, ")
+    assert len(found[-1].reservations) == 280
+
+
+def test_the_others_have_their_words_too(watch):
+    drift = [Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing")]
+    alarm = Alarm(Severity.MAJOR, 3, "LOS", "no light")
+    found = watch.conditions(
+        facts(
+            unconfirmed=["r3"],
+            dead_uplinks={"h12", "h11"},
+            alarms={"p1": [alarm]},
+            drift=drift,
+            journal_failure=(NOW_S - 7, "can't write the journal"),
+        )
+    )
+    assert [(one.kind, one.what) for one in found] == [
+        (ConditionKind.JOURNAL_FAILED, "can't write the journal"),
+        (ConditionKind.UNCONFIRMED, "device r3 is yet to confirm the present state"),
+        (
+            ConditionKind.UPLINK_DEAD,
+            "2 servers are without an uplink for circuits: h11, h12",
+        ),
+        (ConditionKind.ALARM, "optical switch p1 complains: major LOS at port 3, no light"),
+        (
+            ConditionKind.DRIFT,
+            "changed behind our back: p1, 1 to 18: nothing instead of connected",
+        ),
+    ]
+    assert found[0].since_unix_s == NOW_S - 7
+    assert all(one.done and one.to_do and one.command for one in found)
