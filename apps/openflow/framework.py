@@ -442,6 +442,13 @@ _RYUS_KINDS = (
     ofproto_v1_3.OFPT_PORT_STATUS,
 )
 """Messages that Ryu reads for its own handlers; the application is handed others as bytes."""
+_FIRST_KINDS = (
+    ofproto_v1_3.OFPT_HELLO,
+    ofproto_v1_3.OFPT_ECHO_REQUEST,
+    ofproto_v1_3.OFPT_ECHO_REPLY,
+    ofproto_v1_3.OFPT_FEATURES_REPLY,
+)
+"""Messages that are read while nobody knows which switch sends them."""
 _HELLO_ELEMENT = struct.Struct("!HH")
 _IN_A_ROW = 32
 """Messages of one switch, before others are looked at: Ryu reads 2048."""
@@ -483,6 +490,8 @@ def _read(parsers: Mapping[int, Any]) -> None:
             hub.sleep(0)
         if kind == ofproto_v1_3.OFPT_HELLO:
             return greeting(datapath, version, kind, length, xid, buf)
+        if datapath.id is None and kind not in _FIRST_KINDS:
+            return None
         if len(getattr(datapath, "ports", ())) > MOST_PORTS:
             datapath.set_state(DEAD_DISPATCHER)
             raise ValueError(f"more than {MOST_PORTS} ports")

@@ -133,6 +133,10 @@ def test_who_does_not_become_a_switch_is_let_go(listening, said):
 GARBAGE = {
     "wrong bodies": b"".join(struct.pack("!BBHI", 4, kind, 9, 1) + b"!" for kind in range(256)),
     "another version": struct.pack("!BBHI", 0x49, 0, 8, 1),
+    "ports of nobody": b"".join(
+        struct.pack("!BBHI", 4, kind, 8 + len(body), 1) + body
+        for kind, body in ((19, struct.pack("!HH4x", 13, 0)), (3, b""), (12, bytes(72)))
+    ),
     "errors about nothing": struct.pack("!BBHIHH", 4, 1, 12, 1, 1, 1),
 }
 
