@@ -13,6 +13,7 @@ rogue has a certificate of the fabric's authority.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import socket
 import ssl
@@ -23,10 +24,12 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +51,7 @@ _PER_CONNECTION: Final = 5000
 _UNTIL_ECHO: Final = 100
 _WRONG: Final = 0.001
 _PATIENCE_S: Final = 10.0
+_TELLING: Final = threading.Lock()
 _ECHO_EVERY_S: Final = 0.02
 _HEADER: Final = struct.Struct("!BBHI")
 _HELLO, _ERROR, _ECHO_REQUEST, _ECHO_REPLY, _EXPERIMENTER = range(5)
@@ -231,36 +235,34 @@ class Honest:
 
 @dataclass(slots=True)
 class Attack:
-    """Rogues in threads of their own, until so many messages have been read."""
+    """Rogues, each in a thread, until so many messages have been read.
+
+    In a process of their own, so that they don't keep the honest switch from reading its echoes.
+    """
 
     target: Target
     messages: int
     seed: int
-    advance: Callable[[int], object]
-    read: Counter[str] = field(default_factory=Counter)
-    """Messages by what their sender is to the controller."""
-    connections: int = 0
-    stalled: int = 0
-    """Connections that were neither read nor ended."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _read: int = 0
 
-    def run(self) -> None:
-        threads = [threading.Thread(target=self._run, args=(one,)) for one in range(_ROGUES)]
+    def run(self, go: Event, told: Connection) -> None:
+        """Tell of each connection the role, the messages read, and whether it stalled."""
+        go.wait()
+        threads = [threading.Thread(target=self._run, args=(one, told)) for one in range(_ROGUES)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        told.send(None)
 
-    def _run(self, number: int) -> None:
+    def _run(self, number: int, told: Connection) -> None:
         chance, kept = random.Random(_ROGUES * self.seed + number), kept_bodies()
-        while self.read.total() < self.messages:
+        while self._read < self.messages:
             role = chance.choice(("before the handshake", "a stranger", "known", "known"))
             read, stalled = self._connect(chance, role, kept)
-            with self._lock:
-                self.read[role] += read
-                self.connections += 1
-                self.stalled += stalled
-            self.advance(read)
+            with _TELLING:
+                self._read += read
+                told.send((role, read, stalled))
 
     def _connect(
         self, chance: random.Random, role: str, kept: Mapping[int, list[bytes]]
@@ -297,16 +299,24 @@ def certificates(folder: Path) -> tuple[dict[str, str], ssl.SSLContext]:
 
 
 def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Result]:
+    shares: Counter[str] = Counter()
+    connections = stalled = 0
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         settings: dict[str, Any] = {}
-        context = None
+        trust = None
         if tls:
-            settings, context = certificates(folder)
+            settings, trust = certificates(folder)
         controller = Controller(folder, settings)
         try:
             wait_until(lambda: controller.answers() or controller.process.poll() is not None, 60)
-            target = Target(controller.openflow, context)
+            target = Target(controller.openflow, trust)
+            context = multiprocessing.get_context("fork")
+            go, (told, tell) = context.Event(), context.Pipe(duplex=False)
+            attacker = context.Process(
+                target=Attack(target, messages, seed).run, args=(go, tell), daemon=True
+            )
+            attacker.start()
             honest = Honest(target)
             thread = threading.Thread(target=honest.run)
             thread.start()
@@ -315,9 +325,13 @@ def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Res
             honest.echoes_ms.clear()
             before_mb = resident_mb(controller)
             bar = progress.add_task("messages", total=messages)
-            attack = Attack(target, messages, seed, lambda read: progress.advance(bar, read))
             started_s = time.monotonic()
-            attack.run()
+            go.set()
+            while (heard := told.recv()) is not None:
+                role, read, stall = heard
+                shares[role] += read
+                connections, stalled = connections + 1, stalled + stall
+                progress.advance(bar, read)
             lasted_s = time.monotonic() - started_s
             honest.end()
             thread.join()
@@ -326,16 +340,16 @@ def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Res
             log = controller.log.read_text(errors="replace")
         finally:
             controller.close()
-    read = attack.read.total()
-    case = f"{read} messages read{' over TLS' if tls else ''}, {lasted_s:.0f} s"
+    total = shares.total()
+    case = f"{total} messages read{' over TLS' if tls else ''}, {lasted_s:.0f} s"
     calm = f"before, {len(quiet_ms)} echoes"
-    shares = ", ".join(f"{count} {role}" for role, count in sorted(attack.read.items()))
+    told_of = ", ".join(f"{count} {role}" for role, count in sorted(shares.items()))
     return [
         Result(case, "controller ended", "", "lower", not alive, 0, "allowed", 0),
         Result(case, "tracebacks", "", "lower", log.count("Traceback"), 0, "allowed", 0),
-        Result(case, "connections that stalled", "", "lower", attack.stalled, attack.connections,
-               f"connections; {shares}", 0),
-        Result(case, "lines of its log", "", "lower", len(log.splitlines()), read, "messages"),
+        Result(case, "connections that stalled", "", "lower", stalled, connections,
+               f"connections; {told_of}", 0),
+        Result(case, "lines of its log", "", "lower", len(log.splitlines()), total, "messages"),
         Result(case, "memory", "MB", "lower", after_mb, before_mb, "before"),
         Result(case, "honest switch cut off", "times", "lower", honest.lost, 0, "allowed", 0),
         Result(case, "its echo, median", "ms", "lower", statistics.median(honest.echoes_ms),
