@@ -365,9 +365,10 @@ def p99(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[98]
 
 
-def resident_mb(controller: Controller) -> float:
+def resident_mb(controller: Controller, key: str = "VmRSS") -> float:
+    """Memory of its process; the most it ever had with ``VmHWM``."""
     status = Path(f"/proc/{controller.process.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+    (line,) = (line for line in status.splitlines() if line.startswith(key))
     return int(line.split()[1]) / 1024
 
 
