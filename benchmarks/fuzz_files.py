@@ -1,16 +1,19 @@
 """Feed mutated fabric files to what reads them, in processes with little memory.
 
-``python -m benchmarks.fuzz_files [--files N] [--first SEED]``. Each file is one of ``configs/``, or
-of two of them spliced, with a few places changed: bytes, lines, numbers, names, values that were
-found to hurt. It is read as by ``hydra check``. Whatever is not a fabric or a ConfigError is an
-escape: another exception, the end of the process, more than 1 s of processor time or more than 300
-MB beyond what the process took before. Its seed is printed; ``--files 1 --first SEED`` reads that
-file again, and keeps it.
+``python -m benchmarks.fuzz_files [--files N] [--first SEED] [--at-a-time N]``. Each file is one of
+``configs/``, or of two of them spliced, with a few places changed: bytes, lines, numbers, names,
+values that were found to hurt. It is read as by ``hydra check``. Whatever is not a fabric or a
+ConfigError is an escape: another exception, the end of the process, more than 1 s of processor time
+or more than 300 MB beyond what the process took before. Its seed is printed; ``--files 1 --first
+SEED`` reads that file again, and keeps it. A run that was broken off goes on where it was: what has
+been read is in ``results/benchmarks/fuzz_files.log`` until the run is complete. Remove that after a
+change of the code.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import random
 import resource
@@ -19,7 +22,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
@@ -31,6 +35,7 @@ from benchmarks._report import Result, report
 from hydra.errors import ConfigError
 
 CONFIGS: Final = Path(__file__).parents[1] / "configs"
+KEPT: Final = Path(__file__).parents[1] / "results" / "benchmarks" / "fuzz_files.log"
 FILES: Final = 100_000
 MOST_S: Final = 1.0
 MOST_MB: Final = 300
@@ -158,6 +163,14 @@ def run(seeds: Sequence[int]) -> Iterator[Read]:
         process.join()
 
 
+def read_before() -> dict[int, Read]:
+    """What a run that was broken off has read, by seed."""
+    if not KEPT.exists():
+        return {}
+    reads = (Read(**json.loads(line)) for line in KEPT.read_text().splitlines())
+    return {read.seed: read for read in reads}
+
+
 def escape_of(read: Read) -> str | None:
     if read.outcome not in _FINE:
         return read.outcome
@@ -170,23 +183,37 @@ def main(argv: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_files")
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument("--first", type=int, default=0, metavar="SEED")
+    parser.add_argument("--at-a-time", type=int, default=1, metavar="N")
     given = parser.parse_args(argv)
     if given.files == 1:
         path = Path(tempfile.gettempdir()) / f"fabric-{given.first}.yaml"
         path.write_bytes(file_of(given.first))
         print(f"{path}: for hydra check")
     load_configuration(CONFIGS / "demo.yaml")  # what is imported once is no file's
-    outcomes: Counter[str] = Counter()
-    escapes, slowest_s, largest_mb, started_s = 0, 0.0, 0.0, time.monotonic()
-    with Progress(transient=True) as progress:
-        bar = progress.add_task("files", total=given.files)
-        for read in run(range(given.first, given.first + given.files)):
-            progress.advance(bar)
-            outcomes[read.outcome] += 1
-            slowest_s, largest_mb = max(slowest_s, read.took_s), max(largest_mb, read.grown_mb)
-            if (escape := escape_of(read)) is not None:
-                escapes += 1
-                progress.console.print(f"seed {read.seed}: {escape}")
+    reads, started_s = read_before(), time.monotonic()
+    wanted = range(given.first, given.first + given.files)
+    left = [seed for seed in wanted if seed not in reads]
+    batches = [left[at : at + _BATCH] for at in range(0, len(left), _BATCH)]
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        Progress(transient=True) as progress,
+        KEPT.open("a") as kept,
+        ThreadPoolExecutor(given.at_a_time) as pool,
+    ):
+        bar = progress.add_task("files", total=given.files, completed=given.files - len(left))
+        for batch in pool.map(lambda seeds: list(run(seeds)), batches):
+            progress.advance(bar, len(batch))
+            for read in batch:
+                reads[read.seed] = read
+                print(json.dumps(asdict(read)), file=kept, flush=True)
+                if (escape := escape_of(read)) is not None:
+                    progress.console.print(f"seed {read.seed}: {escape}")
+    KEPT.unlink()
+    told_of = [reads[seed] for seed in wanted]
+    outcomes = Counter(read.outcome for read in told_of)
+    escapes = sum(escape_of(read) is not None for read in told_of)
+    slowest_s = max(read.took_s for read in told_of)
+    largest_mb = max(read.grown_mb for read in told_of)
     fabrics, refused = (outcomes[one] for one in _FINE)
     case = f"{given.files} files"
     told = f"refused; {fabrics} fabrics, {time.monotonic() - started_s:.0f} s"

@@ -1,15 +1,19 @@
 """Messages that no switch would send, at the OpenFlow port of a running controller.
 
-``python -m benchmarks.fuzz_openflow [--messages N] [--seed S]``. A quarter of the rogue connections
-sends before the handshake, the others after one: half as a switch that nobody knows, half with the
-datapath id of a switch of the fabric. Messages are mutated from those of the codecs' corpus, or
-made up, with lengths that hold or do not. Meanwhile an honest switch asks for an echo fifty times a
-second. Once without TLS; once with it, where the rogue has a certificate of the fabric's authority.
+``python -m benchmarks.fuzz_openflow [--messages N] [--seed S]``. Four rogue connections at a time:
+a quarter sends before the handshake, the others after it, half as a switch that nobody knows, half
+with the datapath id of a switch of the fabric. Nearly all messages hold together as far as their
+header, so that they are read: parts of the codecs' corpus, changed, and made-up bodies, many with
+the transaction ids that the controller waits for. One in a thousand is wrong in its version or
+length, and ends its connection. An echo after each hundred says that they have been read. Meanwhile
+an honest switch asks for an echo fifty times a second. Once without TLS; once with it, where the
+rogue has a certificate of the fabric's authority.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import socket
 import ssl
@@ -19,10 +23,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,40 +46,140 @@ MOST_ECHO_MS: Final = 100.0
 HONEST: Final = 0x2101
 KNOWN: Final = 0x2102
 STRANGER: Final = 0xBAD
-_PER_CONNECTION: Final = 2000
+_ROGUES: Final = 4
+_PER_CONNECTION: Final = 5000
+_UNTIL_ECHO: Final = 100
+_WRONG: Final = 0.001
+_PATIENCE_S: Final = 10.0
+_TELLING: Final = threading.Lock()
 _ECHO_EVERY_S: Final = 0.02
 _HEADER: Final = struct.Struct("!BBHI")
-_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
+_HELLO, _ERROR, _ECHO_REQUEST, _ECHO_REPLY, _EXPERIMENTER = range(5)
+_FEATURES_REQUEST, _FEATURES_REPLY, _PACKET_IN, _PORT_STATUS = 5, 6, 10, 12
+_MULTIPART_REQUEST, _MULTIPART_REPLY, _BARRIER_REQUEST, _BARRIER_REPLY = 18, 19, 20, 21
+_ROLE_REQUEST, _ROLE_REPLY = 24, 25
 _KINDS: Final = 30
+_REPLIES: Final = {
+    _MULTIPART_REQUEST: _MULTIPART_REPLY,
+    _BARRIER_REQUEST: _BARRIER_REPLY,
+    _ROLE_REQUEST: _ROLE_REPLY,
+}
+_SENT_BY_SWITCHES: Final = (
+    _ERROR, _ECHO_REPLY, _EXPERIMENTER, _PACKET_IN, _PORT_STATUS, *_REPLIES.values(),
+)  # fmt: skip
+_STATISTICS: Final = (0, 1, 2, 3, 4, 9, 10, 13, 0xFFFF)
 CORPUS: Final = Path(__file__).parents[1] / "tests" / "unit" / "drivers" / "corpus" / "openflow"
 
 
-def message(chance: random.Random, kept: Sequence[bytes]) -> bytes:
-    """Of the corpus, changed; or made up, its length mostly true."""
-    if chance.random() < 0.4:
-        data = bytearray(chance.choice(kept))
-        for _ in range(chance.randrange(4)):
-            data[chance.randrange(len(data))] = chance.randrange(256)
-        return bytes(data)
-    body = chance.randbytes(chance.choice((0, 0, 4, 8, 16, 40, 200, 3000)))
-    length = 8 + len(body)
-    if chance.random() < 0.05:
-        length = chance.choice((0, 7, 8, length + 1, 65535))
-    version = 4 if chance.random() < 0.9 else chance.randrange(256)
-    kind = chance.randrange(_KINDS if chance.random() < 0.9 else 256)
-    return _HEADER.pack(version, kind, length, chance.getrandbits(32)) + body
+def kept_bodies() -> dict[int, list[bytes]]:
+    """Bodies of the messages in the codecs' corpus, by kind."""
+    bodies: dict[int, list[bytes]] = {}
+    for path in sorted(CORPUS.glob("*.bin")):
+        data = path.read_bytes()
+        while len(data) >= _HEADER.size:
+            _, kind, length, _ = _HEADER.unpack_from(data)
+            bodies.setdefault(kind, []).append(data[_HEADER.size : max(length, _HEADER.size)])
+            data = data[max(length, _HEADER.size) :]
+    return bodies
+
+
+def message(
+    chance: random.Random, kept: Mapping[int, list[bytes]], asked: Sequence[Asked]
+) -> bytes:
+    """One that holds together, in version and length."""
+    xid = chance.getrandbits(32)
+    kind = chance.choice(_SENT_BY_SWITCHES) if chance.random() < 0.8 else chance.randrange(_KINDS)
+    about = chance.choice(_STATISTICS)
+    if asked and chance.random() < 0.5:
+        kind, xid, about = chance.choice(asked)
+    if kind in kept and chance.random() < 0.5:
+        body = bytearray(chance.choice(kept[kind]))
+    else:
+        body = bytearray(chance.randbytes(chance.choice((0, 4, 8, 16, 40, 72, 200, 3000))))
+        if chance.random() < 0.3:
+            body = bytearray(len(body))
+    for _ in range(chance.randrange(4) if body else 0):
+        body[chance.randrange(len(body))] = chance.choice((0, 0, 1, 255, chance.randrange(256)))
+    if kind == _MULTIPART_REPLY and len(body) >= 8:
+        struct.pack_into("!HH", body, 0, about, chance.choice((0, 0, 1)))
+    if kind == _FEATURES_REPLY:
+        kind = _ECHO_REPLY  # a second one would be a switch of another id
+    return _HEADER.pack(4, kind, _HEADER.size + len(body), xid) + body
+
+
+def wrong(chance: random.Random) -> bytes:
+    """A message of another version or length, with what may follow it."""
+    version = chance.choice((4, chance.randrange(256)))
+    head = _HEADER.pack(version, chance.randrange(256), chance.choice((0, 7, 65535)), 0)
+    return head + chance.randbytes(chance.choice((0, 100, 70_000)))
+
+
+Asked = tuple[int, int, int]
+"""The kind, the transaction id and the kind of statistics that an answer would have."""
+
+
+@dataclass(slots=True)
+class Rogue:
+    """One connection of an attacker; ``read`` are messages that the controller has read."""
+
+    connection: socket.socket
+    read: int = 0
+    _asked: deque[Asked] = field(default_factory=lambda: deque(maxlen=50))
+    _echoes: int = 1 << 29
+
+    def attack(self, chance: random.Random, kept: Mapping[int, list[bytes]]) -> None:
+        """Send until it is cut off, or enough. Raises OSError."""
+        for _ in range(_PER_CONNECTION // _UNTIL_ECHO):
+            batch = [message(chance, kept, self._asked) for _ in range(_UNTIL_ECHO)]
+            self._echoes += 1
+            batch.append(_HEADER.pack(4, _ECHO_REQUEST, _HEADER.size, self._echoes))
+            self.connection.sendall(b"".join(batch))
+            if not self._answered():
+                return
+            self.read += _UNTIL_ECHO
+            if chance.random() < _WRONG * _UNTIL_ECHO:
+                self.connection.sendall(wrong(chance))
+                return
+
+    def _answered(self) -> bool:
+        """Wait for the echo, and keep what else is asked. False if the connection has ended."""
+        while True:
+            head = exactly(self.connection, _HEADER.size)
+            if len(head) < _HEADER.size:
+                return False
+            _, kind, length, xid = _HEADER.unpack(head)
+            body = exactly(self.connection, length - _HEADER.size)
+            if (kind, xid) == (_ECHO_REPLY, self._echoes):
+                return True
+            if kind in _REPLIES:
+                about = struct.unpack_from("!H", body)[0] if kind == _MULTIPART_REQUEST else 0
+                self._asked.append((_REPLIES[kind], xid, about))
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    """So many bytes; fewer if the connection ends before."""
+    data = b""
+    while len(data) < count and (more := connection.recv(count - len(data))):
+        data += more
+    return data
 
 
 def handshake(connection: socket.socket, datapath: int) -> None:
-    """Become a switch with this id, as far as features go."""
+    """Become a switch with this id and three ports."""
     connection.sendall(_HEADER.pack(4, _HELLO, 8, 1))
-    stream = connection.makefile("rb")
-    while len(head := stream.read(8)) == 8:
+    while len(head := exactly(connection, 8)) == 8:
         _, kind, length, xid = _HEADER.unpack(head)
-        stream.read(length - 8)
+        exactly(connection, length - 8)
         if kind == _FEATURES_REQUEST:
             features = struct.pack("!QIBBxxII", datapath, 0, 254, 0, 0x47, 0)
             connection.sendall(_HEADER.pack(4, _FEATURES_REPLY, 32, xid) + features)
+        elif kind == _MULTIPART_REQUEST:
+            ports = b"".join(
+                struct.pack("!I4x6s2x16s32x", number, bytes(6), name)
+                for number, name in enumerate((b"hyh-h12", b"hyo-h12", b"hye-h12"), 1)
+            )
+            head = _HEADER.pack(4, _MULTIPART_REPLY, 16 + len(ports), xid)
+            connection.sendall(head + struct.pack("!HH4x", 13, 0) + ports)
             return
 
 
@@ -82,7 +189,7 @@ class Target:
     tls: ssl.SSLContext | None
 
     def connect(self) -> socket.socket:
-        connection = socket.create_connection(self.address, timeout=5)
+        connection = socket.create_connection(self.address, timeout=_PATIENCE_S)
         return connection if self.tls is None else self.tls.wrap_socket(connection)
 
 
@@ -126,23 +233,52 @@ class Honest:
                     break
 
 
-def attack(target: Target, messages: int, seed: int, progress: Progress) -> None:
-    """Send so many, over as many connections as it takes."""
-    chance = random.Random(seed)
-    kept = [path.read_bytes() for path in sorted(CORPUS.glob("*.bin"))]
-    bar = progress.add_task("messages", total=messages)
-    sent = 0
-    while sent < messages:
-        with suppress(OSError), target.connect() as connection:
-            if chance.random() >= 0.25:
-                handshake(connection, chance.choice((STRANGER, KNOWN)))
-            for _ in range(_PER_CONNECTION):
-                connection.sendall(message(chance, kept))
-                sent += 1
-                if sent >= messages:
-                    break
-        sent += 1  # the one that it refused to read on after
-        progress.update(bar, completed=min(sent, messages))
+@dataclass(slots=True)
+class Attack:
+    """Rogues, each in a thread, until so many messages have been read.
+
+    In a process of their own, so that they don't keep the honest switch from reading its echoes.
+    """
+
+    target: Target
+    messages: int
+    seed: int
+    _read: int = 0
+
+    def run(self, go: Event, told: Connection) -> None:
+        """Tell of each connection the role, the messages read, and whether it stalled."""
+        go.wait()
+        threads = [threading.Thread(target=self._run, args=(one, told)) for one in range(_ROGUES)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        told.send(None)
+
+    def _run(self, number: int, told: Connection) -> None:
+        chance, kept = random.Random(_ROGUES * self.seed + number), kept_bodies()
+        while self._read < self.messages:
+            role = chance.choice(("before the handshake", "a stranger", "known", "known"))
+            read, stalled = self._connect(chance, role, kept)
+            with _TELLING:
+                self._read += read
+                told.send((role, read, stalled))
+
+    def _connect(
+        self, chance: random.Random, role: str, kept: Mapping[int, list[bytes]]
+    ) -> tuple[int, bool]:
+        rogue = None
+        try:
+            with self.target.connect() as connection:
+                rogue = Rogue(connection)
+                if role != "before the handshake":
+                    handshake(connection, STRANGER if role == "a stranger" else KNOWN)
+                rogue.attack(chance, kept)
+        except TimeoutError:
+            return rogue.read if rogue else 0, True
+        except OSError:
+            pass  # cut off
+        return rogue.read if rogue else 0, False
 
 
 def certificates(folder: Path) -> tuple[dict[str, str], ssl.SSLContext]:
@@ -163,43 +299,77 @@ def certificates(folder: Path) -> tuple[dict[str, str], ssl.SSLContext]:
 
 
 def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Result]:
+    shares: Counter[str] = Counter()
+    connections = stalled = 0
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         settings: dict[str, Any] = {}
-        context = None
+        trust = None
         if tls:
-            settings, context = certificates(folder)
+            settings, trust = certificates(folder)
         controller = Controller(folder, settings)
         try:
             wait_until(lambda: controller.answers() or controller.process.poll() is not None, 60)
-            target = Target(controller.openflow, context)
+            target = Target(controller.openflow, trust)
+            context = multiprocessing.get_context("fork")
+            go, (told, tell) = context.Event(), context.Pipe(duplex=False)
+            attacker = context.Process(
+                target=Attack(target, messages, seed).run, args=(go, tell), daemon=True
+            )
+            attacker.start()
             honest = Honest(target)
             thread = threading.Thread(target=honest.run)
             thread.start()
             wait_until(lambda: len(honest.echoes_ms) > 50, 60)
             quiet_ms = list(honest.echoes_ms)
             honest.echoes_ms.clear()
+            before_mb = resident_mb(controller)
+            bar = progress.add_task("messages", total=messages)
             started_s = time.monotonic()
-            attack(target, messages, seed, progress)
+            go.set()
+            while (heard := told.recv()) is not None:
+                role, read, stall = heard
+                shares[role] += read
+                connections, stalled = connections + 1, stalled + stall
+                progress.advance(bar, read)
             lasted_s = time.monotonic() - started_s
             honest.end()
             thread.join()
             alive = controller.process.poll() is None and healthy(controller)
+            after_mb = resident_mb(controller) if alive else 0.0
             log = controller.log.read_text(errors="replace")
         finally:
             controller.close()
-    case = f"{messages} messages{' over TLS' if tls else ''}, {lasted_s:.0f} s"
+    total = shares.total()
+    case = f"{total} messages read{' over TLS' if tls else ''}, {lasted_s:.0f} s"
     calm = f"before, {len(quiet_ms)} echoes"
+    told_of = ", ".join(f"{count} {role}" for role, count in sorted(shares.items()))
     return [
         Result(case, "controller ended", "", "lower", not alive, 0, "allowed", 0),
         Result(case, "tracebacks", "", "lower", log.count("Traceback"), 0, "allowed", 0),
-        Result(case, "lines of its log", "", "lower", len(log.splitlines()), messages, "messages"),
+        Result(case, "connections that stalled", "", "lower", stalled, connections,
+               f"connections; {told_of}", 0),
+        Result(case, "lines of its log", "", "lower", len(log.splitlines()), total, "messages"),
+        Result(case, "memory", "MB", "lower", after_mb, before_mb, "before"),
         Result(case, "honest switch cut off", "times", "lower", honest.lost, 0, "allowed", 0),
         Result(case, "its echo, median", "ms", "lower", statistics.median(honest.echoes_ms),
                statistics.median(quiet_ms), calm),
+        Result(case, "its echo, 99th percentile", "ms", "lower", p99(honest.echoes_ms),
+               p99(quiet_ms), calm),
         Result(case, "its echo, longest", "ms", "lower", max(honest.echoes_ms),
-               max(quiet_ms), calm, MOST_ECHO_MS),
+               max(quiet_ms), f"{calm}; {len(honest.echoes_ms)} meanwhile", MOST_ECHO_MS),
     ]  # fmt: skip
+
+
+def p99(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[98]
+
+
+def resident_mb(controller: Controller, key: str = "VmRSS") -> float:
+    """Memory of its process; the most it ever had with ``VmHWM``."""
+    status = Path(f"/proc/{controller.process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith(key))
+    return int(line.split()[1]) / 1024
 
 
 def healthy(controller: Controller) -> bool:

@@ -48,7 +48,7 @@ with warnings.catch_warnings():
         set_ev_cls,
     )
     from ryu.lib import hub
-    from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+    from ryu.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
 
 from apps.process.doors import RETRY_S, Door, Sparing
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
@@ -435,6 +435,25 @@ _RAW_KINDS = (
     ofproto_v1_3.OFPMP_PORT_STATS,
     ofproto_v1_3.OFPMP_METER,
 )
+_RYUS_KINDS = (
+    ofproto_v1_3.OFPT_ECHO_REQUEST,
+    ofproto_v1_3.OFPT_ECHO_REPLY,
+    ofproto_v1_3.OFPT_FEATURES_REPLY,
+    ofproto_v1_3.OFPT_PORT_STATUS,
+)
+"""Messages that Ryu reads for its own handlers; the application is handed others as bytes."""
+_FIRST_KINDS = (
+    ofproto_v1_3.OFPT_HELLO,
+    ofproto_v1_3.OFPT_ECHO_REQUEST,
+    ofproto_v1_3.OFPT_ECHO_REPLY,
+    ofproto_v1_3.OFPT_FEATURES_REPLY,
+)
+"""Messages that are read while nobody knows which switch sends them."""
+_HELLO_ELEMENT = struct.Struct("!HH")
+_IN_A_ROW = 32
+"""Messages of one switch, before others are looked at: Ryu reads 2048."""
+MOST_PORTS = 10_000
+"""Of a switch; each takes memory as long as it is connected."""
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
@@ -443,13 +462,68 @@ _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
 
 
-def _hand_over_statistics(events: SwitchEvents) -> None:
-    """Take flow and port statistics from the raw bytes, past Ryu's object per entry.
+def _read(parsers: Mapping[int, Any]) -> None:
+    """Have Ryu read messages of OpenFlow 1.3 by ``parsers``, and of other versions greetings.
+
+    Its own parsers know every kind of message, and an entry of length 0 in one of their lists is
+    read for ever.
+    """
+
+    def greeting(datapath: Any, version: int, kind: int, length: int, xid: int, buf: Any) -> Any:
+        if kind != ofproto_v1_3.OFPT_HELLO:
+            return None
+        elements, at = [], ofproto_v1_3.OFP_HELLO_HEADER_SIZE
+        while at < length:
+            element, size = _HELLO_ELEMENT.unpack_from(buf, at)
+            if size < _HELLO_ELEMENT.size:
+                raise ValueError(f"an element of {size} bytes")
+            if element == ofproto_v1_3.OFPHET_VERSIONBITMAP:
+                elements.append(ofproto_v1_3_parser.OFPHelloElemVersionBitmap.parser(buf, at))
+            at += (size + 7) // 8 * 8
+        hello = ofproto_v1_3_parser.OFPHello(datapath, elements)
+        hello.set_headers(version, kind, length, xid)
+        return hello
+
+    def message(datapath: Any, version: int, kind: int, length: int, xid: int, buf: Any) -> Any:
+        datapath.hydra_read = getattr(datapath, "hydra_read", 0) + 1
+        if datapath.hydra_read % _IN_A_ROW == 0:
+            hub.sleep(0)
+        if kind == ofproto_v1_3.OFPT_HELLO:
+            return greeting(datapath, version, kind, length, xid, buf)
+        if datapath.id is None and kind not in _FIRST_KINDS:
+            return None
+        if len(getattr(datapath, "ports", ())) > MOST_PORTS:
+            datapath.set_state(DEAD_DISPATCHER)
+            raise ValueError(f"more than {MOST_PORTS} ports")
+        return parsers[kind](datapath, version, kind, length, xid, buf)
+
+    versions = ofproto_parser._MSG_PARSERS
+    versions.update(dict.fromkeys(versions, greeting))
+    versions[ofproto_v1_3.OFP_VERSION] = message
+
+
+def _parsers(events: SwitchEvents) -> dict[int, Any]:
+    """What reads each kind of message: None as a result is handed to nobody else."""
+    known = ofproto_v1_3_parser._MSG_PARSERS
+
+    def unread(*_message: Any) -> None:
+        """Not asked for; of replies about bundles, the barrier after them says what became."""
+
+    return {
+        **dict.fromkeys(known, unread),
+        **{kind: known[kind] for kind in _RYUS_KINDS},
+        **_of_statistics(events),
+        **_of_packets(events),
+        **_of_replies(events),
+    }
+
+
+def _of_statistics(events: SwitchEvents) -> dict[int, Any]:
+    """Take flow, port and meter statistics from the raw bytes, past Ryu's object per entry.
 
     Ryu builds 31,000 flow statistics a second; read as arrays they cost a fraction of that.
     """
-    parsers = ofproto_v1_3_parser._MSG_PARSERS
-    ryu_parser = parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY]
+    ryu_parser = ofproto_v1_3_parser._MSG_PARSERS[ofproto_v1_3.OFPT_MULTIPART_REPLY]
 
     def parse(
         datapath: Any,
@@ -460,19 +534,19 @@ def _hand_over_statistics(events: SwitchEvents) -> None:
         buf: bytearray,
     ) -> Any:
         kind, flags = _MULTIPART_HEAD.unpack_from(buf, 8)
-        if kind not in _RAW_KINDS:
+        if kind == ofproto_v1_3.OFPMP_PORT_DESC:
             return ryu_parser(datapath, version, msg_type, msg_len, xid, buf)
-        more = bool(flags & ofproto_v1_3.OFPMPF_REPLY_MORE)
-        connection = _connection_of(datapath)
-        events.statistics_replied(connection, xid, bytes(buf[16:msg_len]), more=more)
+        if kind in _RAW_KINDS:
+            more = bool(flags & ofproto_v1_3.OFPMPF_REPLY_MORE)
+            connection = _connection_of(datapath)
+            events.statistics_replied(connection, xid, bytes(buf[16:msg_len]), more=more)
         return None
 
-    parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY] = parse
+    return {ofproto_v1_3.OFPT_MULTIPART_REPLY: parse}
 
 
-def _hand_over_packets(events: SwitchEvents) -> None:
+def _of_packets(events: SwitchEvents) -> dict[int, Any]:
     """Take frames from raw packet-ins, past Ryu's object with its parsed match: probes are many."""
-    parsers = ofproto_v1_3_parser._MSG_PARSERS
 
     def parse(
         datapath: Any,
@@ -487,17 +561,15 @@ def _hand_over_packets(events: SwitchEvents) -> None:
         connection = _connection_of(datapath)
         events.packet_received(datapath.id, connection, bytes(buf[frame_at:msg_len]))
 
-    parsers[ofproto_v1_3.OFPT_PACKET_IN] = parse
+    return {ofproto_v1_3.OFPT_PACKET_IN: parse}
 
 
-def _hand_over_replies(events: SwitchEvents) -> None:
+def _of_replies(events: SwitchEvents) -> dict[int, Any]:
     """Take barriers, errors and roles from the raw bytes, past Ryu's queue of events.
 
     It holds 128, and whoever waits to put one there looks through all who wait: as many steps as
     the square of the switches that answer at once.
     """
-    parsers = ofproto_v1_3_parser._MSG_PARSERS
-    ryu_parser = parsers[ofproto_v1_3.OFPT_ERROR]
 
     def barrier(datapath: Any, _version: int, _type: int, _len: int, xid: int, _buf: Any) -> None:
         events.barrier_replied(_connection_of(datapath), xid)
@@ -506,10 +578,10 @@ def _hand_over_replies(events: SwitchEvents) -> None:
         (generation,) = _ROLE_REPLY.unpack_from(buf, 8)
         events.role_replied(_connection_of(datapath), xid, generation)
 
-    def error(datapath: Any, version: int, msg_type: int, msg_len: int, xid: int, buf: Any) -> Any:
+    def error(datapath: Any, _version: int, _type: int, _len: int, xid: int, buf: Any) -> None:
         connection = _connection_of(datapath)
         if connection is None:
-            return ryu_parser(datapath, version, msg_type, msg_len, xid, buf)
+            return  # before the handshake, nothing was asked
         of_type, code = _ERROR.unpack_from(buf, 8)
         kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
         if (of_type, code) in _NOT_MASTER:
@@ -517,15 +589,12 @@ def _hand_over_replies(events: SwitchEvents) -> None:
         elif (of_type, code) in _NO_EXPERIMENTERS:
             kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
         events.error_replied(connection, xid, kind, text)
-        return None
 
-    def unread(*_message: Any) -> None:
-        """Replies about bundles: the barrier after them and errors say what became of those."""
-
-    parsers[ofproto_v1_3.OFPT_BARRIER_REPLY] = barrier
-    parsers[ofproto_v1_3.OFPT_ROLE_REPLY] = role
-    parsers[ofproto_v1_3.OFPT_ERROR] = error
-    parsers[ofproto_v1_3.OFPT_EXPERIMENTER] = unread
+    return {
+        ofproto_v1_3.OFPT_BARRIER_REPLY: barrier,
+        ofproto_v1_3.OFPT_ROLE_REPLY: role,
+        ofproto_v1_3.OFPT_ERROR: error,
+    }
 
 
 def _port_info(port: Any) -> PortInfo:
@@ -564,9 +633,7 @@ class OpenFlowApp(app_manager.RyuApp):
             return self._server
 
         ryu_controller.StreamServer = server
-        _hand_over_statistics(self._events)
-        _hand_over_replies(self._events)
-        _hand_over_packets(self._events)
+        _read(_parsers(self._events))
 
     def start(self) -> None:
         super().start()

@@ -29,6 +29,7 @@ _GRACE_S: Final = 2
 _STOP_TIMEOUT_S: Final = 10.0
 _HEAD_S: Final = 10.0
 """From the connection, or the answer before, to the end of a request's headers."""
+_HEAD_BYTES: Final = 16 * 1024
 _BODY_S: Final = 60.0
 """From there to the end of its body."""
 _UNSENT_S: Final = 30
@@ -136,11 +137,37 @@ def _note_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
         loop.default_exception_handler(context)
 
 
+class _OneLength(h11.Connection):
+    """Refuses a request with two lengths: a proxy may take for its body what h11 does not."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding")
+        return event
+
+
 class _Protocol(H11Protocol):
     """Ends connections whose request does not come: uvicorn itself waits for ever."""
 
     _deadline: asyncio.TimerHandle | None = None
     _awaited = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = _OneLength(h11.SERVER, _HEAD_BYTES)
+
+    def send_400_response(self, msg: str) -> None:
+        """Uvicorn itself would have the application answer as well, or answer twice."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

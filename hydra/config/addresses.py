@@ -71,17 +71,30 @@ def check_server_addresses(
     by_rack: dict[RackId, list[Network]] = {rack.id: [] for rack, _, _ in expansion.racks}
     for (rack_id, prefix), _, _ in expansion.prefixes:
         by_rack[rack_id].append(prefix)
+    spans = {rack: list(map(_span_of, prefixes)) for rack, prefixes in by_rack.items()}
+    allowed = list(map(_span_of, subnets))
     for (rack_id, address), path, at in expansion.addresses:
-        number = int(address)
-        if not any(p.version == address.version and _contains(p, number) for p in by_rack[rack_id]):
+        version, number = address.version, int(address)
+        if not _within(spans[rack_id], version, number):
             prefixes = ", ".join(map(str, by_rack[rack_id])) or "none"
             log.add(path, "{} is outside its rack's prefixes ({})", address.ip, prefixes, at=at)
-        elif subnets and not any(
-            s.version == address.version and _contains(s, number) for s in subnets
-        ):
+        elif subnets and not _within(allowed, version, number):
             log.add(path, "{} is outside all `subnets`", address.ip, at=at)
         _check_host_address(address, path, at, log)
     _warn_missing_family(expansion, by_rack, warnings)
+
+
+_Span = tuple[int, int, int]
+"""The version of addresses, and the lowest and the highest one."""
+
+
+def _span_of(network: Network) -> _Span:
+    first = int(network.network_address)
+    return network.version, first, first + network.num_addresses - 1
+
+
+def _within(spans: Iterable[_Span], version: int, address: int) -> bool:
+    return any(family == version and first <= address <= last for family, first, last in spans)
 
 
 def _check_host_address(address: Interface, path: Path, at: str, log: ProblemLog) -> None:
@@ -125,11 +138,13 @@ def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
     covering: dict[Network, bool] = {}
     for (_, address), path, at in expansion.addresses:
         network = address.network
-        if network not in covering:
+        covers = covering.get(network)
+        if covers is None:
             low, high = spans[network.version]
             # Without any prefix of the family the address itself has been reported.
-            covering[network] = low < 0 or (_contains(network, low) and _contains(network, high))
-        if not covering[network]:
+            covers = low < 0 or (_contains(network, low) and _contains(network, high))
+            covering[network] = covers
+        if not covers:
             addressing = Addressing.ROUTED
             log.add(
                 path,

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import (
+    IPv4Address,
     IPv4Interface,
     IPv4Network,
+    IPv6Address,
     IPv6Interface,
     IPv6Network,
     ip_network,
@@ -251,8 +253,7 @@ class _Reader:
             )
             return None
         try:
-            # Choosing the family here is twice as fast as letting ip_interface() try both.
-            return IPv6Interface(text) if ":" in text else IPv4Interface(text)
+            return read_interface(text)
         except ValueError as error:
             self.log.add(path, "{!r} is not an interface address: {}", text, error, at=self.at)
             return None
@@ -260,6 +261,17 @@ class _Reader:
     def name_list(self, template: str, path: Path) -> tuple[str, ...]:
         text = self.text(template, path)
         return read_names(text, path, self.log, self.at) if text else ()
+
+
+def read_interface(text: str) -> Interface:
+    """As :mod:`ipaddress` reads it, which would parse the address twice. Raises ValueError."""
+    address, _, bits = text.partition("/")
+    six = ":" in text
+    if "%" in text or not (bits.isascii() and bits.isdigit()):
+        return IPv6Interface(text) if six else IPv4Interface(text)
+    if six:
+        return IPv6Interface((int(IPv6Address(address)), int(bits)))
+    return IPv4Interface((int(IPv4Address(address)), int(bits)))
 
 
 def read_names(pattern: str, path: Path, log: ProblemLog, at: str = "") -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import gc
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,6 +47,29 @@ def load(
 
     Raises ConfigError with every problem found, each with its path and line in the file.
     """
+    with _uncollected():
+        return _load(path, optical_drivers, tor_drivers, algorithms, sparing)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Leave the garbage collector out: nearly all that is made stays, and it would look at it."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _load(
+    path: Path,
+    optical_drivers: Mapping[str, PlaneCheck],
+    tor_drivers: Mapping[str, RackCheck],
+    algorithms: Mapping[str, checks.Objection],
+    sparing: Collection[str],
+) -> Loaded:
     source = str(path)
     yaml = _read(path, source)
     log, warnings = ProblemLog(), ProblemLog()

@@ -65,6 +65,8 @@ class Template:
 
     def render(self, scope: Scope) -> str:
         """The text for ``scope``. Raises PatternError where an expression divides by zero."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], str):
+            return self.parts[0]
         return "".join(
             [
                 part if isinstance(part, str) else format(self._value(part, scope), part.format)

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -132,6 +133,10 @@ def test_who_does_not_become_a_switch_is_let_go(listening, said):
 GARBAGE = {
     "wrong bodies": b"".join(struct.pack("!BBHI", 4, kind, 9, 1) + b"!" for kind in range(256)),
     "another version": struct.pack("!BBHI", 0x49, 0, 8, 1),
+    "ports of nobody": b"".join(
+        struct.pack("!BBHI", 4, kind, 8 + len(body), 1) + body
+        for kind, body in ((19, struct.pack("!HH4x", 13, 0)), (3, b""), (12, bytes(72)))
+    ),
     "errors about nothing": struct.pack("!BBHIHH", 4, 1, 12, 1, 1, 1),
 }
 
@@ -151,3 +156,56 @@ def test_garbage_is_one_line_a_minute(listening, tmp_path, garbage):
     log = (tmp_path / "log").read_text()
     assert len(log) < 20_000
     assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("elements", "answered"),
+    [
+        (b"\0\1\0\0", False),
+        (struct.pack("!HH8s4x", 7, 12, b"") + struct.pack("!HHI", 1, 8, 1 << 4), True),
+    ],
+    ids=["no length", "two, padded"],
+)
+def test_elements_of_a_greeting(listening, elements, answered):
+    port, process = listening(100, 1000)
+    with connect(port) as connection:
+        connection.sendall(struct.pack("!BBHI", 4, 0, 8 + len(elements), 1) + elements)
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            while len(said) < 16 and (more := connection.recv(16 - len(said))):
+                said += more
+    assert (said[9:10] == b"\5") == answered  # asks for features
+    end(process)
+
+
+ZEROS = [
+    struct.pack("!BBHI", version, kind, 72, 1) + bytes([0, part]) + bytes(62)
+    for version in (4, 1, 3, 5, 6)
+    for kind in range(36)
+    for part in (range(16) if kind in (18, 19) else (0,))
+]
+
+
+def test_entries_without_a_length_are_not_read_for_ever(listening):
+    port, process = listening(len(ZEROS) + 10, 1000)
+    with contextlib.ExitStack() as connections:
+        for message in ZEROS:
+            connections.enter_context(connect(port)).sendall(HELLO + message)
+        assert greeted(port)
+    end(process)
+
+
+def test_ports_are_counted(listening):
+    port, process = listening(100, 1000)
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+    with connect(port) as connection:
+        features = struct.pack("!BBHIQIBBxxII", 4, 6, 32, 2, 7, 0, 254, 0, 0, 0)
+        connection.sendall(HELLO + features + struct.pack("!BBHIHH4x", 4, 19, 16, 3, 13, 0))
+        with contextlib.suppress(ConnectionError):
+            for number in range(20_000):
+                connection.sendall(struct.pack("!BBHIB7xI60x", 4, 12, 80, 4, 0, number))
+        connection.settimeout(12)  # the first request for an echo comes after 15 s
+        with contextlib.suppress(ConnectionError):
+            while connection.recv(4096):
+                pass
+    end(process)

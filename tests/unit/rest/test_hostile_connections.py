@@ -72,6 +72,35 @@ def test_what_does_not_come_is_not_waited_for(start, monkeypatch, said):
         ends(connection)
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "statuses"),
+    [
+        (
+            [HEAD + CHUNKED + b"Content-Length: 4\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"],
+            [400],
+        ),
+        ([HEAD + CHUNKED + b"\r\n", b"-1\r\n"], [400]),
+        ([b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + CHUNKED + b"\r\n", b"-1\r\n"], [200]),
+    ],
+    ids=["two lengths", "no chunk", "no chunk after the answer"],
+)
+def test_wrong_framing_is_answered_once_and_ends(start, caplog, pieces, statuses):
+    server = start()
+    said = b""
+    with connect(server) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.3)
+        with contextlib.suppress(ConnectionResetError):
+            while more := connection.recv(65536):
+                said += more
+    assert [int(one[:3]) for one in said.split(b"HTTP/1.1 ")[1:]] == statuses
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_a_request_may_come_slowly(start, monkeypatch):
     monkeypatch.setattr(rest_server, "_HEAD_S", 5)
     server = start()
