@@ -22,7 +22,7 @@ from typing import Final
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
-from hydra.forwarding.resteering import Resteering
+from hydra.forwarding.resteering import Resteering, diverting, steering_of
 from hydra.forwarding.rules import (
     FlowRule,
     Install,
@@ -160,6 +160,8 @@ class Execution:
     ports_retagged: int = 0
     wanted: NetworkState = field(init=False)
     """The target as it was planned, whatever had to be given up since."""
+    moving: frozenset[Pair] = field(init=False)
+    """The pairs that were to be moved: their divert rules are this change's, to its end."""
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
@@ -177,6 +179,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         self.wanted = self.plan.target
+        self.moving = self.plan.affected
         self.result = self.plan.current
         self._substrate = substrate_of(self.fabric)
 
@@ -195,6 +198,10 @@ class Execution:
         """The reason why the result is not what was planned, in words; empty if it is."""
         told = map(str, self.failures.values())
         return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
+
+    def hear_of_uplinks(self, dead: frozenset[str]) -> None:
+        """Take servers for unable from now on whose uplink is down by now."""
+        self.conditions = replace(self.conditions, dead_uplinks=dead)
 
     # -- the course of a reconfiguration ------------------------------------------------------
 
@@ -251,29 +258,11 @@ class Execution:
 
     # -- substep 3-1 ----------------------------------------------------------------------------
 
-    def _steering(self, pairs: Collection[Pair]) -> dict[Steering, set[RackId]]:
-        """Switches that steer these pairs, each with the racks among them that it sends to."""
-        towards: dict[RackId, set[RackId]] = {}
-        for low, high in pairs:
-            towards.setdefault(low, set()).add(high)
-            towards.setdefault(high, set()).add(low)
-        return {
-            switch: racks
-            for rack, racks in sorted(towards.items())
-            for switch in self._substrate.steering(rack)
-        }
-
     def _divert(self) -> Steps:
-        switches = self._steering(self.plan.affected)
-        epoch = self.plan.target.epoch
-        changes: dict[DatapathId, tuple[RuleChange, ...]] = {
-            switch.datapath: tuple(
-                Install(self._substrate.divert(rack, epoch)) for rack in sorted(racks)
-            )
-            for switch, racks in switches.items()
-            if switch.datapath in self.conditions.connected
-        }
-        outcomes = yield Batch("divert", (ApplyRules(changes),))
+        switches = steering_of(self._substrate, self.plan.affected)
+        changes = diverting(self._substrate, switches, self.plan.target.epoch)
+        taken = only(changes, self.conditions.connected)
+        outcomes = yield Batch("divert", (ApplyRules(taken),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -323,7 +312,7 @@ class Execution:
 
     def _go_undiverted(self) -> None:
         """Experiments: pushed rules take effect at once, whatever the mirrors do meanwhile."""
-        for switch, racks in self._steering(self.plan.affected).items():
+        for switch, racks in steering_of(self._substrate, self.plan.affected).items():
             if switch.datapath in self.conditions.connected:
                 self._diverted[switch] = set(racks)
             else:
@@ -538,7 +527,7 @@ class Execution:
         relays = joining(self._substrate, self.plan)
         changes = {dp: relays[dp] for dp in relays if dp in self.conditions.connected}
         steer = Resteering.between(self._substrate, self.plan.current, self.plan.target)
-        for switch, racks in self._steering(self.plan.affected).items():
+        for switch, racks in steering_of(self._substrate, self.plan.affected).items():
             if switch.datapath not in self.conditions.connected:
                 continue
             mine = changes.setdefault(switch.datapath, [])
