@@ -20,6 +20,7 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
+from hydra.failures import FailureKind
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
@@ -299,7 +300,10 @@ class Upkeep:
         self._switches.learn(execution)
         waiting = self._panels.waiting(execution)
         for circuit, failure in execution.failures.items():
-            if circuit not in waiting:
+            untried = (
+                failure.kind is FailureKind.NOT_PROBED
+            )  # for want of servers: fibres may be good
+            if circuit not in waiting and not untried:
                 self._quarantine.put((circuit.a, circuit.b), str(failure))
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(

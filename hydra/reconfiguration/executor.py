@@ -769,10 +769,7 @@ class Execution:
                 commands.append(ProbePath(path, vlan, ends, timeout_s))
                 probed.append(path)
             else:
-                rack = self.fabric.racks[path.dst if a else path.src].name
-                reason = f"no server of {rack} can be probed"
-                failure = Failure("probe", self._between(path), FailureKind.NOT_PROBED, reason)
-                self._fail_path(path, shared, failure)
+                self._fail_path(path, shared, self._not_probed(path, path.dst if a else path.src))
         if not commands:
             return
         outcomes = yield Batch("probe", tuple(commands))
@@ -783,8 +780,12 @@ class Execution:
             if outcome.confirmed and not outcome.value
         }
         good = {circuit for path in passed for circuit in path.circuits}
-        for path, outcome in zip(probed, outcomes, strict=True):
-            if path not in passed:
+        dead = self.conditions.dead_uplinks  # by now
+        for path, command, outcome in zip(probed, commands, outcomes, strict=True):
+            unable = [server for server in command.ends if server.name in dead]
+            if path not in passed and unable:
+                self._fail_path(path, good, self._not_probed(path, unable[0].rack))
+            elif path not in passed:
                 names = self._between(path)
                 failure = outcome.failure or Failure(
                     "probe",
@@ -793,6 +794,10 @@ class Execution:
                     f"no probe came through {', '.join(outcome.value)}",
                 )
                 self._fail_path(path, good, replace(failure, step="probe", subject=names))
+
+    def _not_probed(self, path: Path, rack: RackId) -> Failure:
+        reason = f"no server of {self.fabric.racks[rack].name} can be probed"
+        return Failure("probe", self._between(path), FailureKind.NOT_PROBED, reason)
 
     def _fail_path(self, path: Path, good: Collection[Circuit], failure: Failure) -> None:
         """Give up the circuits of ``path`` but those that are ``good``, since other paths use them;
@@ -855,6 +860,11 @@ class Execution:
                 self._note_relays(outcome, relays)
             elif isinstance(command, SetVlans) and outcome.failure is not None:
                 self._missed("tidy", self.fabric.racks[command.rack].name, outcome.failure)
+
+
+def rest(seconds: float) -> Steps:
+    """Let VLAN-IDs rest before a plan that takes them begins."""
+    yield Batch("rest", (Pause(seconds),))
 
 
 def _away(switch: Steering) -> Failure:
