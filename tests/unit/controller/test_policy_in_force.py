@@ -99,7 +99,8 @@ class Stage:
         self.move(JOINED)
         self.move(EMPTY)
         (path,) = OTHERWISE.topology.paths
-        return "rest" in self.move(replace(OTHERWISE, vlans={path: VlanId(100)}))
+        taken = replace(OTHERWISE, vlans={path: VlanId(100)}, resting=frozenset())
+        return "rest" in self.move(taken)
 
     def verdict(self):
         """Of a change that takes a young circuit away."""
