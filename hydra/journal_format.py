@@ -52,6 +52,7 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
     return {
         "epoch": state.epoch,
         "resting": sorted(state.resting),
+        "freed": list(state.freed),
         "circuits": [
             circuit_record(fabric, circuit) for circuit in sorted(state.topology.circuits)
         ],
@@ -90,6 +91,7 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
         topology=Topology(circuits, tuple(sorted(vlans))),
         vlans=vlans,
         resting=frozenset(VlanId(vlan) for vlan in record["resting"]),
+        freed=tuple(VlanId(vlan) for vlan in record.get("freed", ())),
     )
 
 

@@ -6,7 +6,7 @@ Everything is frozen. Racks, planes and optical ports are identified by their po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -316,6 +316,20 @@ class NetworkState:
     vlans: Mapping[Path, VlanId] = field(default_factory=dict)
     resting: frozenset[VlanId] = frozenset()
     """VLAN-IDs freed by the last change: not handed out until the next."""
+    freed: tuple[VlanId, ...] = ()
+    """VLAN-IDs that a path has lost, the longest ago first: others are handed out before them."""
+
+    def longest_free(self, vlans: VlanRange) -> list[VlanId]:
+        """The IDs of a range in the order to hand them out; some are in use or resting."""
+        order = {vlan: place for place, vlan in enumerate(self.freed, start=1)}
+        ids = map(VlanId, range(vlans.first, vlans.last + 1))
+        return sorted(ids, key=lambda vlan: order.get(vlan, 0))
+
+    def then_freed(self, lost: Collection[VlanId], taken: Collection[VlanId]) -> tuple[VlanId, ...]:
+        """:attr:`freed` after a change by which paths lose and take these IDs."""
+        now = {*lost, *self.resting.difference(self.freed)}.difference(taken)
+        before = (vlan for vlan in self.freed if vlan not in now and vlan not in taken)
+        return (*before, *sorted(now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ flooded, so circuits of one label may form a loop.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import reduce
 from operator import or_
 
@@ -17,11 +17,11 @@ from hydra.model import Circuit, NetworkState, Path, Topology, VlanId, VlanRange
 def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) -> NetworkState:
     """The state of the next epoch: ``target`` with a label (a VLAN-ID) for every path.
 
-    A path that ``current`` has too keeps its label. A new one takes the lowest label that no path
-    over any of its circuits has, and that neither rests nor is lost by a path in this change: a
-    late frame, or a switch that has yet to be told, would mistake the new path for the old one. IDs
-    that go out of use rest for one epoch. Long paths choose first (a greedy colouring of the paths'
-    conflict graph, the hardest vertices first).
+    A path that ``current`` has too keeps its label. A new one takes a label that no path over any
+    of its circuits has, and that neither rests nor is lost by a path in this change: a late frame,
+    or a switch that has yet to be told, would mistake the new path for the old one. It takes the
+    lowest that no path has ever lost, else the one that was lost the longest ago. Long paths choose
+    first (a greedy colouring of the paths' conflict graph, the hardest vertices first).
 
     Cost: O(hops · labels), in words of 64 labels.
 
@@ -34,10 +34,12 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
     }
     in_use = frozenset(current.vlans.values())
     lost = {label for path, label in current.vlans.items() if path not in kept}
-    barred = _mask(lost | current.resting, labels)
-    taken = dict.fromkeys(target.circuits, 0)  # masks of labels, the range's first in bit 0
+    order = current.longest_free(labels)
+    place_of = {label: place for place, label in enumerate(order)}
+    barred = _mask(lost | current.resting, place_of)
+    taken = dict.fromkeys(target.circuits, 0)  # masks of labels, the first to take in bit 0
     for path, label in kept.items():
-        _take(taken, path, 1 << label - labels.first)
+        _take(taken, path, 1 << place_of[label])
     assigned = dict(kept)
     for path in sorted(set(target.paths) - kept.keys(), key=lambda one: (-one.hops, one)):
         bit = _lowest_clear(reduce(or_, map(taken.__getitem__, path.circuits), barred))
@@ -48,18 +50,21 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
                 f"circuits of path {path.src}-{path.dst} have all its labels, or gave them up just "
                 f"now ({barred.bit_count()} rest until the next change); widen the range"
             )
-        assigned[path] = VlanId(labels.first + place)
+        assigned[path] = order[place]
         _take(taken, path, bit)
     return NetworkState(
         epoch=current.epoch + 1,
         topology=target,
         vlans={path: assigned[path] for path in target.paths},
         resting=in_use.difference(assigned.values()),
+        freed=current.then_freed(
+            lost, {assigned[path] for path in target.paths if path not in kept}
+        ),
     )
 
 
-def _mask(labels: Collection[VlanId], within: VlanRange) -> int:
-    return reduce(or_, (1 << label - within.first for label in labels if label in within), 0)
+def _mask(labels: Collection[VlanId], place_of: Mapping[VlanId, int]) -> int:
+    return reduce(or_, (1 << place_of[label] for label in labels if label in place_of), 0)
 
 
 def _take(taken: dict[Circuit, int], path: Path, bit: int) -> None:

@@ -26,7 +26,8 @@ def allocate(
 
     A path that ``current`` has too keeps its VLAN. A new one joins a VLAN that loses no path in
     this change, or takes an ID that is neither in use nor resting: switches may still remember
-    addresses on the others. IDs that go out of use rest for one epoch.
+    addresses on the others. IDs that go out of use rest for one epoch, and longer while others
+    suffice: those come first that have been out of use for longest.
 
     In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits
     count as a loop. Two paths don't enter one VLAN together if an old circuit still joins a port
@@ -52,11 +53,8 @@ def allocate(
     in_use = frozenset(current.vlans.values())
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
     joinable = sorted(set(kept.values()) - losing)
-    fresh = [
-        VlanId(vlan)
-        for vlan in range(vlans.first, vlans.last + 1)
-        if vlan not in in_use and vlan not in current.resting
-    ]
+    barred = in_use | current.resting
+    fresh = [vlan for vlan in current.longest_free(vlans) if vlan not in barred]
     removed = current.topology.circuits - target.circuits
     bins, needed = _pack(fabric, removed, target.paths, kept, joinable)
     if needed > len(fresh):
@@ -67,11 +65,13 @@ def allocate(
         )
     ids = [*joinable, *fresh]
     assigned = dict(zip(target.paths, map(ids.__getitem__, bins), strict=True)) | kept
+    then_in_use = frozenset(assigned.values())
     return NetworkState(
         epoch=current.epoch + 1,
         topology=target,
         vlans=assigned,
-        resting=in_use.difference(assigned.values()),
+        resting=in_use - then_in_use,
+        freed=current.then_freed(in_use - then_in_use, then_in_use),
     )
 
 

@@ -38,15 +38,20 @@ def week_states(
         if not fresh:
             continue
         circuits = frozenset(circuit for path in fresh for circuit in path.circuits)
-        marked = marks.state(NetworkState(resting=barred), Topology(circuits, fresh))
+        before = NetworkState(resting=barred, freed=current.freed)
+        marked = marks.state(before, Topology(circuits, fresh))
         vlans |= marked.vlans
         barred = barred.union(marked.vlans.values())
     resting = frozenset(vlans.values()).union(current.vlans.values())
-    return tuple(_state(current.epoch + 1, topology, vlans, resting) for topology in slots)
+    return tuple(_state(current, topology, vlans, resting) for topology in slots)
 
 
 def _state(
-    epoch: int, topology: Topology, vlans: dict[Path, VlanId], resting: frozenset[VlanId]
+    current: NetworkState,
+    topology: Topology,
+    vlans: dict[Path, VlanId],
+    resting: frozenset[VlanId],
 ) -> NetworkState:
     own = {path: vlans[path] for path in topology.paths}
-    return NetworkState(epoch, topology, own, resting.difference(own.values()))
+    at_rest = resting.difference(own.values())
+    return NetworkState(current.epoch + 1, topology, own, at_rest, current.freed)

@@ -1,6 +1,7 @@
 """The thread that decides and acts: jobs in the order in which they come, and duties when due.
 
-What keeps traffic from its destination comes before what somebody has asked for.
+What keeps traffic from its destination comes before what somebody has asked for. Part of it does
+not even wait for the job under way, but is done while that waits for devices.
 
 Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue, so they
 are never interleaved.
@@ -12,11 +13,11 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
@@ -48,6 +49,9 @@ class Conductor:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._first: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._waiting_once: set[Job] = set()
+        self._meanwhile: dict[Job, None] = {}
+        self._woken = threading.Event()
+        """Set once there is something to do meanwhile, or nothing more to wait for."""
         self._lock = threading.Lock()
         self._duties: list[_Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
@@ -103,6 +107,40 @@ class Conductor:
 
         self.put(begin, first=first)
 
+    def put_meanwhile(self, job: Job) -> None:
+        """Have a short job done while the one under way waits; not at all if none does.
+
+        It is for what something put first sees to as well, before this is called. It waits for
+        nothing by :meth:`wait_for`.
+        """
+        with self._lock:
+            self._meanwhile[job] = None
+        self._woken.set()
+
+    def wait_for(self, futures: Collection[Future[Any]]) -> None:
+        """Return once these are done, in the conductor's thread; do meanwhile what can't wait."""
+        left = len(futures)
+
+        def one_done(_future: Future[Any]) -> None:
+            nonlocal left
+            with self._lock:
+                left -= 1
+            if not left:
+                self._woken.set()
+
+        for future in futures:
+            future.add_done_callback(one_done)
+        while left:
+            self._woken.wait()
+            self._woken.clear()
+            for job in self._taken_meanwhile():
+                self._safely(job, "job")
+
+    def _taken_meanwhile(self) -> Collection[Job]:
+        with self._lock:
+            taken, self._meanwhile = self._meanwhile, {}
+        return taken
+
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
 
@@ -141,6 +179,7 @@ class Conductor:
                 self._safely(job, "job")
 
     def _do_first(self) -> None:
+        self._taken_meanwhile()  # nothing is under way: what comes first sees to it
         with suppress(queue.Empty):
             while True:
                 self._safely(self._first.get_nowait(), "job")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -47,6 +47,7 @@ from apps.process.metrics import Metrics
 from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
+from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
 from hydra.journal import Journal
@@ -130,7 +131,16 @@ class Controller:
             fleet, substrate, reach.announced, at_start.fdb_age_s / 3
         )
         runner = self._runner = Runner(
-            fabric, policy, fleet, devices, ledger, announcer, metrics, mastership, policing
+            fabric,
+            policy,
+            fleet,
+            devices,
+            ledger,
+            announcer,
+            metrics,
+            mastership,
+            policing,
+            conductor.wait_for,
         )
         upkeep = self._upkeep = Upkeep(
             fabric,
@@ -192,7 +202,7 @@ class Controller:
             fleet,
             ledger.standing,
             reach.on_circuits,
-            lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost), first=True),
+            self._paths_lost,
             metrics,
         )
         health = self._health = Health(fabric, ledger, reach, quarantine, poller, auditor)
@@ -326,11 +336,18 @@ class Controller:
         self._conductor.put_once(self._synchronise, first=True)
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
+            self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
         self._conductor.put_once(self._upkeep.follow_uplinks, first=True)
+        self._conductor.put_meanwhile(self._upkeep.follow_uplinks_meanwhile)
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
+            self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)
+
+    def _paths_lost(self, lost: Sequence[LostPath]) -> None:
+        self._conductor.put(lambda: self._withdrawals.of_lost_paths(lost), first=True)
+        self._conductor.put_meanwhile(lambda: self._withdrawals.divert_meanwhile(lost))
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self._classifier.switch_of(server)

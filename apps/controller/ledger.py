@@ -19,14 +19,15 @@ from hydra.decisions.decision import Action, Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
+from hydra.forwarding.substrate import substrate_of
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
 from hydra.journal_format import save_state, saved_state
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
-from hydra.model import Circuit, Fabric, NetworkState, Path, RackId
+from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
-from hydra.reconfiguration.recovery import interrupted
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, vlans_changed
+from hydra.reconfiguration.recovery import interrupted, rested
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -77,6 +78,8 @@ class Ledger:
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
+        self._lost: dict[VlanId, tuple[float, set[Path]]] = {}
+        """When paths lost which VLAN-ID last, by the monotonic clock, and which paths did."""
         self._late_records: dict[str, Record] = {}
         self._late_deletions: frozenset[str] = frozenset()
         self._late_state: str | None = None
@@ -90,9 +93,10 @@ class Ledger:
         remembered = saved_state(self._fabric, self._journal)
         with self._lock:
             if remembered is not None:
-                self._state = remembered
                 entries = self._journal.records(Kind.ENTRY, newest=1)
                 last = next(((one["what"], one["details"]) for one in entries), None)
+                self._state = rested(self._fabric, remembered, last)
+                self._lost = {vlan: (time.monotonic(), set()) for vlan in self._state.resting}
                 self._unsettled = interrupted(self._fabric, self._state, last)
             self._load_reservations()
             self._keep_standing()
@@ -199,6 +203,10 @@ class Ledger:
         """Note that the network is in ``state`` from now on, and nothing under way."""
         now_s = time.monotonic()
         with self._lock:
+            tried = self._state if self.under_way is None else self.under_way.wanted
+            for used in (self._state, tried):
+                gone = vlans_changed(state, used)
+                self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
             before, self._state = self._state.topology.circuits, state
             self.under_way = None
             circuits = state.topology.circuits
@@ -206,6 +214,21 @@ class Ledger:
             self._tell(EventKind.CIRCUIT_UP, circuits - before)
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
+
+    def rest_s(self, target: NetworkState, vlan_rest_s: float) -> float:
+        """Seconds until every VLAN-ID that ``target`` takes has rested for ``vlan_rest_s``.
+
+        One that goes back to the paths that lost it needs no rest, nor does one that a path joins
+        where ToRs learn: others use it all the time.
+        """
+        with self._lock:
+            joined = self._state.vlans.values() if substrate_of(self._fabric).retags else ()
+            lost_s = [
+                self._lost[vlan][0]
+                for vlan, paths in vlans_changed(self._state, target).items()
+                if vlan in self._lost and vlan not in joined and not paths <= self._lost[vlan][1]
+            ]
+        return max(0.0, max(lost_s, default=float("-inf")) + vlan_rest_s - time.monotonic())
 
     def standing(self) -> tuple[NetworkState, Collection[Pair]]:
         """The present state, and the pairs whose paths are being moved."""

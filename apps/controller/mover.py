@@ -20,8 +20,8 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import Batch
-from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan
+from hydra.reconfiguration.executor import Execution, rest
+from hydra.reconfiguration.plan import Plan, resting_beside
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
@@ -94,6 +94,10 @@ class Mover:
 
     def _move(self, entry: Reconfiguration, plan: Plan) -> Execution:
         self._upkeep.tidy_relays()
+        rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
+        if rest_s:
+            LOG.info("waits %.1f s for VLAN-IDs to have rested: a wider range has others", rest_s)
+            self._runner.run(rest(rest_s))
         execution = Execution(
             self._fabric,
             self._policy.now,
@@ -147,6 +151,7 @@ class Mover:
         Diverted pairs stay so, and work, until the devices have been read again.
         """
         LOG.error("breaks off: %s", error)
+        execution.result = resting_beside(execution.result, execution.wanted)
         self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
         if execution.state is not ReconfigurationState.QUEUED:
             self._upkeep.start_over(execution)

@@ -6,7 +6,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
@@ -73,7 +73,9 @@ class Runner:
         metrics: Metrics,
         mastership: Mastership,
         policing: Policing,
+        wait_for: Callable[[Collection[Future[Any]]], object] = wait,
     ) -> None:
+        """``wait_for`` returns once these are done; what can't wait is done meanwhile."""
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
@@ -84,6 +86,7 @@ class Runner:
         self._metrics = metrics
         self._mastership = mastership
         self._policing = policing
+        self._wait_for = wait_for
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
@@ -113,24 +116,31 @@ class Runner:
         self, course: Course[_ResultT], on_batch: Callable[[Batch], None] = lambda _batch: None
     ) -> _ResultT:
         """Carry out the batches that ``course`` yields; returns the course's result."""
-        try:
-            batch = next(course)
-            while True:
-                on_batch(batch)
-                batch = course.send(self.perform(batch))
-        except StopIteration as end:
-            result: _ResultT = end.value
-            return result
+
+        def perform(batch: Batch) -> list[Outcome]:
+            on_batch(batch)
+            return self.perform(batch)
+
+        return _drive(course, perform)
+
+    def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
+        """Carry out a course of single commands while another waits; nothing comes in between."""
+        return _drive(
+            course, lambda batch: [self._timed(batch.step, one) for one in batch.commands]
+        )
 
     def perform(self, batch: Batch) -> list[Outcome]:
         """Run commands in parallel; outcomes in the same order."""
         timed = partial(self._timed, batch.step)
-        if len(batch.commands) == 1:
-            return [timed(batch.commands[0])]
-        contexts = [copy_context() for _ in batch.commands]  # the log says what it is about
-        return list(
-            self._pool.map(lambda c, command: c.run(timed, command), contexts, batch.commands)
-        )
+        futures = [
+            self._pool.submit(copy_context().run, timed, command)  # the log says what it is about
+            for command in batch.commands
+        ]
+        if batch.alone:
+            wait(futures)
+        else:
+            self._wait_for(futures)
+        return [future.result() for future in futures]
 
     def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()
@@ -292,6 +302,17 @@ class Runner:
             datapath, port = self._substrate.launch(src, command.path)
             self._fleet.send_frames({datapath: [(port, frame)]})
         return sent
+
+
+def _drive(course: Course[_ResultT], perform: Callable[[Batch], Sequence[Outcome]]) -> _ResultT:
+    """Have the batches performed that a course yields; its result."""
+    try:
+        batch = next(course)
+        while True:
+            batch = course.send(perform(batch))
+    except StopIteration as end:
+        result: _ResultT = end.value
+        return result
 
 
 def _heard(

@@ -20,8 +20,9 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
+from hydra.failures import FailureKind
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId
+from hydra.model import Circuit, Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -101,7 +102,9 @@ class Upkeep:
         """By the name of a device, or a switch's datapath."""
         self._port_retries = Retries()
         self.dark: frozenset[PortId] = frozenset()
-        """Ports of circuits without light, by the word of ToRs that were away and answer again."""
+        """Ports of circuits that lost their light while their ToR was away, or while a change was
+        under way.
+        """
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -149,13 +152,17 @@ class Upkeep:
         if planes or racks:
             self._runner.run(self._care.mend(planes, racks))
             back = set(racks) - self._care.uncertain_racks
-            self.dark |= self._runner.run(self._care.dark_ports(back))
+            dark = self._runner.run(self._care.dark_ports(back))
+            self.dark |= dark  # which may have become more meanwhile
 
     def make_certain(self, plan: Plan) -> None:
         """Mend what an earlier change left uncertain, before circuits are set up there.
 
-        Raises DeviceUnavailable if the state of a device can't be read.
+        Circuits that only go wait for nobody. Raises DeviceUnavailable if the state of a device
+        can't be read.
         """
+        if not plan.connect:
+            return
         care, devices, fabric = self._care, self._devices, self._fabric
         self._mend(
             [one for one in care.uncertain_planes if devices.plane_problem(one) is None],
@@ -204,6 +211,13 @@ class Upkeep:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""
         self._runner.run(self._switches.follow_uplinks())
 
+    def follow_uplinks_meanwhile(self) -> None:
+        """Do so while a change under way waits, where that touches nothing that it rests on."""
+        if self._substrate.detours:
+            self._runner.run_meanwhile(self._switches.follow_uplinks())
+            if self._ledger.under_way is not None:
+                self._ledger.under_way.hear_of_uplinks(self._switches.dead_uplinks)
+
     def tidy_relays(self) -> None:
         """Leave relays with the rules that the present state needs, and none of an earlier one."""
         self._runner.run(self._switches.tidy_relays())
@@ -224,15 +238,38 @@ class Upkeep:
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
         told, self.dark = self.dark, frozenset()
+        dark = self._dark_ends() | told
+        dead = self._on(dark)
+        unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
+        ends = {end for one in unlit for end in one.ends} & dark
+        return dead, self._put_out(unlit, ends, self._ledger.state)
 
-        def is_dark(end: PortId) -> bool:
-            return end in told or self._switches.is_dark(end)
-
+    def _dark_ends(self) -> frozenset[PortId]:
+        """Ports of circuits in use that are known to have no carrier."""
         circuits = self._ledger.state.topology.circuits
-        dead = frozenset(one for one in circuits if any(map(is_dark, one.ends)))
-        unlit = [one for one in dead if any(map(is_dark, one.receivers))]
-        dark = {end for one in unlit for end in one.ends if is_dark(end)}
-        return dead, self._put_out(unlit, dark, self._ledger.state)
+        return frozenset(end for one in circuits for end in one.ends if self._switches.is_dark(end))
+
+    def _on(self, ends: Collection[PortId]) -> frozenset[Circuit]:
+        """Circuits in use that have one of these ports."""
+        circuits = self._ledger.state.topology.circuits
+        return frozenset(one for one in circuits if not set(ends).isdisjoint(one.ends))
+
+    def divert_meanwhile(
+        self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
+    ) -> None:
+        """While a change under way waits, divert pairs that it leaves alone off what has died:
+        these circuits and paths, and circuits that have lost their light.
+
+        :meth:`dead_circuits` has the latter afterwards, whatever becomes of their light.
+        """
+        if not self._recovery.done:
+            return
+        dark = self._dark_ends()
+        course = self._switches.divert(
+            self._on(dark) | set(circuits), paths, self._ledger.under_way
+        )
+        diverted = self._runner.run_meanwhile(course)
+        self.dark |= {end for one in diverted for end in one.ends} & dark
 
     def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.
@@ -267,7 +304,9 @@ class Upkeep:
         self._switches.learn(execution)
         waiting, target = self._panels.waiting(execution), execution.plan.target
         for circuit, failure in execution.failures.items():
-            if circuit not in waiting:
+            # Untried for want of servers: the fibres may be good.
+            untried = failure.kind is FailureKind.NOT_PROBED
+            if circuit not in waiting and not untried:
                 self._quarantine.put(circuit.ends, str(failure), target.topology.paths)
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(

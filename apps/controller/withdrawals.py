@@ -62,14 +62,23 @@ class Withdrawals:
 
     def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
         """Withdraw paths through which nothing comes, although there may be light."""
-        state = self._ledger.state
-        standing = [one for one in lost if state.vlans.get(one.path) == one.vlan]
+        standing = self._standing(lost)
         if standing:
             circuits = frozenset(circuit for one in standing for circuit in one.circuits)
             reason = "; ".join(one.reason for one in standing)
             ends = {end for one in circuits for end in one.ends}
-            self._quarantine.put(ends, reason, state.topology.paths)
+            self._quarantine.put(ends, reason, self._ledger.state.topology.paths)
             self._withdraw(circuits, [one.path for one in standing], reason)
+
+    def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
+        """Divert their pairs while a change under way waits; they are withdrawn after that."""
+        standing = self._standing(lost)
+        circuits = {circuit for one in standing for circuit in one.circuits}
+        self._upkeep.divert_meanwhile(circuits, [one.path for one in standing])
+
+    def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
+        state = self._ledger.state
+        return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
     def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
         """Divert the pairs on these circuits and paths at once, and then plan around them."""

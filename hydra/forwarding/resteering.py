@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hydra.forwarding.rules import FlowRule, Install, Lane, Remove, RuleChange, in_lanes, match_key
-from hydra.forwarding.substrate import Substrate
-from hydra.model import NetworkState, RackId
+from hydra.forwarding.substrate import Steering, Substrate
+from hydra.model import DatapathId, NetworkState, RackId
 
 _Lanes = Mapping[tuple[RackId, RackId], Sequence[Lane]]
 """Lanes by (from, to)."""
+
+
+def steering_of(
+    substrate: Substrate, pairs: Collection[tuple[RackId, RackId]]
+) -> dict[Steering, set[RackId]]:
+    """Switches that steer what these pairs of racks send, each with the racks that it sends to."""
+    towards: dict[RackId, set[RackId]] = {}
+    for one, other in pairs:
+        towards.setdefault(one, set()).add(other)
+        towards.setdefault(other, set()).add(one)
+    return {
+        switch: racks
+        for rack, racks in sorted(towards.items())
+        for switch in substrate.steering(rack)
+    }
+
+
+def diverting(
+    substrate: Substrate, switches: Mapping[Steering, Collection[RackId]], epoch: int
+) -> dict[DatapathId, tuple[RuleChange, ...]]:
+    """Changes by which each switch sends what is for these racks electrical."""
+    return {
+        switch.datapath: tuple(Install(substrate.divert(rack, epoch)) for rack in sorted(racks))
+        for switch, racks in switches.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

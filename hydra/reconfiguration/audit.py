@@ -58,12 +58,13 @@ class Audit:
 
     def look(self) -> Course[Seen]:
         """Read all devices, and the tables of switches that should hold rules of ours."""
-        actual, silent = yield from self._care.read()
         known, state = self._switches.known, self._memory.state
         ready = sorted(known.keys() & self._switches.ready())
         intended = dict(self._switches.tables(ready))
-        (compared,) = yield Batch("read", (CompareRules(intended),))
+        (compared,) = yield Batch("read", (CompareRules(intended),), alone=True)
         rules: Mapping[DatapathId, RuleDrift] = compared.value
+        # Devices come after: while they are read, pairs may be diverted off what has died.
+        actual, silent = yield from self._care.read()
         mute = [name for datapath, name in known.items() if datapath not in rules]
         return Seen(
             tuple(device_drift(self._fabric, state, actual, self._care.closed)),

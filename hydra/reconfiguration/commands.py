@@ -187,6 +187,8 @@ class Batch:
 
     step: str
     commands: tuple[Command, ...]
+    alone: bool = False
+    """True if nobody may change switches meanwhile: whole tables are written, or read."""
 
 
 _ResultT = TypeVar("_ResultT")

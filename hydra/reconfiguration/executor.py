@@ -22,7 +22,7 @@ from typing import Final
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
-from hydra.forwarding.resteering import Resteering
+from hydra.forwarding.resteering import Resteering, diverting, steering_of
 from hydra.forwarding.rules import (
     FlowRule,
     Install,
@@ -160,6 +160,8 @@ class Execution:
     ports_retagged: int = 0
     wanted: NetworkState = field(init=False)
     """The target as it was planned, whatever had to be given up since."""
+    moving: frozenset[Pair] = field(init=False)
+    """The pairs that were to be moved: their divert rules are this change's, to its end."""
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
@@ -177,6 +179,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         self.wanted = self.plan.target
+        self.moving = self.plan.affected
         self.result = self.plan.current
         self._substrate = substrate_of(self.fabric)
 
@@ -195,6 +198,10 @@ class Execution:
         """The reason why the result is not what was planned, in words; empty if it is."""
         told = map(str, self.failures.values())
         return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
+
+    def hear_of_uplinks(self, dead: frozenset[str]) -> None:
+        """Take servers for unable from now on whose uplink is down by now."""
+        self.conditions = replace(self.conditions, dead_uplinks=dead)
 
     # -- the course of a reconfiguration ------------------------------------------------------
 
@@ -251,29 +258,11 @@ class Execution:
 
     # -- substep 3-1 ----------------------------------------------------------------------------
 
-    def _steering(self, pairs: Collection[Pair]) -> dict[Steering, set[RackId]]:
-        """Switches that steer these pairs, each with the racks among them that it sends to."""
-        towards: dict[RackId, set[RackId]] = {}
-        for low, high in pairs:
-            towards.setdefault(low, set()).add(high)
-            towards.setdefault(high, set()).add(low)
-        return {
-            switch: racks
-            for rack, racks in sorted(towards.items())
-            for switch in self._substrate.steering(rack)
-        }
-
     def _divert(self) -> Steps:
-        switches = self._steering(self.plan.affected)
-        epoch = self.plan.target.epoch
-        changes: dict[DatapathId, tuple[RuleChange, ...]] = {
-            switch.datapath: tuple(
-                Install(self._substrate.divert(rack, epoch)) for rack in sorted(racks)
-            )
-            for switch, racks in switches.items()
-            if switch.datapath in self.conditions.connected
-        }
-        outcomes = yield Batch("divert", (ApplyRules(changes),))
+        switches = steering_of(self._substrate, self.plan.affected)
+        changes = diverting(self._substrate, switches, self.plan.target.epoch)
+        taken = only(changes, self.conditions.connected)
+        outcomes = yield Batch("divert", (ApplyRules(taken),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -323,7 +312,7 @@ class Execution:
 
     def _go_undiverted(self) -> None:
         """Experiments: pushed rules take effect at once, whatever the mirrors do meanwhile."""
-        for switch, racks in self._steering(self.plan.affected).items():
+        for switch, racks in steering_of(self._substrate, self.plan.affected).items():
             if switch.datapath in self.conditions.connected:
                 self._diverted[switch] = set(racks)
             else:
@@ -538,7 +527,7 @@ class Execution:
         relays = joining(self._substrate, self.plan)
         changes = {dp: relays[dp] for dp in relays if dp in self.conditions.connected}
         steer = Resteering.between(self._substrate, self.plan.current, self.plan.target)
-        for switch, racks in self._steering(self.plan.affected).items():
+        for switch, racks in steering_of(self._substrate, self.plan.affected).items():
             if switch.datapath not in self.conditions.connected:
                 continue
             mine = changes.setdefault(switch.datapath, [])
@@ -780,10 +769,7 @@ class Execution:
                 commands.append(ProbePath(path, vlan, ends, timeout_s))
                 probed.append(path)
             else:
-                rack = self.fabric.racks[path.dst if a else path.src].name
-                reason = f"no server of {rack} can be probed"
-                failure = Failure("probe", self._between(path), FailureKind.NOT_PROBED, reason)
-                self._fail_path(path, shared, failure)
+                self._fail_path(path, shared, self._not_probed(path, path.dst if a else path.src))
         if not commands:
             return
         outcomes = yield Batch("probe", tuple(commands))
@@ -794,8 +780,12 @@ class Execution:
             if outcome.confirmed and not outcome.value
         }
         good = {circuit for path in passed for circuit in path.circuits}
-        for path, outcome in zip(probed, outcomes, strict=True):
-            if path not in passed:
+        dead = self.conditions.dead_uplinks  # by now
+        for path, command, outcome in zip(probed, commands, outcomes, strict=True):
+            unable = [server for server in command.ends if server.name in dead]
+            if path not in passed and unable:
+                self._fail_path(path, good, self._not_probed(path, unable[0].rack))
+            elif path not in passed:
                 names = self._between(path)
                 failure = outcome.failure or Failure(
                     "probe",
@@ -804,6 +794,10 @@ class Execution:
                     f"no probe came through {', '.join(outcome.value)}",
                 )
                 self._fail_path(path, good, replace(failure, step="probe", subject=names))
+
+    def _not_probed(self, path: Path, rack: RackId) -> Failure:
+        reason = f"no server of {self.fabric.racks[rack].name} can be probed"
+        return Failure("probe", self._between(path), FailureKind.NOT_PROBED, reason)
 
     def _fail_path(self, path: Path, good: Collection[Circuit], failure: Failure) -> None:
         """Give up the circuits of ``path`` but those that are ``good``, since other paths use them;
@@ -866,6 +860,11 @@ class Execution:
                 self._note_relays(outcome, relays)
             elif isinstance(command, SetVlans) and outcome.failure is not None:
                 self._missed("tidy", self.fabric.racks[command.rack].name, outcome.failure)
+
+
+def rest(seconds: float) -> Steps:
+    """Let VLAN-IDs rest before a plan that takes them begins."""
+    yield Batch("rest", (Pause(seconds),))
 
 
 def _away(switch: Steering) -> Failure:

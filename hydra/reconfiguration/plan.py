@@ -7,7 +7,7 @@ keeps its circuits and its VLAN keeps its rules and counters.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
@@ -87,6 +87,24 @@ def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
     for path in state.topology.paths:
         found[pair_of(path)] = (*found.get(pair_of(path), ()), path)
     return found
+
+
+def resting_beside(state: NetworkState, tried: NetworkState) -> NetworkState:
+    """``state`` with what ``tried``, a change from it that broke off, may have used at rest."""
+    used = frozenset(tried.vlans.values()).difference(state.vlans.values())
+    return replace(state, resting=state.resting | used)
+
+
+def vlans_changed(before: NetworkState, after: NetworkState) -> dict[VlanId, set[Path]]:
+    """VLAN-IDs with the paths that begin to use them between two states.
+
+    The other way round: with the paths that lose them.
+    """
+    changed: dict[VlanId, set[Path]] = {}
+    for path, vlan in after.vlans.items():
+        if before.vlans.get(path) != vlan:
+            changed.setdefault(vlan, set()).add(path)
+    return changed
 
 
 def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
@@ -274,6 +292,7 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
         Topology(wanted, paths),
         vlans,
         target.resting - set(vlans.values()),
+        target.freed,
     )
 
 
@@ -317,4 +336,5 @@ def without(
         Topology(standing, left),
         vlans,
         state.resting | freed,
+        state.freed,
     )

@@ -87,6 +87,7 @@ def reconcile(
         remembered.resting
         | frozenset(remembered.vlans.values())
         - frozenset(remembered.vlans[path] for path in paths),
+        remembered.freed,
     )
     return Reconciled(
         state,

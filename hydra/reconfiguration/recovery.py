@@ -25,7 +25,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import unsettled_paths
+from hydra.reconfiguration.plan import resting_beside, unsettled_paths
 from hydra.reconfiguration.reconcile import reconcile, servers_closed
 from hydra.reconfiguration.switches import Memory, Switches, reachable_on
 
@@ -48,6 +48,20 @@ def interrupted(
         return unsettled_paths(state, read_state(fabric, last[1]["target"]))
     result = read_state(fabric, last[1]["state"])
     return frozenset(state.topology.paths) - frozenset(result.topology.paths)
+
+
+def rested(
+    fabric: Fabric, state: NetworkState, last: tuple[str, Mapping[str, Any]] | None
+) -> NetworkState:
+    """``state`` with the VLAN-IDs at rest that a change which was not saved may have used.
+
+    ``last`` is as in :func:`interrupted`. Raises what :func:`~hydra.journal_format.read_state`
+    raises.
+    """
+    if last is None or last[0] not in (INTENDED, FINISHED):
+        return state
+    tried = read_state(fabric, last[1]["target" if last[0] == INTENDED else "state"])
+    return resting_beside(state, tried)
 
 
 class Recovery:

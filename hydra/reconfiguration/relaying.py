@@ -7,7 +7,7 @@ mirrors move, and a path whose relay did not take them is not used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hydra.failures import Failure
@@ -85,7 +85,7 @@ def relays_as_in(rules: Iterable[FlowRule]) -> list[RuleChange]:
 
 
 def only(
-    changes: Mapping[DatapathId, list[RuleChange]], switches: Collection[DatapathId]
+    changes: Mapping[DatapathId, Sequence[RuleChange]], switches: Collection[DatapathId]
 ) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
     """The changes of these switches."""
     return {dp: tuple(mine) for dp, mine in changes.items() if dp in switches and mine}

@@ -9,9 +9,19 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from hydra.forwarding.rules import FlowRule, Install, InstallAll, Installation, RuleChange
+from hydra.forwarding.resteering import diverting, steering_of
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    InstallAll,
+    Installation,
+    Remove,
+    RuleChange,
+    match_key,
+)
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import (
+    Circuit,
     DatapathId,
     Fabric,
     NetworkState,
@@ -26,12 +36,15 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     Batch,
+    Course,
     Pause,
     Steps,
     TakeSwitches,
 )
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.relaying import relays_as_in, wipe
+from hydra.reconfiguration.plan import Pair, moving_pairs, pair_of, without
+from hydra.reconfiguration.relaying import only, relays_as_in, wipe
+from hydra.rings import rings_of
 
 LOG: Final = logging.getLogger("hydra.switches")
 Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
@@ -226,8 +239,9 @@ class Switches:
         known = dict.fromkeys(datapath for datapath in datapaths if self._is_known(datapath))
         for stranger in set(datapaths) - known.keys():
             LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
+        before = self.dead_uplinks
         if self._note_uplinks() and self._substrate.detours:
-            known |= dict.fromkeys(sorted(self.ready() & self.owned.keys()))
+            yield from self._go_around(before)
         if known:
             yield from self._bring(tuple(known))
 
@@ -238,7 +252,7 @@ class Switches:
             LOG.error("%s: it is left alone", taken.failure)
             return
         changes = dict(self._whole_tables(datapaths))
-        (done,) = yield Batch("synchronise", (ApplyRules(changes),))
+        (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
         for datapath, error in done.value.items():
             if error is not None:
                 LOG.error("switch %#x was not synchronised: %s", datapath, error)
@@ -265,14 +279,69 @@ class Switches:
         return True
 
     def follow_uplinks(self) -> Steps:
-        """Go around servers whose uplink to the ToR went down, and back where it returned."""
+        """Go around servers whose uplink to the ToR went down, and back where it returned.
+
+        Where there are detours, no rule about paths is touched: it is right while a
+        reconfiguration is under way, too.
+        """
+        before = self.dead_uplinks
         if not self.settled or not self._note_uplinks():
             return
         if self._substrate.detours:
-            yield from self._bring(tuple(sorted(self.ready() & self.owned.keys())))
+            yield from self._go_around(before)
         else:
             servers = reachable_on(self._fabric, self._memory.state)
             yield Batch("announce", (Announce(tuple(servers)),))
+
+    def _go_around(self, before: Collection[str]) -> Steps:
+        """Change what differs in switches that are ready; ``before`` were the dead uplinks."""
+        changes = {
+            datapath: tuple(self._uplink_changes(datapath, before))
+            for datapath in sorted(self.ready() & self.owned.keys())
+        }
+        (done,) = yield Batch("go around", (ApplyRules(changes),))
+        self.doubt(datapath for datapath, error in done.value.items() if error is not None)
+
+    def _uplink_changes(
+        self, datapath: DatapathId, before: Collection[str]
+    ) -> Iterator[RuleChange]:
+        check = self._policy.now.source_check
+        old, new = (
+            {match_key(rule): rule for rule in self._substrate.own_rules(datapath, dead, check)}
+            for dead in (before, self.dead_uplinks)
+        )
+        yield from (Remove(rule) for key, rule in old.items() if key not in new)
+        yield from (Install(rule) for key, rule in new.items() if old.get(key) != rule)
+
+    def divert(
+        self,
+        circuits: Collection[Circuit],
+        paths: Collection[Path] = (),
+        change: Execution | None = None,
+    ) -> Course[frozenset[Circuit]]:
+        """Send the pairs on dead circuits and dead paths electrical, until these are withdrawn.
+
+        Pairs that a ``change`` under way moves are left to it, and so are the circuits that it
+        moves. Returns the dead circuits that other pairs are on: they are to be withdrawn, whether
+        or not they have light again by then.
+        """
+        state = self._memory.state
+        left = frozenset[Pair]() if change is None else change.moving
+        pairs = moving_pairs(state, without(state, circuits, paths)) - left
+        if not pairs or not self.settled:
+            return frozenset()
+        changes = diverting(self._substrate, steering_of(self._substrate, pairs), state.epoch)
+        (done,) = yield Batch("divert", (ApplyRules(only(changes, self.ready())),))
+        for datapath, error in done.value.items():
+            if error is not None:  # withdrawing will meet it again
+                LOG.warning("switch %#x was not diverted: %s", datapath, error)
+        used = {
+            circuit
+            for path in state.topology.paths
+            if pair_of(path) in pairs
+            for circuit in path.circuits
+        }
+        return frozenset(circuits) & rings_of(used, state.topology.circuits)
 
     def tidy_relays(self) -> Steps:
         """Leave relays with the rules that the present state needs, and none of an earlier one.

@@ -90,10 +90,37 @@ class JournalRolledBack(ControllerKilled):
         self._copy.chmod(0o600)
 
     def heal(self) -> None:
-        for stale in self._journal.parent.glob(f"{self._journal.name}-*"):
-            stale.unlink()
+        self._remove_beside()
         self._copy.replace(self._journal)
         super().heal()
+
+    def _remove_beside(self) -> None:
+        """Remove what belongs to the journal as it is no more, such as its write-ahead log."""
+        for stale in self._journal.parent.glob(f"{self._journal.name}-*"):
+            stale.unlink()
+
+
+class JournalCut(JournalRolledBack):
+    """The journal's file is cut. The controller has to refuse it, and is given the copy then."""
+
+    def __init__(self, field: Field, part: float) -> None:
+        """``part`` of the file, 0 to 1, is left."""
+        super().__init__(field)
+        self._part = part
+
+    def strike(self) -> None:
+        super().strike()
+        self._remove_beside()
+        with self._journal.open("r+b") as file:
+            file.truncate(1 + int(self._part * (self._journal.stat().st_size - 1)))
+
+    def heal(self) -> None:
+        try:
+            self.field.process.start(ready=False)
+        except ControllerProcessError:
+            super().heal()
+        else:
+            raise ControllerProcessError("the controller has started on a journal that is cut")
 
 
 class ControllerStopped(ControllerAway):

@@ -15,6 +15,7 @@ from mininet_scenarios.chaos.controller_faults import (
     ControllerKilledInRecovery,
     ControllerStopped,
     DiskFull,
+    JournalCut,
     JournalRolledBack,
     PlannerKilled,
     Strangers,
@@ -29,7 +30,13 @@ from mininet_scenarios.chaos.optical_faults import (
     ForeignCrossConnect,
     TrunksChanged,
 )
-from mininet_scenarios.chaos.server_faults import Flood, NeighboursFlushed, UplinkDown
+from mininet_scenarios.chaos.server_faults import (
+    Flood,
+    NeighboursFlushed,
+    Spoof,
+    Tags,
+    UplinkDown,
+)
 from mininet_scenarios.chaos.switch_faults import (
     BridgeDeleted,
     ControllerMisset,
@@ -65,6 +72,11 @@ def _learns(field: Field) -> bool:
 def _vswitch(field: Field, chance: random.Random) -> Server | None:
     servers = [server for server in field.fabric.servers if server.vswitch is not None]
     return chance.choice(servers) if servers else None
+
+
+def _spoof(field: Field, chance: random.Random) -> Fault:
+    server, victim = chance.sample(field.fabric.servers, 2)
+    return Spoof(field, server, victim)
 
 
 def _trunks_changed(field: Field, chance: random.Random) -> Fault | None:
@@ -103,6 +115,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "controller-killed-in-recovery": lambda field, chance: ControllerKilledInRecovery(
         field, chance.uniform(0.0, 1.5)
     ),
+    "journal-cut": lambda field, chance: JournalCut(field, chance.random()),
     "journal-rolled-back": lambda field, _: JournalRolledBack(field),
     "controller-stopped": lambda field, _: ControllerStopped(field),
     "planner-killed": lambda field, _: PlannerKilled(field),
@@ -119,6 +132,9 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "flows-deleted": lambda field, chance: FlowsDeleted.steering(field, _server(field, chance)),
     "flow-added": lambda field, chance: FlowAdded.steering(field, _server(field, chance)),
     "bridge-deleted": _bridge_deleted,
+    "tor-deleted": lambda field, chance: BridgeDeleted.of_tor(
+        field, chance.choice(field.fabric.racks)
+    ),
     "learning-lost": _learning_lost,
     "fibre-cut": lambda field, chance: FibreCut(field, _port(field, chance)),
     "fibre-flapping": lambda field, chance: FibreFlapping(
@@ -143,5 +159,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "uplink-down": lambda field, chance: UplinkDown(field, _server(field, chance)),
     "neighbours-flushed": lambda field, chance: NeighboursFlushed(field, _server(field, chance)),
     "flood": lambda field, chance: Flood(field, _server(field, chance)),
+    "spoof": _spoof,
+    "tags": lambda field, chance: Tags(field, _server(field, chance)),
 }
 """All faults, by the name that the command takes and the report counts."""

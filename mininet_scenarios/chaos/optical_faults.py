@@ -114,7 +114,6 @@ class EmulatorKilled(PlaneFault):
     """An optical switch's management dies; its mirrors stay."""
 
     def strike(self) -> None:
-        self.field.dark.plane_ends(self.plane)
         self.ocs.kill()
 
     def heal(self) -> None:

@@ -228,28 +228,18 @@ class Watch:
 
 
 class Dark:
-    """Frames at dark or unconnected ports, by ToR port, over the lives of emulators."""
+    """Frames at dark or unconnected ports, by ToR port; emulators count on when they restart."""
 
     def __init__(self, fabric: Fabric, planes: Mapping[str, OcsProcess]) -> None:
         self._names = {
             (fabric.planes[port.plane].name, port.ingress): port.tor_port for port in fabric.ports
         }
         self._planes = planes
-        self._before: dict[str, int] = {}
 
     def frames(self) -> dict[str, int]:
         """Frames since the start; every emulator has to be alive."""
-        found = dict(self._before)
-        for plane in self._planes:
-            for port, count in self._of(plane).items():
-                found[port] = found.get(port, 0) + count
-        return found
-
-    def plane_ends(self, plane: str) -> None:
-        """Remember what an emulator has counted that is about to be killed."""
-        for port, count in self._of(plane).items():
-            self._before[port] = self._before.get(port, 0) + count
-
-    def _of(self, plane: str) -> dict[str, int]:
-        ports = self._planes[plane].admin.counters().ports
-        return {self._names[plane, port.ingress]: port.dark_frames for port in ports}
+        return {
+            self._names[name, port.ingress]: port.dark_frames
+            for name, plane in self._planes.items()
+            for port in plane.admin.counters().ports
+        }

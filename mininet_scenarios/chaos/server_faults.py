@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-from typing import ClassVar
+from abc import abstractmethod
+from typing import ClassVar, Final
 
 from hydra.model import Server
 from mininet_scenarios.chaos.fault import Fault, Field
 from mininet_scenarios.testbed.layout import server_interface
 from mininet_scenarios.testbed.servers import run_in
+
+_EVERYBODY: Final = b"\xff" * 6
+_ETHERTYPE: Final = b"\x88\xb7"
+"""That of experiments (IEEE 802, OUI extended), which no kernel answers."""
+_FRAME_BYTES: Final = 214
 
 
 class ServerFault(Fault):
@@ -49,8 +55,8 @@ class NeighboursFlushed(ServerFault):
             run_in(host, "ip", version, "neigh", "flush", "dev", server_interface(self.server))
 
 
-class Flood(ServerFault):
-    """A server sends broadcasts and frames to nobody, at a rate that links can carry."""
+class Sender(ServerFault):
+    """A server sends frames of its own making, at a rate that links can carry."""
 
     _FRAMES_PER_S: ClassVar[float] = 200.0
 
@@ -58,11 +64,11 @@ class Flood(ServerFault):
         super().__init__(field, server)
         self._process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
+    def frames(self) -> list[bytes]: ...
+
     def strike(self) -> None:
-        own = bytes.fromhex(self.server.mac.replace(":", ""))
-        frames = [
-            target + own + b"\x88\xb7" + bytes(200) for target in (b"\xff" * 6, b"\x02\xee" * 3)
-        ]
+        frames = [frame.ljust(_FRAME_BYTES, b"\0") for frame in self.frames()]
         script = (
             "import socket, time\n"
             f"s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n"
@@ -79,3 +85,39 @@ class Flood(ServerFault):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+
+class Flood(Sender):
+    """Broadcasts, and frames to nobody."""
+
+    def frames(self) -> list[bytes]:
+        return [target + _mac(self.server) + _ETHERTYPE for target in (_EVERYBODY, b"\x02\xee" * 3)]
+
+
+class Spoof(Sender):
+    """Frames to everybody and to each server, by the MAC address of another one."""
+
+    def __init__(self, field: Field, server: Server, victim: Server) -> None:
+        super().__init__(field, server)
+        self._victim = victim
+
+    def frames(self) -> list[bytes]:
+        targets = [_EVERYBODY, *map(_mac, self.field.fabric.servers)]
+        return [target + _mac(self._victim) + _ETHERTYPE for target in targets]
+
+
+class Tags(Sender):
+    """Frames with the tags of circuits: to everybody, to each server, and to nobody."""
+
+    _VLANS: ClassVar[int] = 8
+
+    def frames(self) -> list[bytes]:
+        first = self.field.fabric.circuit_vlans.first
+        tags = [b"\x81\x00" + vlan.to_bytes(2, "big") for vlan in range(first, first + self._VLANS)]
+        targets = [_EVERYBODY, b"\x02\xee" * 3, *map(_mac, self.field.fabric.servers)]
+        own = _mac(self.server)
+        return [target + own + tag + _ETHERTYPE for tag in tags for target in targets]
+
+
+def _mac(server: Server) -> bytes:
+    return bytes.fromhex(server.mac.replace(":", ""))

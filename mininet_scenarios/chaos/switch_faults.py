@@ -131,7 +131,7 @@ class FlowAdded(RulesRuined):
 
 
 class BridgeDeleted(BridgeFault):
-    """A vswitch is deleted, and made again as it was first: without rules."""
+    """A bridge is deleted, and made again as it was first: without rules or circuits' VLANs."""
 
     def strike(self) -> None:
         ovs.delete([self.bridge])
@@ -141,3 +141,6 @@ class BridgeDeleted(BridgeFault):
 
     def cuts(self, source: str, destination: str) -> bool:
         return not self.behind.isdisjoint((source, destination))
+
+    def touches(self, source: str, destination: str) -> bool:
+        return self.field.led_through(self._ports, self._made_s, (source, destination))

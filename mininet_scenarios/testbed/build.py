@@ -32,6 +32,8 @@ _T = TypeVar("_T")
 
 _VLAN_PRESENT: Final = 0x1000
 """OpenFlow's OFPVID_PRESENT."""
+_LEARN: Final = ("priority=0,actions=NORMAL",)
+"""Rules that forward with a controller, without one, and while one changes."""
 _TERMINATION: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -181,10 +183,12 @@ class Testbed:
         links.set_up(electrical_interface(self.fabric, self._server(server)), up=True)
 
     def make_again(self, bridge: str) -> None:
-        """Make a bridge that was deleted, as it was built: its vswitch has no rules then."""
+        """Make a bridge that was deleted, as it was built: with no rules but to learn."""
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
         (spec,) = (one for one in planned.bridges if one.name == bridge)
         ovs.create([spec], self._datapath)
+        if bridge in planned.learning:
+            ovs.set_flows(bridge, _LEARN)
         names = {port.name for port in spec.ports}
         links.limit_rates_again(
             [cable for cable in planned.fabric_cables if {cable.a, cable.b} & names],
@@ -207,8 +211,7 @@ class Testbed:
         ovs.create(planned.bridges, self._datapath)
         links.limit_rates((*planned.fabric_cables, *host_cables), self._queue_size)
         for bridge in planned.learning:
-            # This rule forwards with a controller, without one, and while one changes.
-            ovs.set_flows(bridge, ["priority=0,actions=NORMAL"])
+            ovs.set_flows(bridge, _LEARN)
         self._start_ocs()
         for server in self.fabric.servers:
             configure(self._hosts[server.name], server)

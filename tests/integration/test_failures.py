@@ -222,6 +222,29 @@ def test_a_cut_fibre_moves_the_reservation(network):
     assert network.get("/v1/conditions") == {"healthy": True, "conditions": []}
 
 
+def test_a_cut_fibre_does_not_wait_for_a_change_that_waits_for_a_mute_switch(network):
+    network.reserve("r1", "r2")
+    assert network.planes_between("r1", "r2") == ("p1",)
+    network.testbed.ocs("p2").admin.fault(FaultKind.MUTE)
+    cut = "hyc-p1-1"
+    try:
+        with paced_stream(
+            network.stage, "h11", "h21", pps=200, payload_bytes=200, count=400
+        ) as udp:
+            change = network.begin_change("r3", "r4", "p2")
+            wait_until(lambda: network.state_of(change) == "moving")
+            subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
+            result = udp.finish(30)
+            assert network.state_of(change) == "moving"
+        assert result.max_gap_ms < 1000
+        assert result.lost < 200
+        network.testbed.ocs("p2").admin.clear()
+        wait_until(lambda: network.planes_between("r1", "r2") == ("p2",), 30)
+    finally:
+        subprocess.run(["ip", "link", "set", "dev", cut, "up"], check=True)
+    assert network.everyone_reaches_everyone()
+
+
 def test_a_killed_controller_is_not_missed(network):
     """SIGKILL under traffic; the next one adopts what stands and moves nothing."""
     reservation = network.reserve("r1", "r2")

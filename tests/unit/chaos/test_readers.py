@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 from mininet_scenarios.chaos import readers
-from mininet_scenarios.chaos.readers import Told
+from mininet_scenarios.chaos.optical_faults import EmulatorKilled
+from mininet_scenarios.chaos.readers import Dark, Told
+from tests.unit.core.fabrics import small_fabric
 
 RULES = """\
  cookie=0x4822000000000000, table=2, priority=0 actions=goto_table:3
@@ -33,6 +36,23 @@ def test_rules_are_circuits_by_rack_and_vlan_and_diverts():
     found = readers.steering_in(RULES)
     assert found.circuits == {(2, 100), (10, 101)}
     assert found.diverts == 1
+
+
+def test_frames_in_the_dark_are_counted_once_however_often_an_emulator_dies():
+    fabric = small_fabric(racks=2, planes=1)
+    (plane,) = fabric.planes
+    counted = [SimpleNamespace(ingress=port.ingress, dark_frames=2) for port in fabric.ports]
+    admin = SimpleNamespace(counters=lambda: SimpleNamespace(ports=counted))  # it counts on
+    ocs = SimpleNamespace(admin=admin, kill=lambda: None)
+    dark = Dark(fabric, {plane.name: ocs})
+    field = SimpleNamespace(
+        fabric=fabric,
+        dark=dark,
+        stage=SimpleNamespace(testbed=SimpleNamespace(ocs={plane.name: ocs}.get)),
+    )
+    before = dark.frames()
+    EmulatorKilled(field, plane.name).strike()
+    assert dark.frames() == before == {port.tor_port: 2 for port in fabric.ports}
 
 
 def test_a_circuit_is_light_in_both_directions_unless_it_is_one_way():

@@ -1,6 +1,7 @@
 """Jobs in turn, duties when due, answers for others; nothing that goes wrong ends it."""
 
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -143,6 +144,56 @@ def test_what_comes_first_does_not_wait_for_what_others_have_asked(conductor):
     go_on.set()
     conductor.ask(lambda: None)
     assert done == ["under way", "first 1", "first 2", "asked 1", "asked 2"]
+
+
+def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
+    device, done, helped = Future(), [], threading.Event()
+
+    def under_way():
+        waiting.set()
+        conductor.wait_for([device])
+        done.append("under way")
+
+    def help_meanwhile():
+        done.append("meanwhile")
+        helped.set()
+
+    waiting = threading.Event()
+    conductor.start()
+    conductor.put(under_way)
+    assert waiting.wait(10)
+    conductor.put(lambda: done.append("first"), first=True)
+    for _ in range(3):
+        conductor.put_meanwhile(help_meanwhile)
+    assert helped.wait(10)
+    device.set_result(None)
+    conductor.ask(lambda: None)
+    assert done[0] == "meanwhile"
+    assert done[-2:] == ["under way", "first"]
+
+
+def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(conductor):
+    done, over = [], Future()
+    over.set_result(None)
+    conductor.put(lambda: done.append("first"), first=True)
+    conductor.put_meanwhile(lambda: done.append("meanwhile"))
+    conductor.start()
+    conductor.ask(lambda: conductor.wait_for([over, over]))
+    conductor.ask(lambda: conductor.wait_for([]))
+    assert done == ["first"]
+
+
+def test_a_wait_ends_with_the_last_device(conductor):
+    devices = [Future() for _ in range(3)]
+    conductor.start()
+    conductor.put(lambda: conductor.wait_for(devices))
+    for device in devices[1:]:
+        device.set_result(None)
+        conductor.put_meanwhile(lambda: None)
+    answer = Future()
+    conductor.put(lambda: answer.set_result(devices[0].done()))
+    devices[0].set_result(None)
+    assert answer.result(10)
 
 
 def test_what_comes_first_wakes_the_conductor(conductor):

@@ -1,6 +1,8 @@
 """What is promised is in the journal or is not promised; what has happened is written late."""
 
 import logging
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +11,7 @@ from apps.controller.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.journal import JournalError, JournalTaken
+from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
@@ -20,6 +23,10 @@ from tests.unit.core.fabrics import path_of, small_fabric, state_of
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 LIMITS = AdmissionLimits(3)
 STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+
+
+ELSEWHERE = path_of(FABRIC, 1, 2)
+REST_S = 5.0
 
 
 class Disk(SqliteJournal):
@@ -203,3 +210,47 @@ def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
     assert [r.state for r in restarted(SqliteJournal(tmp_path / "journal.db")).reservations()] == [
         State.ACTIVATING
     ]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: clock.now_s)
+    return clock
+
+
+def taken(before, *paths):
+    """A state in which these paths have the VLAN-ID that :data:`STANDING` uses."""
+    (vlan,) = STANDING.vlans.values()
+    return replace(state_of(FABRIC, before, *paths), vlans=dict.fromkeys(paths, vlan))
+
+
+def test_a_vlan_id_that_a_path_has_lost_rests(ledger, clock):
+    ledger.settle(STANDING)
+    empty = state_of(FABRIC, STANDING)
+    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == 0.0, "its path has it still"
+    ledger.settle(empty)
+    clock.now_s += 2.0
+    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == 3.0
+    assert ledger.rest_s(taken(empty, *STANDING.topology.paths), REST_S) == 0.0, "it gets it back"
+    assert ledger.rest_s(state_of(FABRIC, empty, ELSEWHERE), REST_S) == 0.0, "others are free"
+    clock.now_s += 3.0
+    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == 0.0
+
+
+def test_a_vlan_id_that_a_change_tried_rests_too(ledger, clock):
+    empty = NetworkState()
+    ledger.under_way = SimpleNamespace(wanted=STANDING)
+    ledger.settle(empty)
+    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == REST_S
+
+
+def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, clock):
+    first = Ledger(FABRIC, disk)
+    first.load()
+    first.save("reconfigured")
+    empty, target = (state_record(FABRIC, one) for one in (NetworkState(), STANDING))
+    first.record(INTENDED, {"current": empty, "target": target})
+    other = restarted(disk)
+    assert other.state.resting == frozenset(STANDING.vlans.values())
+    assert other.rest_s(taken(other.state, ELSEWHERE), REST_S) == REST_S

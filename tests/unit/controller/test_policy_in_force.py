@@ -22,7 +22,7 @@ from hydra.config.reload import AT_ONCE
 from hydra.demand.counters import Sent
 from hydra.errors import PlanError
 from hydra.forwarding.pipeline import RuleKind
-from hydra.model import NetworkState, PortId
+from hydra.model import NetworkState, PortId, VlanId
 from hydra.policy import (
     AgentPolicy,
     ControllerSettings,
@@ -93,6 +93,14 @@ class Stage:
         self.batches.clear()
         rooms._auditor._mover.move(rooms._ledger.enter("test"), target)
         return [batch.step for batch in self.batches]
+
+    def rests(self):
+        """Whether a path waits for the VLAN-ID that another one has just lost."""
+        self.move(JOINED)
+        self.move(EMPTY)
+        (path,) = OTHERWISE.topology.paths
+        taken = replace(OTHERWISE, vlans={path: VlanId(100)}, resting=frozenset())
+        return "rest" in self.move(taken)
 
     def verdict(self):
         """Of a change that takes a young circuit away."""
@@ -194,6 +202,7 @@ EFFECTS = {
     "gain_factor": (1000.0, lambda s: s.verdict().pays, True, False),
     "minimum_gain_mbps": (31.0, lambda s: s.verdict().pays, True, False),
     "minimum_circuit_life_s": (2.0, lambda s: s.verdict().pays, True, False),
+    "vlan_rest_s": (0.0, lambda s: s.rests(), True, False),
     "audit_interval_s": (5.0, lambda s: s.every_s("audit"), 30.0, 5.0),
     "on_drift": (OnDrift.MEND, Stage.after_drift, False, True),
     "on_silent_vswitch": (OnSilence.CLOSE, Stage.after_silence, set(), {FIRST.name}),

@@ -11,12 +11,15 @@ from apps.controller.reach import Reach
 from apps.controller.upkeep import Retries, Upkeep
 from apps.journal.sqlite import SqliteJournal
 from hydra.errors import DeviceUnavailable
+from hydra.failures import Failure, FailureKind
+from hydra.forwarding.pipeline import RuleKind
 from hydra.model import NetworkState, PlaneId, RackId
+from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.service import DeviceStatus, PlanRequest
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Faults, Network
-from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
+from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=2, servers=1)
 EMPTY = NetworkState()
@@ -65,7 +68,8 @@ class Stage:
             blocked=frozenset,
             put=lambda ends, why, _paths: self.quarantined.update(dict.fromkeys(ends, why)),
         )
-        panels = SimpleNamespace(ports=frozenset)
+        quarantine.passed = lambda _ends: None
+        panels = SimpleNamespace(ports=frozenset, waiting=lambda _execution: ())
         core = self.core
         self.upkeep = Upkeep(
             fabric,
@@ -153,6 +157,35 @@ def test_a_tor_that_was_away_is_asked_for_its_carrier():
     assert stage.upkeep.dark == {END.id}
     assert stage.upkeep.dead_circuits() == ({CIRCUIT}, TOLD)
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
+    assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
+
+
+@pytest.mark.parametrize(
+    ("kind", "put_out"), [(FailureKind.PROBE_LOST, True), (FailureKind.NOT_PROBED, False)]
+)
+def test_only_ports_of_circuits_that_were_tried_are_quarantined(kind, put_out):
+    stage = Stage()
+    plan = stage.plan(*STANDING.topology.paths)
+    conditions = stage.reach.conditions()
+    execution = Execution(FABRIC, POLICY, plan, conditions, order_of(FABRIC))
+    execution.failures[CIRCUIT] = Failure("probe", "r1 - r2", kind, "why")
+    stage.upkeep.take_over(execution)
+    assert set(stage.quarantined) == (set(CIRCUIT.ends) if put_out else set())
+
+
+def test_circuits_that_die_while_a_change_waits_are_withdrawn_after_it(stage):
+    stage = Stage(state=STANDING)
+    stage.upkeep.look_after()
+    stage.core.switches.is_dark = lambda end: end == END.id
+    stage.upkeep.divert_meanwhile()
+    diverted = [
+        dp
+        for dp, table in stage.network.tables.items()
+        if any(rule.kind is RuleKind.DIVERT for rule in table.values())
+    ]
+    assert sorted(diverted) == sorted(stage.network.names)[:2]
+    stage.core.switches.is_dark = lambda _end: False
+    assert stage.upkeep.dead_circuits() == ({CIRCUIT}, TOLD), "although its light is back"
     assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
 
 

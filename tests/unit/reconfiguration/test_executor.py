@@ -507,3 +507,26 @@ def test_a_path_hidden_among_other_traffic_is_given_the_drains_bound():
     assert drained_ports(network) == set()
     pauses = [command.seconds for command in network.commands(Pause, "drain")]
     assert pauses == [Policy().drain.bound_ms / 1000]
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_path_without_a_server_to_probe_says_nothing_of_its_fibres(when):
+    network = Scripted(FABRIC, NetworkState())
+    execution = execution_of(network, NetworkState(), start(DIRECT))
+    (server,) = FABRIC.racks[1].servers
+
+    def lost(command, true):
+        execution.hear_of_uplinks(frozenset({server.name}))
+        return replace(true, value=(f"{command.ends[0].name} to {server.name}",))
+
+    if when == "before":
+        execution.hear_of_uplinks(frozenset({server.name}))
+    network.instead["probe", ProbePath] = lost
+    Watch(network, execution).run()
+    (circuit,) = DIRECT.circuits
+    failure = execution.failures[circuit]
+    assert (failure.kind, failure.reason) == (
+        FailureKind.NOT_PROBED,
+        "no server of r2 can be probed",
+    )
+    assert bool(network.commands(ProbePath)) is (when == "meanwhile")

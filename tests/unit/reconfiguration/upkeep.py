@@ -112,6 +112,9 @@ class SimulatedUpkeep:
             result: _ResultT = end.value
             return result
 
+    def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
+        return self.run(course)
+
     def perform(self, batch: Batch) -> list[Outcome]:
         self.steps.append(batch.step)
         outcomes = self.network.perform(batch, self.look)

@@ -53,7 +53,20 @@ def test_a_path_keeps_its_label_and_a_label_given_up_rests_for_an_epoch():
     assert third.vlans[RELAYED] == 102, "101 is on its circuits, 100 rests"
     elsewhere = path_of(FABRIC, 0, 3)
     fourth = assigned(DIRECT, ALONG, elsewhere, after=third)
-    assert (fourth.vlans[elsewhere], fourth.resting) == (100, {102})
+    assert (fourth.vlans[elsewhere], fourth.resting) == (101, {102}), "others have lost 100, 102"
+
+
+def test_what_was_lost_the_longest_ago_is_taken_first_once_all_were_in_use():
+    state, taken = NetworkState(), []
+    for number in range(2 * len(LABELS)):
+        state = assigned((DIRECT, ALONG)[number % 2], after=state)
+        taken += state.vlans.values()
+    assert taken == [*range(100, 110)] * 2
+    shares = assigned(ALONG, path_of(FABRIC, 0, 3), after=state)
+    assert set(shares.vlans.values()) == {109}
+    then = assigned(ALONG, after=shares)
+    again = assigned(ALONG, path_of(FABRIC, 0, 3), after=then)
+    assert set(again.vlans.values()) == {109, 100}, "109 is in use, and was lost just now"
 
 
 def test_a_range_too_small_is_named():

@@ -127,19 +127,22 @@ def test_kept_paths_keep_their_vlan_and_new_ones_join_it():
     assert (second.epoch, second.resting) == (2, frozenset())
 
 
-def test_a_freed_vlan_rests_for_one_epoch():
-    fabric = full(4, 2)
+@pytest.mark.parametrize(
+    ("last", "taken"), [(102, [100, 101, 102, 100]), (103, [100, 101, 102, 103])]
+)
+def test_a_freed_vlan_rests_for_an_epoch_and_for_longer_while_there_are_others(last, taken):
+    fabric, vlans = full(4, 2), VlanRange(VlanId(100), VlanId(last))
     one, two, three = (
         topology_of(path(0, 1, circuit(fabric, 0, 2))),
         topology_of(path(0, 2, circuit(fabric, 0, 4))),
         topology_of(path(0, 3, circuit(fabric, 0, 6))),
     )
-    first = allocate(fabric, START, one, VLANS)
-    second = allocate(fabric, first, two, VLANS)
-    third = allocate(fabric, second, three, VLANS)
-    fourth = allocate(fabric, third, one, VLANS)
+    first = allocate(fabric, START, one, vlans)
+    second = allocate(fabric, first, two, vlans)
+    third = allocate(fabric, second, three, vlans)
+    fourth = allocate(fabric, third, one, vlans)
     used = [set(state.vlans.values()) for state in (first, second, third, fourth)]
-    assert used == [{100}, {101}, {102}, {100}]
+    assert used == [{vlan} for vlan in taken]
     assert [state.resting for state in (first, second, third, fourth)] == [
         frozenset(),
         {100},

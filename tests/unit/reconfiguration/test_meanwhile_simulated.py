@@ -1,0 +1,121 @@
+"""Traffic off circuits that die, and around uplinks, in the middle of a reconfiguration.
+
+At a random moment of each, a circuit that stays loses its light, or an uplink dies: what is done
+about it while the change waits must neither disturb the change nor be undone by it.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hydra.forwarding.pipeline import RuleKind
+from hydra.policy import DrainPolicy, Policy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, pair_of, without
+from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.reconfiguration.seeds import chunks, hold
+from tests.unit.reconfiguration.simulation import LONGEST_LAG_S, Network
+from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
+from tests.unit.reconfiguration.watch import Violation, Watch
+
+_RUNS = 600
+_POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+
+
+class Unlucky:
+    """A reconfiguration in the middle of which something dies, and what is done about it."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        fabric = random_fabric(rng)
+        self.order = order_of(fabric)
+        self.before = first_state(fabric, rng)
+        self.network = Network(fabric, self.before, rng)
+        self.upkeep = SimulatedUpkeep.at_work(self.network, self.before)
+        plan = diff(fabric, self.before, random_state(fabric, self.before, rng), self.order)
+        self.change = self.execution(plan)
+        self.watch = Watch(self.network, self.change)
+        staying = plan.current.topology.circuits & plan.target.topology.circuits
+        self.cut = rng.choice(sorted(staying)) if staying else None
+        self.dead = rng.choice(fabric.servers).name if rng.random() < 0.5 else None
+        self.changes_left = rng.randrange(60)
+        self.diverted = frozenset()
+
+    def execution(self, plan):
+        fabric = self.network.fabric
+        return Execution(fabric, _POLICY, plan, self.upkeep.conditions(), self.order)
+
+    def play(self) -> None:
+        perform = self.network.perform
+
+        def interrupted(batch, look):
+            def look_and_act(command):
+                look(command)
+                self.changes_left -= 1
+                if self.changes_left == 0 and not batch.alone:
+                    self.network.perform = perform
+                    self.act()
+
+            return perform(batch, look_and_act)
+
+        self.network.perform = interrupted
+        self.watch._devices_are_as_the_result_says = lambda: None  # diverted pairs wait
+        self.watch.run()
+        self.network.perform = perform
+        self.stay_diverted()
+        self.upkeep.take_over(self.change)
+        self.withdraw()
+
+    def act(self) -> None:
+        if self.cut is not None:
+            course = self.upkeep.switches.divert({self.cut}, (), self.change)
+            self.diverted = self.upkeep.run(course)
+            self.network.now_s += LONGEST_LAG_S
+            self.stay_diverted()
+        if self.dead is not None and self.network.substrate.detours:
+            self.network.dead_uplinks.add(self.dead)
+            self.upkeep.run(self.upkeep.switches.follow_uplinks())
+            self.change.hear_of_uplinks(self.upkeep.switches.dead_uplinks)
+
+    def stay_diverted(self) -> None:
+        """Nobody sends on a dead circuit, but what the change itself has under way."""
+        for path in self.before.topology.paths:
+            if pair_of(path) in self.change.moving or self.diverted.isdisjoint(path.circuits):
+                continue
+            for here, there in path.directions:
+                for server in self.network.fabric.racks[here].servers:
+                    if self.network.sends_on(server, there):
+                        raise Violation(f"{server.name} sends on the dead circuit of {path}")
+
+    def withdraw(self) -> None:
+        """As after the change: with the ordinary course, which leaves nothing behind."""
+        fabric, state = self.network.fabric, self.upkeep.memory.state
+        target = without(state, self.diverted)
+        withdrawal = self.execution(diff(fabric, state, target, self.order))
+        self.upkeep.take_over(Watch(self.network, withdrawal, self.upkeep.uncertain).run())
+        for datapath in self.network.names:
+            wanted = {rule.kind for rule in self.upkeep.switches.rules(datapath)}
+            held = {rule.kind for rule in self.network.tables[datapath].values()}
+            if (RuleKind.DIVERT in held) or (RuleKind.DIVERT_ALL in wanted ^ held):
+                raise Violation(f"{datapath:#x} diverts for good")
+
+
+def simulate(seed: int) -> Unlucky:
+    unlucky = Unlucky(seed)
+    unlucky.play()
+    return unlucky
+
+
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
+def test_a_change_under_way_and_what_is_done_meanwhile_leave_each_other_alone(seeds):
+    hold(simulate, seeds)
+
+
+def test_the_seeds_divert_on_every_substrate():
+    played = [simulate(seed) for seed in range(150)]
+    helped = [one for one in played if one.diverted]
+    assert len({one.network.fabric.substrate for one in helped}) == 3
+    assert any(one.cut is not None and not one.diverted for one in played), "the change's own pairs"
+    assert any(one.dead in one.change.conditions.dead_uplinks for one in played)
