@@ -46,7 +46,9 @@ class Databases:
             "--notify-keyspace-events": "KA",
             "--logfile": str(self._directory / "redis.log"),
         }
-        command = [_PROGRAM, *(word for setting in settings.items() for word in setting)]
+        # An emulator that is killed takes its databases along.
+        command = ["setpriv", "--pdeathsig", "TERM", _PROGRAM]
+        command += [word for setting in settings.items() for word in setting]
         self._server = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self._clients = {
             name: redis.Redis(unix_socket_path=socket, db=number, decode_responses=True)
