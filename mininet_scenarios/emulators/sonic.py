@@ -23,7 +23,7 @@ from mininet_scenarios.emulators.sonic_databases import DatabaseError, Databases
 from mininet_scenarios.emulators.sonic_gnmi import GnmiServer
 from mininet_scenarios.emulators.sonic_orchagent import DIALECTS
 from mininet_scenarios.emulators.sonic_restconf import RestconfServer
-from mininet_scenarios.emulators.sonic_switch import SonicServer
+from mininet_scenarios.emulators.sonic_switch import CA, SonicServer
 
 _log: Final = logging.getLogger(__name__)
 _SERVERS: Final = {"gnmi": (GnmiServer, 8080), "restconf": (RestconfServer, 443)}
@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     server, port = _SERVERS[own.protocol]
     with ExitStack() as stack:
         directory = own.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if (directory / CA).exists():
+            parser.error(
+                f"--directory {directory}: another emulator has been there, name a new one"
+            )
         directory.mkdir(parents=True, exist_ok=True)
         try:
             databases = stack.enter_context(Databases(directory))

@@ -46,7 +46,9 @@ class Databases:
             "--notify-keyspace-events": "KA",
             "--logfile": str(self._directory / "redis.log"),
         }
-        command = [_PROGRAM, *(word for setting in settings.items() for word in setting)]
+        # An emulator that is killed takes its databases along.
+        command = ["setpriv", "--pdeathsig", "TERM", _PROGRAM]
+        command += [word for setting in settings.items() for word in setting]
         self._server = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self._clients = {
             name: redis.Redis(unix_socket_path=socket, db=number, decode_responses=True)
@@ -74,12 +76,14 @@ class Databases:
                 together.hgetall(name)
             found = together.execute()
         keys = [name.partition("|")[2] for name in names]
-        # A row without a field has NULL for one: Redis has no empty hashes.
-        return {
-            key: {field: value for field, value in row.items() if field != "NULL"}
-            for key, row in zip(keys, found, strict=True)
-            if row
-        }
+        return {key: _fields(row) for key, row in zip(keys, found, strict=True) if row}
+
+    def row(self, database: str, table: str, key: str) -> dict[str, str] | None:
+        """One row; None if there is none of this key."""
+        with self._clients[database].pipeline() as alone:
+            alone.hgetall(f"{table}|{key}")
+            (found,) = alone.execute()
+        return _fields(found) if found else None
 
     def keys(self, database: str, table: str) -> set[str]:
         found = self._clients[database].scan_iter(f"{table}|*", count=1000)
@@ -117,6 +121,11 @@ class Databases:
         if self._server is not None:
             self._server.terminate()
             self._server.wait()
+
+
+def _fields(row: Row) -> dict[str, str]:
+    """A row as it was put in: one without fields has NULL for one, Redis has no empty hashes."""
+    return {field: value for field, value in row.items() if field != "NULL"}
 
 
 def _flat(row: Row) -> list[str]:

@@ -148,7 +148,7 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
                 below = messages.Path()
                 below.CopyFrom(path)
                 below.elem.add(name=key)
-                row = self._switch.databases.rows(database, table).get(key)
+                row = self._switch.databases.row(database, table, key)
                 if row is None:
                     told.put_nowait(_notice(delete=[below]))
                 else:

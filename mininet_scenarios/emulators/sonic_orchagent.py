@@ -128,7 +128,10 @@ class Orchagent:
         self._tell_ports()
 
     async def _listen(self, heard: PubSub) -> None:
-        async for _ in heard.listen():
+        while True:
+            told = await heard.get_message(timeout=None)
+            while told is not None:  # one look for all that a transaction changed
+                told = await heard.get_message(timeout=0)
             self._carry_out()
 
     def _carry_out(self) -> None:
