@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
-from annotated_types import Ge, Gt, Interval, MinLen
+from annotated_types import Interval, MinLen
 
 
 class Taken(Enum):
@@ -34,8 +34,9 @@ class Null:
     meaning: str
 
 
-Positive = Annotated[float, Gt(0)]
-NotNegative = Annotated[float, Ge(0)]
+Positive = Annotated[float, Interval(ge=0.001, le=1e9)]
+"""Less is nothing in any unit that is used here, and more is no bound: 1e9 s are 31 years."""
+NotNegative = Annotated[float, Interval(ge=0, le=1e9)]
 
 
 class Mode(Enum):

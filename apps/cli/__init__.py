@@ -5,6 +5,9 @@ Sub-commands are imported when they are called: ``hydra --help`` must not wait f
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -73,6 +76,7 @@ _EXIT_STATUS: Final = (
     "3  no controller answers, or no device",
     "4  a change was sent to a device, and its outcome is not known",
 )
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _EXAMPLE: Final = ("hydra check fabric.yaml && hydra run --config fabric.yaml",)
 
 
@@ -87,6 +91,15 @@ class _LazyGroup(click.Group):
         module = import_module(f"{__name__}.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            known = self.list_commands(ctx)
+            raise click.NoSuchCommand(args[0], possibilities=known, ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -137,4 +150,15 @@ def hydra() -> None:
 
 def main() -> None:
     """Entry point of the console script."""
-    hydra(prog_name="hydra")
+    try:
+        try:
+            hydra(prog_name="hydra")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        # What is left in the buffer would be tried again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"Error: the output can't be written: {error.strerror}", err=True)
+        sys.exit(1)

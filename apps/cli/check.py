@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +14,13 @@ import click
 from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_facts, print_json, warn
 from apps.process.configuration import load_configuration
+from apps.process.single_instance import check_private, check_writable
+from apps.rest.server import Tls
+from apps.rest.tokens import TokenFile
 from hydra.config import Loaded
-from hydra.errors import ConfigError, Problem
+from hydra.errors import ConfigError, HydraError, Problem
 from hydra.model import Addressing
+from hydra.policy import ControllerSettings
 
 _ADDRESSING: Final = {
     Addressing.ONE_SUBNET: "all servers share one subnet; rack prefixes only classify",
@@ -36,10 +42,14 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     """Check a configuration FILE and say what it describes.
 
     Lists every problem with its line and its path in the file. What passes here starts the
-    controller: both run the same code. Devices are not contacted.
+    controller: both run the same code. Devices are not contacted. The files that the controller
+    reads and writes have to be there for the user who asks.
     """
     try:
         loaded = load_configuration(file)
+        problems = list(_problems_of_files(loaded.controller))
+        if problems:
+            raise ConfigError(loaded.source, problems)
     except ConfigError as error:
         _report_problems(error, as_json)
         ctx.exit(ExitCode.PROBLEM)
@@ -50,6 +60,44 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
         warn(f"{loaded.source}:{warning}")
     click.echo(f"{loaded.source}: usable")
     print_facts(_facts(loaded))
+
+
+def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
+    """What a start would refuse of tokens, certificates, journal and audit log."""
+    tls, tokens = (settings.tls_certificate, settings.tls_key), settings.tokens
+    certificate, key = settings.openflow_certificate, settings.openflow_key
+    authority = settings.openflow_authority
+    checks: list[tuple[str, Callable[[], object]]] = [
+        ("journal", lambda: check_writable(settings.journal)),
+        ("journal", lambda: check_private(settings.journal)),
+    ]
+    if settings.audit_log is not None:
+        checks.append(("audit_log", partial(check_writable, settings.audit_log)))
+    if tokens is not None:
+        checks.append(("tokens", partial(TokenFile, Path(tokens))))
+    if tls[0] and tls[1]:
+        checks.append(("tls_certificate", Tls(tls[0], tls[1]).check))
+    if certificate and key and authority:
+        check_it = partial(check_openflow, certificate, key, authority)
+        checks.append(("openflow_certificate", check_it))
+    for name, refuse in checks:
+        try:
+            refuse()
+        except HydraError as error:
+            yield Problem(f"controller.{name}", str(error))
+
+
+def check_openflow(certificate: str, key: str, authority: str) -> None:
+    """Raise HydraError unless OpenFlow can be encrypted with these files."""
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(authority)
+    except (OSError, ssl.SSLError) as error:
+        raise HydraError(
+            f"OpenFlow can't use the certificate {certificate} with the key {key} and the "
+            f"authority {authority} ({error.strerror or error}): `hydra ca` makes them"
+        ) from error
 
 
 def _report_problems(error: ConfigError, as_json: bool) -> None:

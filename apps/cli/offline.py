@@ -144,9 +144,11 @@ def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
 
 
 def _synthetic(fabric: Fabric, kind: str, job: Job) -> DemandMatrix:
-    n = len(fabric.racks)
-    mean_mbps = sum(port.rate_mbps for port in fabric.ports) / n
-    return synthetic_demand(kind, n, job.seed, job.load * mean_mbps)
+    ends = [rack.id for rack in fabric.racks if not rack.spine]
+    mean_mbps = sum(port.rate_mbps for port in fabric.ports if port.rack in ends) / len(ends)
+    demand = np.zeros((len(fabric.racks), len(fabric.racks)))
+    demand[np.ix_(ends, ends)] = synthetic_demand(kind, len(ends), job.seed, job.load * mean_mbps)
+    return demand
 
 
 def _attempt(study: Study, name: str, job: Job) -> Outcome:

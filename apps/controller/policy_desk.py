@@ -10,12 +10,12 @@ from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
 from apps.controller.slots import Slots
 from hydra.config import Loaded
+from hydra.config.checks import objection_to
 from hydra.config.reload import Reload, amended, reload
 from hydra.errors import PlanError
 from hydra.model import DatapathId
 from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.switches import Switches
-from hydra.sharing.slots import DUPLEX_ALONE
 
 LOG = logging.getLogger("hydra.controller")
 
@@ -68,12 +68,9 @@ class PolicyDesk:
     def amend(self, changes: Mapping[str, object]) -> None:
         """Go on with these values of the policy, until the next start or reload.
 
-        Raises PlanError for slots where circuits are one-way, DeviceUnavailable if changes under
-        way take too long.
+        Raises PlanError for values that the file may not have together, or not for this fabric,
+        DeviceUnavailable if changes under way take too long.
         """
-        one_way = self._loaded.fabric.one_way
-        if one_way and changes.get("sharing") in {Sharing.SLOTTED, "slotted"}:
-            raise PlanError(DUPLEX_ALONE)
         self._conductor.ask(lambda: self._amend(changes))
 
     def share(self, sharing: Sharing) -> None:
@@ -90,6 +87,8 @@ class PolicyDesk:
 
     def _amend(self, changes: Mapping[str, object]) -> None:
         policy, done = amended(self._policy.now, changes)
+        if (objection := objection_to(policy, self._loaded.fabric)) is not None:
+            raise PlanError(objection)
         for change in done:
             LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
             self._tell(f"asked for: {change.key} is {change.after}, was {change.before}")

@@ -56,6 +56,20 @@ def check_private(journal: str) -> None:
             )
 
 
+def check_writable(path: str) -> None:
+    """Raise HydraError if this user can't write the file, or make it with its folders."""
+    file = Path(path)
+    there = next(one for one in (file, *file.absolute().parents) if one.exists())
+    if there == file:
+        why = None if file.is_file() else "it is no regular file"
+    else:
+        why = None if there.is_dir() else f"{there} is no folder"
+    if why is None and not os.access(there, os.W_OK):
+        why = f"no permission to write {there}"
+    if why is not None:
+        raise HydraError(f"can't write {path}: {why}")
+
+
 def check_port(key: str, host: str, port: int) -> None:
     """Raise HydraError if nobody could listen there; ``key`` is its place in the configuration."""
     try:

@@ -126,6 +126,16 @@ def check_policy(
     policy: Policy, algorithms: Collection[str], log: ProblemLog, warnings: ProblemLog
 ) -> None:
     check_known("algorithm", policy.algorithm, algorithms, ("policy", "algorithm"), log)
+    check_keys_together(policy, log)
+    if policy.mode is Mode.PERIODIC and not policy.poll_interval_s:
+        warnings.add(
+            ("policy", "poll_interval_s"),
+            "polling is off, so the periodic mode never sees a demand",
+        )
+
+
+def check_keys_together(policy: Policy, log: ProblemLog) -> None:
+    """Check what two keys say together, whatever the fabric."""
     shortest = policy.drain.reads * policy.drain.interval_ms
     if policy.drain.bound_ms < shortest:
         log.add(
@@ -136,10 +146,18 @@ def check_policy(
             policy.drain.interval_ms,
             shortest,
         )
-    if policy.mode is Mode.PERIODIC and not policy.poll_interval_s:
-        warnings.add(
-            ("policy", "poll_interval_s"),
-            "polling is off, so the periodic mode never sees a demand",
+    if policy.slots.week_s < policy.slots.slot_s:
+        log.add(
+            ("policy", "slots", "week_s"),
+            "a week of {:g} s holds no slot of {:g} s: make it longer",
+            policy.slots.week_s,
+            policy.slots.slot_s,
+        )
+    if policy.sharing is Sharing.SLOTTED and policy.mode is not Mode.PERIODIC:
+        log.add(
+            ("policy", "sharing"),
+            "slotted has no schedule with the mode {}: set mode to periodic",
+            policy.mode.value,
         )
 
 
@@ -172,7 +190,7 @@ def check_guests(document: Document, broken: frozenset[str], log: ProblemLog) ->
 
 
 def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
-    """Check that slots hold a night and more, and weeks a slot, if policy asks for them."""
+    """Check that slots hold a night and more, if policy asks for them."""
     if policy.sharing is not Sharing.SLOTTED:
         return
     if fabric.one_way:
@@ -181,13 +199,14 @@ def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
     problem = too_short(fabric, policy)
     if problem is not None:
         log.add(("policy", "slots", "slot_s"), "{}", problem)
-    if policy.slots.week_s < policy.slots.slot_s:
-        log.add(
-            ("policy", "slots", "week_s"),
-            "a week of {:g} s holds no slot of {:g} s: make it longer",
-            policy.slots.week_s,
-            policy.slots.slot_s,
-        )
+
+
+def objection_to(policy: Policy, fabric: Fabric) -> str | None:
+    """What the file would not be allowed to say, of keys that may change meanwhile; or None."""
+    log = ProblemLog()
+    check_keys_together(policy, log)
+    check_slots(policy, fabric, log)
+    return log.first()
 
 
 def check_drivers(

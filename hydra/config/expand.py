@@ -18,7 +18,7 @@ from ipaddress import (
     IPv6Network,
     ip_network,
 )
-from typing import Final
+from typing import Final, TypeVar
 
 from hydra.config.patterns import (
     PatternError,
@@ -253,7 +253,7 @@ class _Reader:
             )
             return None
         try:
-            return read_interface(text)
+            return _not_mapped(read_interface(text))
         except ValueError as error:
             self.log.add(path, "{!r} is not an interface address: {}", text, error, at=self.at)
             return None
@@ -261,6 +261,18 @@ class _Reader:
     def name_list(self, template: str, path: Path) -> tuple[str, ...]:
         text = self.text(template, path)
         return read_names(text, path, self.log, self.at) if text else ()
+
+
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+_Found = TypeVar("_Found", Network, Interface)
+
+
+def _not_mapped(found: _Found) -> _Found:
+    """Raise ValueError for an IPv4 address or prefix in the form of an IPv6 one."""
+    network = found if isinstance(found, IPv4Network | IPv6Network) else found.network
+    if network.version == 6 and network.prefixlen >= 96 and network.subnet_of(_MAPPED):
+        raise ValueError("it is IPv4 in the form of IPv6: write it as IPv4")
+    return found
 
 
 def read_interface(text: str) -> Interface:
@@ -290,7 +302,7 @@ def read_names(pattern: str, path: Path, log: ProblemLog, at: str = "") -> tuple
 def read_network(text: str, path: Path, log: ProblemLog, at: str = "") -> Network | None:
     """An IP prefix with its host bits clear, or None and a problem."""
     try:
-        return ip_network(text)
+        return _not_mapped(ip_network(text))
     except ValueError as error:
         log.add(path, "{!r} is not an IP prefix: {}", text, error, at=at)
         return None

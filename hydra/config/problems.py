@@ -57,6 +57,12 @@ class ProblemLog:
         """Record problems that nobody will be told of, beyond :data:`MOST_TOLD` others."""
         self._untold += number
 
+    def first(self) -> str | None:
+        """Path and message of the first problem, for where no document is."""
+        for (path, _), group in self._groups.items():
+            return f"{format_path(path)}: {group.message}"
+        return None
+
     def problems(self, document: YamlDocument) -> tuple[Problem, ...]:
         """Everything recorded, in the order of the file."""
         found = [

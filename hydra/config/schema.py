@@ -29,7 +29,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
-from hydra.config.patterns import suggest
+from hydra.config.patterns import MAX_NAME_LENGTH, suggest
 from hydra.config.problems import MOST_TOLD
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
@@ -232,7 +232,7 @@ class Document(_Section):
     :data:`REQUIRED_SECTIONS` says which must be there.
     """
 
-    fabric: Text = "unnamed"
+    fabric: Annotated[Text, Field(max_length=MAX_NAME_LENGTH)] = "unnamed"
     substrate: Text = SubstrateKind.DUAL_HOMED_VLAN.value
     circuits: Literal["bidirectional", "unidirectional"] = "bidirectional"
     subnets: list[Text] = Field(default_factory=list, max_length=_MOST_LISTED)
@@ -332,6 +332,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "string_type": "must be text, got {input}: put it in quotes",
     "string_too_short": "must not be empty",
+    "string_too_long": "has more than {max_length} characters: {input}",
     "too_short": "needs at least one entry",
     "too_long": "has {actual_length} entries; the most is {max_length}",
     "list_type": "must be a list, got {input}",

@@ -49,6 +49,10 @@ _IMPLICIT_RESOLVERS: Final = _resolvers()
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 _MERGE_TAG: Final = "tag:yaml.org,2002:merge"
 _TAGS: Final = frozenset({None, _STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
+"""Control characters but for tabs and ends of lines, and marks that change the order of others."""
 _LONG_NUMBER: Final = re.compile(r"[-+]?[0-9]{40,}")
 
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -195,6 +199,9 @@ def _check_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, line: int) -
 def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
     if len(event.value) > LONGEST_TEXT:
         raise YamlError(f"a text of more than {LONGEST_TEXT} characters", line)
+    if (hidden := _INVISIBLE.search(event.value)) is not None:
+        code = ord(hidden.group())
+        raise YamlError(f"a text with the invisible character U+{code:04X}: remove it", line)
     if event.implicit[0] and _LONG_NUMBER.fullmatch(event.value):
         raise YamlError(f"a number of {len(event.value)} digits: quote it if it is text", line)
 

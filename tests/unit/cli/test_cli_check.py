@@ -1,8 +1,10 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from . import CONFIGS, DEMO
 
@@ -117,3 +119,56 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
     assert done.returncode == 1
     assert "policy.max_hpos: unknown key" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("tokens", "none.json", "holds no token"),
+        ("journal", "file/journal.db", "is no folder"),
+        ("audit_log", "folder", "no regular file"),
+        ("openflow_certificate", "none.pem", "OpenFlow can't use"),
+        ("tls_certificate", "none.pem", "REST can't use"),
+    ],
+)
+def test_what_a_start_would_refuse_of_files(run, tmp_path, key, value, words):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    settings = {"journal": str(tmp_path / "journal.db"), key: str(tmp_path / value)}
+    if key == "tls_certificate":
+        settings["tls_key"] = settings[key]
+    if key == "openflow_certificate":
+        settings |= dict.fromkeys(("openflow_key", "openflow_authority"), settings[key])
+    document = yaml.safe_load(DEMO.read_text())
+    document["controller"] = settings
+    path = tmp_path / "fabric.yaml"
+    path.write_text(yaml.safe_dump(document))
+    result = run("check", str(path))
+    assert result.exit_code == 1
+    assert f"controller.{key}: " in result.stderr
+    assert words in result.stderr
+    assert not (tmp_path / "journal.db").exists()
+
+
+@pytest.mark.parametrize("arguments", [("check", str(DEMO)), ("--help",)])
+def test_a_full_disk_is_one_line(arguments):
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [Path(sys.executable).with_name("hydra"), *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr == "Error: the output can't be written: No space left on device\n"
+
+
+def test_a_misspelt_command_is_recognised(run):
+    assert "Did you mean 'topology'?" in run("topologgy").stderr
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "uniform", "gravity"])
+def test_made_up_demands_leave_spines_out(run, kind):
+    result = run("plan", "--fabric", str(CONFIGS / "leaf-spine.yaml"), "--demand", kind)
+    assert result.exit_code == 0, result.stderr

@@ -216,12 +216,12 @@ CASES = [
     (("controller", "openflow"), "6653", "controller.openflow", "is not host:port"),
     (("controller", "rest"), "127.0.0.1:0", "controller.rest", "is not host:port"),
     (("controller", "rest"), "127.0.0.1:6653", "controller.rest", "taken by OpenFlow"),
-    (("electrical", "rate_mbps"), 0, "electrical.rate_mbps", "greater than 0, got 0"),
+    (("electrical", "rate_mbps"), 0, "electrical.rate_mbps", "at least 0.001, got 0"),
     (("electrical", "rate_mbps"), NAN, "electrical.rate_mbps", "finite number, got nan"),
-    (("server_rate_mbps",), -5, "server_rate_mbps", "greater than 0, got -5"),
+    (("server_rate_mbps",), -5, "server_rate_mbps", "at least 0.001, got -5"),
     (("server_rate_mbps",), INF, "server_rate_mbps", "finite number, got inf"),
     (("server_rate_mbps",), "fast", "server_rate_mbps", "must be a number, got 'fast'"),
-    ((*P, "rate_mbps"), 0, "planes[0].rate_mbps", "greater than 0"),
+    ((*P, "rate_mbps"), 0, "planes[0].rate_mbps", "at least 0.001"),
     ((*P, "switching_ms"), -1, "planes[0].switching_ms", "at least 0, got -1"),
     ((*P, "ports"), 0, "planes[0].ports", "at least 1, got 0"),
     ((*W, "rate_mbps"), NAN, "wiring[0].rate_mbps", "finite"),
@@ -242,14 +242,21 @@ CASES = [
     (("policy", "mode"), "sometimes", "policy.mode", "'on-request' or 'periodic'"),
     (("policy", "max_hops"), 0, "policy.max_hops", "at least 1"),
     (("policy", "max_hops"), 2.5, "policy.max_hops", "must be a whole number"),
-    (("policy", "epoch_s"), 0, "policy.epoch_s", "greater than 0"),
+    (("policy", "epoch_s"), 0, "policy.epoch_s", "at least 0.001"),
+    (("policy", "epoch_s"), 1e-9, "policy.epoch_s", "at least 0.001"),
+    (("policy", "epoch_s"), 1e308, "policy.epoch_s", "at most 1e+09"),
+    (("policy", "sharing"), "slotted", "policy.sharing", "set mode to periodic"),
+    (("controller", "requests_per_s"), 1e-300, "controller.requests_per_s", "at least 0.001"),
+    (("fabric",), "x" * 256, "fabric", "more than 255 characters"),
+    ((*R, "prefixes", 0), "::ffff:10.0.1.0/120", "racks[0].prefixes[0]", "write it as IPv4"),
+    ((*S, "addresses", 0), "::ffff:10.0.1.1/112", "racks[0].servers[0].addresses[0]", "as IPv4"),
     (("policy", "poll_interval_s"), -1, "policy.poll_interval_s", "at least 0"),
     (("policy", "elephant_mbps"), NAN, "policy.elephant_mbps", "finite"),
-    (("policy", "fdb_age_s"), 0, "policy.fdb_age_s", "greater than 0"),
+    (("policy", "fdb_age_s"), 0, "policy.fdb_age_s", "at least 0.001"),
     (("policy", "emulated_rules"), -1, "policy.emulated_rules", "at least 0"),
     (("policy", "drain"), {"reads": 0}, "policy.drain.reads", "at least 1"),
     (("policy", "drain"), {"bound_ms": 20}, "policy.drain.bound_ms", "at least 36 is needed"),
-    (("policy", "timeouts"), {"tor_s": 0}, "policy.timeouts.tor_s", "greater than 0"),
+    (("policy", "timeouts"), {"tor_s": 0}, "policy.timeouts.tor_s", "at least 0.001"),
 ]
 
 
@@ -277,15 +284,15 @@ def test_what_loses_packets_is_for_emulated_mirrors_only(demo, problems_of, load
     [
         ({"slot_s": 0.04}, "policy.slots.slot_s", "40 ms leaves no day after its night of 49 ms"),
         ({"slot_s": 3, "week_s": 2}, "policy.slots.week_s", "2 s holds no slot of 3 s"),
-        ({"slot_s": 0}, "policy.slots.slot_s", "greater than 0"),
+        ({"slot_s": 0}, "policy.slots.slot_s", "at least 0.001"),
     ],
 )
 def test_slots_that_can_not_be(demo, problems_of, load_data, slots, path, words):
-    """Only where they are asked for: elsewhere nobody has set them."""
+    """A slot without a day is refused only where slots are asked for: it is the fabric's matter."""
     demo["policy"]["slots"] = slots
-    if slots["slot_s"]:
+    if slots["slot_s"] and "week_s" not in slots:
         load_data(demo)
-    demo["policy"]["sharing"] = "slotted"
+        demo["policy"].update(sharing="slotted", mode="periodic")
     problem = next(one for one in problems_of(demo) if one.path == path)
     assert words in problem.message
 

@@ -11,7 +11,9 @@ import sys
 
 import pytest
 
+from apps.process.configuration import load_configuration
 from hydra.config.source import MOST_LEVELS, parse_yaml
+from hydra.errors import ConfigError
 
 from .conftest import CONFIGS
 
@@ -161,3 +163,11 @@ def test_what_is_just_within_bounds_is_read():
     assert parse_yaml(levels).data is not None
     repeated = parse_yaml(f"a: &a [{'1,' * 999}]\nb: [{'*a,' * 200}]").data
     assert len(repeated["b"]) == 200
+
+
+@pytest.mark.parametrize("hidden", ["\\e", "\\x9b", "\\u202e", "\\u2066", "\\u200f", "\\0"])
+def test_what_a_terminal_would_obey_is_no_text(tmp_path, hidden):
+    path = tmp_path / "fabric.yaml"
+    path.write_text(DEMO.replace("fabric: demo", f'fabric: "de{hidden}mo"'))
+    with pytest.raises(ConfigError, match=r"the invisible character U\+"):
+        load_configuration(path)

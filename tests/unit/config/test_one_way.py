@@ -51,5 +51,5 @@ def test_planned_by_what_plans_light_paths(changed):
 
 def test_slots_are_for_duplex_circuits(changed):
     with pytest.raises(ConfigError) as caught:
-        changed({"sharing": "slotted"})
+        changed({"sharing": "slotted", "mode": "periodic"})
     assert "write `circuits: bidirectional`" in problems(caught)["policy.sharing"]

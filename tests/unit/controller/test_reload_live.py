@@ -54,6 +54,11 @@ def test_reload_by_rest_and_by_signal(controller, change):
     change(epoch_s=8.5)
     assert reload(controller).json()["applied"] == []
 
+    refused = controller.http.patch("/v1/policy", json={"slots": {"slot_s": 9, "week_s": 2}})
+    assert refused.status_code == 409, refused.text
+    assert "holds no slot" in refused.text
+    slot = {"key": "policy.slots.slot_s", "value": "1.0", "at_once": True}
+    assert slot in controller.http.get("/v1/policy").json()["values"]
     told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
     assert {"key": "policy.epoch_s", "value": "9.5", "at_once": True} in told["values"]
     assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
