@@ -12,6 +12,8 @@ from typing import Any, Final
 from hydra.journal import KEPT, Change, Kind
 
 _TICK_S: Final = 1e-6
+_AT_ONCE: Final = 500
+"""As many lines are written together: whoever writes has others wait for so long."""
 _SAME_S: Final = 1e-3
 """Lines that come closer than this are told apart by ticks, so that times can be paged by."""
 
@@ -84,12 +86,14 @@ class History:
 
     @property
     def unwritten(self) -> Sequence[Change]:
-        """Changes that bring the journal up to date."""
-        return [Change(Kind.HISTORY, None, line.to_record()) for line in self._unwritten]
+        """Changes that bring the journal up to date, or nearer to it."""
+        some = islice(self._unwritten, _AT_ONCE)
+        return [Change(Kind.HISTORY, None, line.to_record()) for line in some]
 
-    def written(self) -> None:
-        """Note that the journal has everything."""
-        self._unwritten.clear()
+    def written(self, lines: int) -> None:
+        """Note that the journal has so many of the oldest :attr:`unwritten`."""
+        for _ in range(min(lines, len(self._unwritten))):
+            self._unwritten.popleft()
 
     def between(
         self,

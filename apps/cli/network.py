@@ -360,11 +360,15 @@ def print_reconfiguration(document: JsonObject) -> None:
 
 
 def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:
-    """Print circuits; one-way ones from the sending rack to the receiving one."""
+    """Print circuits, with their load where that is told.
+
+    One-way ones lead from the sending rack to the receiving one.
+    """
+    load = ("there>", "back>") if any("a_to_b_mbps" in c for c in circuits) else ()
     ends = ("from", "to") if any(c["one_way"] for c in circuits) else ("rack", "rack")
     print_table(
         title,
-        ("plane", ends[0], "port", ends[1], "port", "Mb/s>"),
+        ("plane", ends[0], "port", ends[1], "port", *load, "of Mb/s>" if load else "Mb/s>"),
         (
             (
                 c["plane"],
@@ -372,11 +376,16 @@ def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:
                 c["a"]["port"],
                 c["b"]["rack"],
                 c["b"]["port"],
+                *(_sent(c[key]) for key in ("a_to_b_mbps", "b_to_a_mbps") if load),
                 mbps(c["rate_mbps"]),
             )
             for c in circuits
         ),
     )
+
+
+def _sent(rate_mbps: float | None) -> str:
+    return "" if rate_mbps is None else mbps(rate_mbps)
 
 
 def print_paths(title: str, paths: Iterable[JsonObject]) -> None:

@@ -248,7 +248,7 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
     gets = {one["reservation"]: one for one in delivered}
     print_table(
         "Reservations",
-        ("id", "from", "to", "Mb/s>", "there>", "back>", "state", "path", "reason"),
+        ("id", "from", "to", "Mb/s>", "there>", "back>", "state", "start", "end", "path", "reason"),
         (
             (
                 r["id"],
@@ -258,6 +258,8 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
                 _delivered(gets.get(r["id"]), "there_mbps"),
                 _delivered(gets.get(r["id"]), "back_mbps"),
                 r["state"],
+                moment(r["start_unix_s"]),
+                "" if r["expires_unix_s"] is None else moment(r["expires_unix_s"]),
                 "" if r["path"] is None else describe_path(r["path"]),
                 r["reason"],
             )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import click
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -48,8 +51,12 @@ def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
     looks = 0
     with (
         ControllerClient(url) as client,
-        Live(console=console, screen=console.is_terminal, auto_refresh=False) as live,
+        ExitStack() as screen,
     ):
+        show: Callable[[RenderableType], None] = console.print  # one after the other, in a pipe
+        if console.is_terminal:
+            live = Live(console=console, screen=True, auto_refresh=False)
+            show = partial(screen.enter_context(live).update, refresh=True)
         while count is None or looks < count:
             if looks:
                 time.sleep(interval_s)
@@ -59,12 +66,12 @@ def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
             except UnreachableError as error:
                 if looks == 1:
                     raise
-                live.update(Text(f"{error.message}; trying again", style="bold red"), refresh=True)
+                show(Text(f"{error.message}; trying again", style="bold red"))
                 continue
             if as_json:
                 click.echo(json.dumps(seen))
             else:
-                live.update(_picture(seen), refresh=True)
+                show(_picture(seen))
 
 
 def _look(client: ControllerClient) -> JsonObject:

@@ -94,5 +94,6 @@ class Health:
             reach.alarms(),
             self._auditor.found,
             stale if measured else (),
+            self._poller.stale_s,
             self._ledger.journal_failure,
         )

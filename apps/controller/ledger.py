@@ -150,7 +150,8 @@ class Ledger:
         with self._lock:
             self.note(HappeningKind.CONTROLLER, "stopped")
             with suppress(JournalError):
-                self._write([])
+                while self._history.unwritten:
+                    self._write([])
             self._journal.close()
 
     # -- history ----------------------------------------------------------------------------------
@@ -318,9 +319,10 @@ class Ledger:
 
     def _write(self, changes: Iterable[Change]) -> None:
         """Write changes, and the history so far. Raises JournalError."""
+        lines = self._history.unwritten
         with self._attempt():
-            self._journal.write([*changes, *self._history.unwritten])
-        self._history.written()
+            self._journal.write([*changes, *lines])
+        self._history.written(len(lines))
 
     @contextmanager
     def _attempt(self) -> Iterator[None]:

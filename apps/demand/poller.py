@@ -71,7 +71,8 @@ class StatsPoller:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval_s = policy.poll_interval_s
-        self._stale_s = _STALE_INTERVALS * max(self._interval_s, 0.1)
+        self.stale_s: Final = _STALE_INTERVALS * max(self._interval_s, 0.1)
+        """Age in s from which on a reading is stale."""
         self._fleet = fleet
         self._clock = clock
         self._racks = len(fabric.racks)
@@ -270,13 +271,13 @@ class StatsPoller:
         """(Age in s of the newest reading, stale servers, whether any rate was measured)."""
         now_s = self._clock()
         with self._lock:
-            stale = tuple(self._meter.stale(now_s, self._stale_s))
+            stale = tuple(self._meter.stale(now_s, self.stale_s))
             return self._meter.age_s(now_s), stale, self._meter.ready
 
     def unsure(self) -> NDArray[np.bool_]:
         """Unsure pairs, as :meth:`hydra.demand.counters.DemandMeter.unsure`."""
         with self._lock:
-            return self._meter.unsure(self._clock(), self._stale_s)
+            return self._meter.unsure(self._clock(), self.stale_s)
 
     def rates_mbps(self) -> DemandMatrix:
         """From rack to rack, averaged."""

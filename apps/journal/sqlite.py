@@ -165,15 +165,18 @@ class SqliteJournal:
                             f"another controller has taken over the journal {self.name}: nothing "
                             "is written from here any more, end this controller"
                         )
+                    appended: dict[Kind, float | None] = {}
                     for change in changes:
                         _make(self._db, change)
                         if change.key is None and change.record is not None:
-                            self._forget_old(change.kind, change.record.get("unix_s"))
+                            appended[change.kind] = change.record.get("unix_s")
+                    for kind, unix_s in appended.items():
+                        self._forget_old(kind, unix_s)
             except sqlite3.Error as error:
                 raise self._error("write", error) from error
 
     def _forget_old(self, kind: Kind, unix_s: float | None) -> None:
-        """Delete old records of a kind, after one was appended."""
+        """Delete old records of a kind, after some were appended, the last one at ``unix_s``."""
         self._db.execute(
             "DELETE FROM records WHERE kind = ?1 AND id <= "
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",

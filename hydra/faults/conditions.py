@@ -99,6 +99,8 @@ class Facts:
     drift: Sequence[Drift] = ()
     stale: Collection[str] = ()
     """Servers, or racks, whose counters are late."""
+    patience_s: float = 0.0
+    """Seconds for which counters may be late: those of a switch that is new have yet to be read."""
     journal_failure: tuple[float, str] | None = None
     """When the journal could not be written first, in Unix seconds, and why."""
 
@@ -261,7 +263,10 @@ class Watch:
             )
         kind = ConditionKind.STALE_COUNTERS
         away = {one.serves for one in facts.switches_away}
-        if since := self._first_seen(kind, (one for one in facts.stale if one not in away), facts):
+        names = (one for one in facts.stale if one not in away)
+        seen = self._first_seen(kind, names, facts)
+        latest_s = facts.now_unix_s - facts.patience_s
+        if since := {name: since_s for name, since_s in seen.items() if since_s <= latest_s}:
             yield Condition(
                 kind,
                 tuple(since),

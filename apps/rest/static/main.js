@@ -238,9 +238,12 @@ function renderReservations() {
   const current = seen.reservations.filter((one) => !["released", "cancelled", "expired"].includes(one.state));
   const limits = span(current, now);
   rows(by("reservations"), current.map((one) => {
-    const cells = row(`${one.src} to ${one.dst}`, mbps(one.bandwidth_mbps), one.state, delivered(seen.deliveries.get(one.id)), calendar(one, limits, now));
-    cells.title = [one.id, one.reason, one.booked && along(one.booked)].filter(Boolean).join("\n");
-    return cells;
+    const bad = ["failed", "preempted"].includes(one.state);
+    const state = el("div", {}, el("span", { className: bad ? "bad" : "" }, bad ? `✗ ${one.state}` : one.state), ...[one.reason].filter(Boolean).map((why) => el("div", {}, why)));
+    const pair = el("div", {}, `${one.src} to ${one.dst}`, ...[one.id, one.booked && along(one.booked)].filter(Boolean).map((text) => el("div", { className: "quiet" }, text)));
+    const end = one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`;
+    const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, `from ${clock(one.start_unix_s)} ${end}`));
+    return row(pair, mbps(one.bandwidth_mbps), state, delivered(seen.deliveries.get(one.id)), time);
   }), "No reservations.");
   by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now` : "";
 }

@@ -152,6 +152,17 @@ def test_top_tells_the_direction_with_a_circuit_from_that_without(call, service)
     assert re.search(r"r1 to r2 +12\.5 +electrically", call("top", "--count", "1").stdout)
 
 
+def test_top_prints_each_look_where_there_is_no_terminal(call, network):
+    shown = call("top", "--count", "2", "--interval", "0.2").stdout
+    assert shown.count("Demand, the largest") == 2
+
+
+def test_circuits_are_listed_with_their_load(call, network):
+    shown = call("topology").stdout
+    assert re.search(r"there ┃ back ┃ of Mb/s", shown)
+    assert re.search(r"p1 +│ r1 +│ hyt-r1-p1 +│ r3 +│ hyt-r3-p1 +│ +12\.5 +│ +│ +100\.0", shown)
+
+
 def test_top_as_json_is_an_object_a_look(call, network):
     result = call("top", "--count", "2", "--interval", "0.2", "--json")
     first, second = map(json.loads, result.stdout.splitlines())

@@ -40,11 +40,22 @@ def test_two_racks_have_a_history_of_their_own_whichever_is_named_first(history)
     assert texts(history.concerning("r3", "r1", 9)) == ["line 1"]
 
 
+def test_what_is_much_is_written_by_and_by(history):
+    for number in range(1200):
+        history.add(200.0 + number, KIND, str(number))
+    sizes = []
+    while lines := history.unwritten:
+        sizes.append(len(lines))
+        history.written(len(lines))
+    assert sum(sizes) == 1205
+    assert max(sizes) < 1000
+
+
 def test_what_was_written_is_read_back_and_not_written_again(history):
     records = [change.record for change in history.unwritten]
     again = History(map(Happening.from_record, records))
     assert again.between() == history.between()
     assert again.unwritten == []
-    history.written()
+    history.written(5)
     history.add(200.0, KIND, "new")
     assert [change.record["text"] for change in history.unwritten] == ["new"]

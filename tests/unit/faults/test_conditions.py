@@ -128,6 +128,14 @@ def test_switches_that_are_away_are_one_condition_and_so_are_their_late_counters
     assert kinds == [ConditionKind.SWITCH_NOT_CONNECTED, ConditionKind.STALE_COUNTERS]
 
 
+def test_a_switch_that_is_new_has_the_time_of_some_readings(watch):
+    late = {"stale": ["h11"], "patience_s": 3.0}
+    assert watch.conditions(facts(**late)) == ()
+    assert watch.conditions(facts(now_s=NOW_S + 2, **late)) == ()
+    one = only(watch, facts(now_s=NOW_S + 3, **late))
+    assert (one.kind, one.since_unix_s) == (ConditionKind.STALE_COUNTERS, NOW_S)
+
+
 def test_of_many_alike_the_oldest_are_told_apart_and_the_others_counted(watch):
     many = [replace(failed(now_s=NOW_S - n), id=f"v{n}", src=f"h{n}", dst="r2") for n in range(300)]
     found = watch.conditions(facts(reservations=many))

@@ -60,7 +60,9 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#demand-summary")).to_contain_text("15.5 Mb/s measured")
     expect(page.locator("#timeline")).to_contain_text("h11")
     expect(page.locator("#reconfiguration-facts")).to_contain_text("no light at r3")
-    expect(page.locator("#reservations tbody")).to_contain_text("r1 to r240active38.5 / –")
+    expect(page.locator("#reservations tbody")).to_contain_text(
+        re.compile(r"r1 to r2v0r1 =p.=.* r240active38.5 / –from .* UTC until it is released")
+    )
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
     expect(page.locator("#history tbody tr").first).to_contain_text(
@@ -295,6 +297,8 @@ def test_what_is_wrong_comes_first_and_as_text(server, network, page):
         failed = page.locator("#conditions li").first
         expect(failed).to_contain_text("v0 (r1 to r2, 40 Mb/s) has failed: no other path")
         expect(failed).to_contain_text("affects pairs r1–r2; reservations v0")
+        expect(page.locator("#reservations .bad")).to_have_text("✗ failed")
+        expect(page.locator("#reservations")).to_contain_text("no other path")
         expect(page.locator("#missing")).to_have_text("Not ready: vswitch h42 is not connected.")
         tops = page.evaluate(
             "[...document.querySelectorAll('section')].map((s) => s.getBoundingClientRect().top)"
