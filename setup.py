@@ -43,6 +43,7 @@ setup(
         "apps.traces": ["data/*.txt"],
         "mininet_scenarios.emulators": ["yang/*.yang"],
         "mininet_scenarios.experiments": ["templates/*.j2"],
+        "mininet_scenarios.stage": ["*.c"],
         "mininet_scenarios.workloads": ["*.c"],
     },
     ext_modules=[

@@ -129,9 +129,9 @@ class SqliteJournal:
         )
 
     def _version(self, db: sqlite3.Connection) -> int:
-        """The file's schema; 0 in memory. Closes a file of a later release, and one without."""
+        """The file's schema; 0 in memory. Closes a file of a later release, and one that is cut."""
         version: int = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0 and self.name != ":memory:":
+        if self.name != ":memory:" and (version == 0 or self._lacks_part_of_a_page(db)):
             db.close()
             raise self._damaged(f"{Path(self.name).stat().st_size} bytes are left of it")
         if not 0 <= version <= SCHEMA_VERSION:
@@ -141,6 +141,17 @@ class SqliteJournal:
                 "start the release that wrote it, or move the file away"
             )
         return version
+
+    def _lacks_part_of_a_page(self, db: sqlite3.Connection) -> bool:
+        """True if its last page is cut: SQLite takes what is missing for zeros.
+
+        Where a write-ahead log is left of the last run, that has the page.
+        """
+        path = Path(self.name).resolve()
+        log = Path(f"{path}-wal")
+        (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+        cut = path.stat().st_size % page_bytes != 0
+        return cut and not (log.exists() and log.stat().st_size)
 
     def _upgrade(self, db: sqlite3.Connection, version: int) -> None:
         """Upgrade any earlier schema to the present one, and own the file, in one transaction."""

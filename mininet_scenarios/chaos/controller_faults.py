@@ -164,6 +164,34 @@ class DiskFull(Fault):
         self._filler.unlink()
 
 
+class DiskSlow(Fault):
+    """Each write to the journal takes longer."""
+
+    def __init__(self, field: Field, by_s: float) -> None:
+        super().__init__(field, "disk")
+        self._by_s = by_s
+
+    def strike(self) -> None:
+        self.field.preloaded.slow_disk_by(self._by_s)
+
+    def heal(self) -> None:
+        self.field.preloaded.slow_disk_by(0.0)
+
+
+class ClockStepped(Fault):
+    """The controller's time of day is set, and set right again."""
+
+    def __init__(self, field: Field, by_s: int) -> None:
+        super().__init__(field, "clock")
+        self._by_s = by_s
+
+    def strike(self) -> None:
+        self.field.preloaded.set_clock_by(self._by_s)
+
+    def heal(self) -> None:
+        self.field.preloaded.set_clock_by(0)
+
+
 class Strangers(Fault):
     """Connections to the OpenFlow port: with a known datapath id, with garbage, and mute ones."""
 

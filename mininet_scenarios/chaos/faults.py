@@ -11,10 +11,12 @@ from typing import Final
 
 from hydra.model import Server
 from mininet_scenarios.chaos.controller_faults import (
+    ClockStepped,
     ControllerKilled,
     ControllerKilledInRecovery,
     ControllerStopped,
     DiskFull,
+    DiskSlow,
     JournalCut,
     JournalRolledBack,
     PlannerKilled,
@@ -50,6 +52,7 @@ from mininet_scenarios.testbed import ovs
 
 Draw = Callable[[Field, random.Random], Fault | None]
 """Draws a fault with its target; None where the fabric has none, or nothing is in use."""
+_DAY_S: Final = 86_400
 
 
 def _server(field: Field, chance: random.Random) -> Server:
@@ -120,6 +123,8 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "controller-stopped": lambda field, _: ControllerStopped(field),
     "planner-killed": lambda field, _: PlannerKilled(field),
     "disk-full": lambda field, _: DiskFull(field),
+    "disk-slow": lambda field, chance: DiskSlow(field, chance.uniform(0.02, 0.2)),
+    "clock-stepped": lambda field, chance: ClockStepped(field, chance.randint(-_DAY_S, _DAY_S)),
     "strangers": lambda field, chance: Strangers(field, _server(field, chance)),
     "ovsdb-killed": _daemon("ovsdb-server"),
     "vswitchd-killed": _daemon("ovs-vswitchd"),

@@ -38,6 +38,7 @@ from mininet_scenarios.chaos.pairs import Outage, Pairs, clock, every_pair
 from mininet_scenarios.chaos.readers import Dark, Watch
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
 
@@ -390,11 +391,12 @@ def play_round(
         disk = stack.enter_context(_small_disk(directory / "disk"))
         stage = stack.enter_context(_stage(drawn, directory))
         (directory / "journal.db").symlink_to(disk / "journal.db")
-        process = stack.enter_context(stage.process(POLICY))
+        preloaded = Preloaded(directory)
+        process = stack.enter_context(stage.process(POLICY, launch=preloaded.launch))
         watch = stack.enter_context(Watch(process.base_url))
         pairs = stack.enter_context(every_pair(stage))
         planes = {plane.name: stage.testbed.ocs(plane.name) for plane in stage.fabric.planes}
-        ground = Field(stage, process, watch, Dark(stage.fabric, planes), disk)
+        ground = Field(stage, process, watch, Dark(stage.fabric, planes), disk, preloaded)
         users = Users(stage, process.base_url, random.Random(f"{text} users"))
         users.start()
         try:

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Final, Protocol, Self
 
 import apps
@@ -42,14 +43,20 @@ class Launched(Protocol):
     def terminate(self) -> None: ...
 
 
-def launch(config: Path, log: BinaryIO) -> Launched:
-    """Start ``ryu-manager`` in a process group of its own, its output into ``log``."""
+def launch(
+    config: Path, log: BinaryIO, environment: Mapping[str, str] = MappingProxyType({})
+) -> Launched:
+    """Start ``ryu-manager`` in a process group of its own, its output into ``log``.
+
+    ``environment`` has variables for it beside ours.
+    """
+    variables = {"HYDRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1", **environment}
     return subprocess.Popen(
         [str(_ryu_manager()), str(Path(apps.__file__).with_name("main.py"))],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        env=member_environment({"HYDRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}),
+        env=member_environment(variables),
         start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
     )
 

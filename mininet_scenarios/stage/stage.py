@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import yaml
 
@@ -20,7 +20,7 @@ from hydra.model import Fabric
 from hydra.policy import Mode
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_client import ControllerClient
-from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.layout import server_interface
 from mininet_scenarios.testbed.servers import run_in
@@ -126,11 +126,14 @@ class Stage:
 
     @contextmanager
     def process(
-        self, policy: Mapping[str, Any], settings: Mapping[str, Any] | None = None
+        self,
+        policy: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+        launch: Callable[[Path, BinaryIO], Launched] = launch,
     ) -> Iterator[ControllerProcess]:
         """A controller, ready to work, with these changes to the policy and to its own section.
 
-        It ends with the block, or with that of :meth:`one_controller`.
+        It ends with the block, or with that of :meth:`one_controller`, which has its own launch.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
@@ -147,7 +150,7 @@ class Stage:
             with self._kept.serve(path) as process:
                 yield process
             return
-        with ControllerProcess(path) as process:
+        with ControllerProcess(path, launch=launch) as process:
             yield process
 
     # -- jobs in hosts -------------------------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
@@ -85,19 +84,10 @@ def test_a_full_disk_stops_changes_and_no_traffic(demo_testbed, tmp_path, disk):
 @pytest.fixture
 def clock(tmp_path, monkeypatch):
     """Sets the time of day of processes that are started from now on: by so many seconds."""
-    library, offset = tmp_path / "set_clock.so", tmp_path / "clock"
-    source = Path(__file__).with_name("set_clock.c")
-    compiler = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library)]
-    subprocess.run([*compiler, str(source)], check=True)
-
-    def set_by(seconds: int) -> None:
-        with offset.open("r+b" if offset.exists() else "wb") as file:
-            file.write(struct.pack("q", seconds))
-
-    set_by(0)
-    monkeypatch.setenv("SET_CLOCK_FILE", str(offset))
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    return set_by
+    preloaded = Preloaded(tmp_path)
+    for name, value in preloaded.environment.items():
+        monkeypatch.setenv(name, value)
+    return preloaded.set_clock_by
 
 
 def today(network):

@@ -35,6 +35,7 @@ APPLIED = {
     "gain_factor",
     "minimum_gain_mbps",
     "minimum_circuit_life_s",
+    "vlan_rest_s",
     "audit_interval_s",
     "on_drift",
     "on_silent_vswitch",

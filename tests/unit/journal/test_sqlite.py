@@ -109,6 +109,16 @@ def test_a_journal_that_was_cut_is_refused_and_left_as_it_is(full, left):
     assert SqliteJournal(full).records(Kind.RESERVATION) == []
 
 
+@pytest.mark.parametrize("lost", [1, 2048, 4095])
+def test_a_journal_whose_last_page_was_cut_is_refused(path, lost):
+    """SQLite finds nothing wrong with zeros in the place of what is missing."""
+    SqliteJournal(path).close()
+    Path(path).write_bytes(Path(path).read_bytes()[:-lost])
+    for read_only in (False, True):
+        with pytest.raises(JournalError, match="bytes are left of it"):
+            SqliteJournal(path, read_only=read_only).records(Kind.ENTRY)
+
+
 @pytest.mark.parametrize("page", range(1, 8))
 def test_a_journal_with_a_page_of_nonsense_is_refused(full, page):
     content = bytearray(full.read_bytes())
