@@ -1,8 +1,8 @@
 """What a pair gets when part of its flows spills over to the electrical network.
 
 ``python -m benchmarks.both_networks [--seconds N] [WORKLOAD…]`` (root). Racks r1 and r2 of the demo
-fabric have a circuit of 50 Mb/s; each workload is played with ``policy.spill`` off and on, where
-the electrical network has 5 and 25 Mb/s for each server. What is tried and taken back counts.
+fabric have a circuit of 20 Mb/s; each workload is played with ``policy.spill`` off and on, where
+the electrical network has 2 and 10 Mb/s for each server. What is tried and taken back counts.
 Others' traffic, where a workload has some, is told apart.
 """
 
@@ -26,7 +26,7 @@ from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer, udp_transfer
 
-SCALE: Final = 0.5
+SCALE: Final = 0.2
 """Of all rates: what one machine emulates beside other work."""
 ELECTRICAL_MBPS: Final = (10.0, 50.0)
 SECONDS: Final = 30

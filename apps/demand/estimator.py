@@ -165,7 +165,8 @@ class DemandEstimator:
         changed_s = now_s - self._changed_s
         lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
         mbps = np.where(lagging[pair], np.maximum(sent.mbps, sent.latest_mbps), sent.mbps)
-        known = self._known.most_mbps(rates, now_s)[pair] * sent.mbps / rates[pair]
+        most_mbps = self._known.most_mbps(rates, now_s)
+        known = most_mbps[pair] * sent.mbps / rates[pair]
         known[waiting[pair] > 0] = np.inf
         capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
         if seen.metered:
@@ -191,8 +192,10 @@ class DemandEstimator:
         constrained = np.zeros((racks, racks), dtype=bool)
         np.logical_or.at(constrained, pair, found.constrained)
         self._held_back = constrained
+        # What is known is confirmed by whatever nothing holds back, learnt of what is clear.
         clear = (waiting == 0) & (changed_s >= self._settled_s)
-        np.logical_and.at(clear, pair, found.clear)
+        confirmed = np.isfinite(most_mbps)[pair] & ~found.constrained
+        np.logical_and.at(clear, pair, found.clear | confirmed)
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
         wanted = np.where(elephants, wanted, 0.0)

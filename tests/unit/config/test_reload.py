@@ -27,6 +27,7 @@ def changed(tmp_path, change):
 APPLIED = {
     "mode",
     "sharing",
+    "spill",
     "demand",
     "epoch_s",
     "prediction",

@@ -36,6 +36,7 @@ from hydra.policy import (
     Sharing,
     SlotPolicy,
     SourceCheck,
+    Spill,
     Transition,
 )
 from hydra.reconfiguration.commands import Pause
@@ -190,6 +191,7 @@ EFFECTS = {
     "mode": (Mode.ON_REQUEST, lambda s: s.every_s("periodic"), 10.0, None),
     "epoch_s": (7.5, lambda s: s.every_s("periodic"), 10.0, 7.5),
     "sharing": (Sharing.ON_DEMAND, Stage.classes, (None, 0), (10.0, 1)),
+    "spill": (Spill.ON, lambda s: s.controller._spiller.interval_s(), None, 1.0),
     "demand": (
         DemandBasis.RATE,
         Stage.wanted_mbps,
