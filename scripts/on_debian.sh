@@ -34,8 +34,8 @@ if [[ ! -e $root/etc/debian_version ]]; then
   rm -rf --one-file-system "$root.new"
   # An older debootstrap does not know a newer release's name; all are built as sid is.
   debootstrap --variant=minbase --include=ca-certificates,git,make \
-    "$release" "$root.new" "$mirror" /usr/share/debootstrap/scripts/sid >&2 ||
-    fail "debootstrap could not build $release: see $root.new/debootstrap/debootstrap.log"
+    "$release" "$root.new" "$mirror" /usr/share/debootstrap/scripts/sid >"$root.log" ||
+    fail "debootstrap could not build $release: see $root.log"
   rm -f "$root.new"/var/cache/apt/archives/*.deb
   mv "$root.new" "$root"
 fi
