@@ -15,7 +15,7 @@ echo "renew_constraints: fetching pip-tools"
 compile() {
   PIP_CONSTRAINT=$PWD/build-constraints.txt PIP_BUILD_CONSTRAINT=$PWD/build-constraints.txt \
     CUSTOM_COMPILE_COMMAND=scripts/renew_constraints.sh \
-    "$folder/venv/bin/pip-compile" --quiet --no-annotate --strip-extras --no-emit-options "$@"
+    "$folder/venv/bin/pip-compile" --quiet --no-annotate --strip-extras --no-emit-options --allow-unsafe "$@"
 }
 echo "renew_constraints: asking the index for versions and hashes (some minutes)"
 cp constraints.txt "$folder/all.txt"
