@@ -24,7 +24,8 @@ compile --generate-hashes --output-file "$folder/all.txt" "$@" requirements.txt
 awk 'BEGIN { RS = ""; ORS = "\n\n" } NR <= 2' requirements.txt >"$folder/demo.in"
 sed -n 's/^\([a-z][^ ]*==[^ ]*\).*/\1/p' "$folder/all.txt" >"$folder/versions.txt"
 compile --constraint "$folder/versions.txt" --output-file "$folder/demo.txt" "$folder/demo.in"
-awk -v marker="$(grep '^# What tests' constraints.txt)" '
+awk -v marker="# What tests and the documents need besides." '
+  /^# The following/ || /^$/ { next }
   FNR == NR { if (/^[a-z]/) demo[$1] = 1; next }
   /^[a-z]/ { rest = !($1 in demo) }
   rest { late = late $0 "\n"; next }

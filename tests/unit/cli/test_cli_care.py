@@ -8,10 +8,11 @@ from contextlib import closing
 import pytest
 import yaml
 
-from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal
+from apps.journal.sqlite import SCHEMA_VERSION
 from apps.process.single_instance import journal_held
 from hydra.errors import ConfigError, Problem
 from hydra.journal import Change, Kind, entry
+from tests.journals import SqliteJournal
 
 from . import DEMO
 
