@@ -32,7 +32,8 @@ class BuildWithRyu(build_py):
 
     def _add_ryu(self, target: Path) -> None:
         release = re.search(r"^ryu==.*(?:\\\n.*)+", (HERE / "constraints.txt").read_text(), re.M)
-        assert release is not None
+        if release is None:
+            raise ValueError("constraints.txt does not name a release of Ryu")
         with tempfile.TemporaryDirectory() as folder:
             wanted = Path(folder) / "ryu.txt"
             wanted.write_text(release[0])
