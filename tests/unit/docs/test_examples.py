@@ -12,12 +12,12 @@ ON_A_NETWORK = (ROOT / "tests" / "integration" / "test_tutorial.py").read_text()
 
 
 def test_each_is_listed_and_run_by_a_test():
-    listed = (EXAMPLES / "README.md").read_text()
+    listed = (ROOT / "docs" / "examples.md").read_text()
     own = Path(__file__).read_text()
     programs = [path for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh"}]
     assert len(programs) >= 5
     for path in programs:
-        assert f"| `{path.name}` |" in listed, path
+        assert f"| `examples/{path.name}` |" in listed, path
         assert path.name in ON_A_NETWORK or path.name in own, f"no test runs {path.name}"
 
 
