@@ -9,10 +9,11 @@ help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
 
 bootstrap:  ## install what is missing: Debian packages, .venv, the project (root)
-	@scripts/bootstrap.sh
+	@scripts/bootstrap.sh test
 
-demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a few minutes)
-	$(PYTHON) -m mininet_scenarios.demo
+demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2 minutes; FULL=1: all of it)
+	@scripts/bootstrap.sh demo
+	$(PYTHON) -m mininet_scenarios.demo $(if $(FULL),,--quick)
 
 # More at a time than there are processors: tests wait for devices, for packets, for time to pass.
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine

@@ -1,9 +1,14 @@
 """Packaging. The distribution is not called ``hydra``: Debian and PyPI have others of that name."""
 
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "hydra/__init__.py").read_text())
@@ -15,6 +20,31 @@ def requirements(section: int) -> list[str]:
     chosen = text.split("\n\n")[section]
     lines = (line.split("#", 1)[0].strip() for line in chosen.splitlines())
     return [line for line in lines if line]
+
+
+class BuildWithRyu(build_py):
+    """Puts Ryu into the wheel: its last release builds only with the setuptools that we ask for."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:  # bootstrap.sh installs it
+            self._add_ryu(Path(self.build_lib))
+
+    def _add_ryu(self, target: Path) -> None:
+        release = re.search(r"^ryu==.*(?:\\\n.*)+", (HERE / "constraints.txt").read_text(), re.M)
+        if release is None:
+            raise ValueError("constraints.txt does not name a release of Ryu")
+        with tempfile.TemporaryDirectory() as folder:
+            wanted = Path(folder) / "ryu.txt"
+            wanted.write_text(release[0])
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+            options = ["--no-build-isolation", "--require-hashes", "--target", folder]
+            subprocess.run([*pip, *options, "--requirement", str(wanted)], check=True)
+            shutil.rmtree(target / "ryu", ignore_errors=True)
+            (licence,) = Path(folder).glob("ryu-*.dist-info/LICENSE")
+            ryu = Path(shutil.move(f"{folder}/ryu", target))
+            shutil.rmtree(ryu / "tests")
+            shutil.copy(licence, ryu)
 
 
 setup(
@@ -58,7 +88,8 @@ setup(
         )
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
-    install_requires=requirements(0),
+    install_requires=[one for one in requirements(0) if not one.startswith("ryu==")],
+    cmdclass={"build_py": BuildWithRyu},
     extras_require={
         "experiments": requirements(1),
         "tracing": requirements(2),

@@ -1,9 +1,12 @@
 #!/bin/bash
-# Installs what the project needs and is missing: Debian packages, a virtual environment in .venv,
-# and the project itself in it. Safe to repeat; a run that finds everything in place takes no time.
+# Installs what is missing: Debian packages, a virtual environment in .venv, and the project itself
+# in it. `bootstrap.sh demo` installs what the emulated fabric and the controller need,
+# `bootstrap.sh` what tests and documents need besides. Safe to repeat; a run that finds everything
+# in place takes no time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+PURPOSE=${1:-test}
 VENV=.venv
 STAMP=$VENV/.bootstrapped
 # What the virtual environment is made from: when any of these changes, pip runs again.
@@ -11,8 +14,11 @@ INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
   scripts/bootstrap.sh topology/native/*.[ch]
 )
+OLDEST=11
+NEWEST=14
 
-# command that it brings -> Debian package; Mininet is on no Python package index
+# file that it brings -> package, or packages of other releases, of which apt takes the first that it
+# knows; Mininet is on no Python package index
 declare -A NEEDS=(
   [/usr/bin/mnexec]=mininet
   [/usr/sbin/ovs-vswitchd]=openvswitch-switch
@@ -20,26 +26,28 @@ declare -A NEEDS=(
   [/usr/sbin/ethtool]=ethtool
   [/bin/ping]=iputils-ping
   [/sbin/ip]=iproute2
-  [/usr/bin/tcpdump]=tcpdump
   [/usr/bin/pgrep]=procps
   [/sbin/modprobe]=kmod
   [/usr/bin/make]=make
   [/usr/bin/python3]=python3
   [/usr/bin/gcc]=gcc
   [/usr/include/stdio.h]=libc6-dev
-  [/usr/include/python3.11/Python.h]=python3-dev
   [/usr/lib/python3/dist-packages/mininet/node.py]=mininet
+  [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
+)
+
+declare -A TESTS_NEED=(
+  [/usr/bin/tcpdump]=tcpdump
   [/usr/sbin/netconfd]=netconfd
   [/usr/sbin/sshd]=openssh-server
   [/usr/bin/ssh-keygen]=openssh-client
-  [/usr/bin/yanglint]=libyang2-tools
+  [/usr/bin/yanglint]="libyang2-tools libyang3-tools libyang-tools"
   [/usr/bin/chromium]=chromium
   [/usr/sbin/slurmctld]=slurmctld
   [/usr/sbin/slurmd]=slurmd
   [/usr/bin/sbatch]=slurm-client
   [/usr/sbin/munged]=munge
   [/usr/bin/redis-server]=redis-server
-  [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
   [/usr/bin/systemd-analyze]=systemd
   [/usr/bin/mpirun.openmpi]=openmpi-bin
   ["/usr/lib/$(uname -m)-linux-gnu/openmpi/include/mpi.h"]=libopenmpi-dev
@@ -54,18 +62,28 @@ declare -A ONLY_FOR_TESTS=(
   [/usr/sbin/slurmd]=slurmd.service
   [/usr/sbin/munged]=munge.service
   [/usr/bin/redis-server]=redis-server.service
+  [/usr/bin/redis-server]=redis-server.service
 )
 
 say() { echo "bootstrap: $*"; }
 fail() { echo "bootstrap: $*" >&2; exit 1; }
 
+[[ $PURPOSE == demo || $PURPOSE == test ]] ||
+  fail "what for? \"demo\" or \"test\", not \"$PURPOSE\""
+
 install_debian_packages() {
   local missing=() path
+  if [[ $PURPOSE == test ]]; then
+    for path in "${!TESTS_NEED[@]}"; do
+      NEEDS[$path]=${TESTS_NEED[$path]}
+    done
+  fi
   for path in "${!NEEDS[@]}"; do
     [[ -e $path ]] || missing+=("${NEEDS[$path]}")
   done
-  # ensurepip is its own package in Debian, and lives in a directory named after the version
+  # Both lie in directories named after the version.
   /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+  [[ -e $(python_headers) ]] || missing+=(python3-dev)
   ((${#missing[@]})) || return 0
 
   mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -78,7 +96,7 @@ install_debian_packages() {
   # none, the package's must neither start now nor at the next boot.
   local new=() unit
   for path in "${!ONLY_FOR_TESTS[@]}"; do
-    [[ -e $path ]] || new+=("${ONLY_FOR_TESTS[$path]}")
+    [[ $PURPOSE == demo || -e $path ]] || new+=("${ONLY_FOR_TESTS[$path]}")
   done
   for unit in "${new[@]}"; do
     systemctl --quiet mask --runtime "$unit" 2>/dev/null || true
@@ -94,8 +112,41 @@ install_debian_packages() {
   done
 }
 
+python_headers() {
+  /usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null
+}
+
+# Installs packages; of "a b", the one that this release has.
 apt_install() {
-  apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
+  local wanted=() alternatives
+  for alternatives in "$@"; do
+    wanted+=("$(known $alternatives)")
+  done
+  without_services apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${wanted[@]}"
+}
+
+# The first of these packages that apt can install; the last, for apt to complain of, if none.
+known() {
+  local package
+  for package in "$@"; do
+    (($# > 1)) || break
+    [[ -z $(apt-cache --names-only search "^$package\$" 2>/dev/null) ]] || break
+  done
+  echo "$package"
+}
+
+# Without systemd, packages start their daemons by init scripts, which a mask does not keep back.
+without_services() {
+  local policy=/usr/sbin/policy-rc.d status=0
+  if [[ -d /run/systemd/system || -e $policy ]]; then
+    "$@"
+    return
+  fi
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod +x "$policy"
+  "$@" || status=$?
+  rm "$policy"
+  return $status
 }
 
 fingerprint() {
@@ -103,15 +154,12 @@ fingerprint() {
 }
 
 make_virtual_environment() {
-  /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
-    fail "/usr/bin/python3 is $(/usr/bin/python3 --version): Debian 12's Python 3.11 is needed"
-  say "making $VENV and installing requirements.txt (a minute or two)"
+  /usr/bin/python3 -c "import sys; sys.exit(not (3, $OLDEST) <= sys.version_info[:2] <= (3, $NEWEST))" ||
+    fail "/usr/bin/python3 is $(/usr/bin/python3 --version): 3.$OLDEST to 3.$NEWEST is needed"
+  say "making $VENV and installing requirements.txt (a minute)"
   rm -rf "$VENV"
   /usr/bin/python3 -m venv "$VENV"
-  # pip hands PIP_CONSTRAINT on to the isolated environments that it builds packages in.
-  export PIP_CONSTRAINT=$PWD/build-constraints.txt
-  # constraints.txt has all of requirements.txt, and the hashes of every file.
-  pip_install --require-hashes --requirement constraints.txt
+  install_packages demo
   # Only Mininet comes from the system, so that no other Debian package shadows a pinned version.
   ln -sfn /usr/lib/python3/dist-packages/mininet \
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
@@ -121,32 +169,57 @@ make_virtual_environment() {
     fail "the installed packages can't be imported: see above"
 }
 
+# constraints.txt has all of requirements.txt, and the hashes of every file; tests' come last.
+install_packages() {
+  if [[ $1 == demo ]]; then
+    sed '/^# What tests/,$d' constraints.txt
+  else
+    cat constraints.txt
+  fi >"$VENV/constraints.txt"
+  pip_install --require-hashes --requirement "$VENV/constraints.txt"
+}
+
 install_prometheus() {
   # Only its two programs, for tests of metrics and alerts: the package would start a daemon.
   [[ -x $VENV/bin/promtool && -x $VENV/bin/prometheus ]] && return
-  local folder
+  local folder archive packages=(prometheus)
+  # Debian 12 has both programs in one package.
+  [[ $(known promtool prometheus) == prometheus ]] || packages+=(promtool)
   folder=$(mktemp -d)
   say "fetching Prometheus"
-  (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus) ||
-    { apt-get -q update && (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus); } ||
-    fail "apt-get could not download prometheus: its messages are above"
-  dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb |
-    tar --extract --directory "$VENV" --strip-components 2 ./usr/bin/prometheus ./usr/bin/promtool
+  (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download "${packages[@]}") ||
+    { apt-get -q update &&
+      (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download "${packages[@]}"); } ||
+    fail "apt-get could not download ${packages[*]}: its messages are above"
+  for archive in "$folder"/*.deb; do
+    dpkg-deb --fsys-tarfile "$archive" |
+      tar --extract --directory "$VENV" --strip-components 2 --wildcards './usr/bin/prom*'
+  done
   rm -r "$folder"
 }
 
 pip_install() {
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
+  # Building Ryu needs an old setuptools; pip 25.3 has a name of its own for that.
+  PIP_CONSTRAINT=$PWD/build-constraints.txt PIP_BUILD_CONSTRAINT=$PWD/build-constraints.txt \
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
     fail "pip could not install the above; is the network there? ($VENV is made anew next time)"
 }
 
 ((EUID == 0)) || say "not root: the tests and the demo will need it"
 install_debian_packages
 wanted=$(fingerprint)
-if [[ -f $STAMP && $(<"$STAMP") == "$wanted" ]]; then
+there= has=
+[[ ! -f $STAMP ]] || { read -r there; read -r has; } <"$STAMP" || true
+if [[ $there != "$wanted" ]]; then
+  make_virtual_environment
+elif [[ $has == "$PURPOSE" || $has == test ]]; then
   exit 0
 fi
-make_virtual_environment
-install_prometheus
-echo "$wanted" >"$STAMP"
+if [[ $PURPOSE == test || $has == test ]]; then
+  say "installing what tests need besides"
+  install_packages test
+  install_prometheus
+  PURPOSE=test
+fi
+printf '%s\n%s\n' "$wanted" "$PURPOSE" >"$STAMP"
 say "done"

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from mininet_scenarios.testbed import testbed_lock
+from tests.journals import close_all
 
 CHROMIUM = "/usr/bin/chromium"
 PATIENCE_MS = 20_000
@@ -46,6 +47,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "alone" or collection_path.suffix != ".py":
         return None
     return None if "mark.alone" in collection_path.read_text() else True
+
+
+@pytest.fixture(autouse=True)
+def no_journal_stays_open() -> Iterator[None]:
+    yield
+    close_all()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,34 +60,37 @@ class SqliteJournal:
             raise self._error("open", error) from error
 
     def _look(self) -> sqlite3.Connection:
-        db = _connect(_to_read(self.name), uri=True)
-        version = self._version(db)
-        if version < SCHEMA_VERSION:
-            with closing(db) as earlier:
-                db = _connect(":memory:")
+        with ExitStack() as stack:
+            db = stack.enter_context(closing(_connect(_to_read(self.name), uri=True)))
+            version = self._version(db)
+            if version < SCHEMA_VERSION:
+                earlier, db = db, stack.enter_context(closing(_connect(":memory:")))
                 earlier.backup(db)
-            self._upgrade(db, version)
-        db.execute("PRAGMA query_only=ON")
-        self._generation = _generation(db)
-        return db
+                earlier.close()
+                self._upgrade(db, version)
+            db.execute("PRAGMA query_only=ON")
+            self._generation = _generation(db)
+            stack.pop_all()  # nothing failed: it stays open
+            return db
 
     def _open(self) -> sqlite3.Connection:
         if self.name != ":memory:" and not Path(self.name).exists():
             self._create()
-        db = _connect(self.name)
-        version = self._version(db)
-        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            db.close()
-            raise self._damaged(found)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
-        if 0 < version < SCHEMA_VERSION:
-            _own(f"{self.name}.schema-{version}")
-            with closing(_connect(f"{self.name}.schema-{version}")) as copy:
-                db.backup(copy)
-        self._upgrade(db, version)
-        return db
+        with ExitStack() as stack:
+            db = stack.enter_context(closing(_connect(self.name)))
+            version = self._version(db)
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise self._damaged(found)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            if 0 < version < SCHEMA_VERSION:
+                _own(f"{self.name}.schema-{version}")
+                with closing(_connect(f"{self.name}.schema-{version}")) as copy:
+                    db.backup(copy)
+            self._upgrade(db, version)
+            stack.pop_all()  # nothing failed: it stays open
+            return db
 
     def _create(self) -> None:
         """Make the file, whole or not at all: one without a schema has lost it.
@@ -129,13 +132,11 @@ class SqliteJournal:
         )
 
     def _version(self, db: sqlite3.Connection) -> int:
-        """The file's schema; 0 in memory. Closes a file of a later release, and one that is cut."""
+        """The file's schema; 0 in memory. Raises JournalError at one of a later release, or cut."""
         version: int = db.execute("PRAGMA user_version").fetchone()[0]
         if self.name != ":memory:" and (version == 0 or self._lacks_part_of_a_page(db)):
-            db.close()
             raise self._damaged(f"{Path(self.name).stat().st_size} bytes are left of it")
         if not 0 <= version <= SCHEMA_VERSION:
-            db.close()
             raise JournalError(
                 f"journal {self.name} has schema {version}, this release reads {SCHEMA_VERSION}: "
                 "start the release that wrote it, or move the file away"

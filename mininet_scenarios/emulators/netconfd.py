@@ -194,7 +194,8 @@ class Netconfd:
             "PidFile none",
             # Not the outermost shell: bash would read the user's ~/.bashrc before each session.
             "SetEnv SHLVL=1",
-            f'Subsystem netconf "{_SUBSYSTEM} --ncxserver-sockname={self._port}@{self._door}"',
+            # Unquoted: OpenSSH of Debian 13 takes quotes for a part of the command.
+            f"Subsystem netconf {_SUBSYSTEM} --ncxserver-sockname={self._port}@{self._door}",
         )
         return "".join(f"{line}\n" for line in lines)
 

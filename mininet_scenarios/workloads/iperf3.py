@@ -50,6 +50,12 @@ class ThroughputRun:
             raise WorkloadError(f"no throughput samples between {start_s} s and {end_s} s")
         return weighted / covered_s
 
+    def means_mbps(self, parts: int) -> list[float]:
+        """Throughput in each of so many equal parts of the run."""
+        start_s, step_s = self.samples[0].start_s, self.seconds / parts
+        starts_s = [start_s + step_s * part for part in range(parts)]
+        return [self.average_between(one_s, one_s + step_s) for one_s in starts_s]
+
 
 def server_command(address: str, port: int) -> list[str]:
     """A server for one run, which prints its JSON and ends."""

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from apps.journal.sqlite import SqliteJournal
 from hydra.journal import (
     KEPT,
     Change,
@@ -24,6 +23,7 @@ from hydra.journal import (
     Kind,
     entry,
 )
+from tests.journals import SqliteJournal
 
 REPOSITORY = Path(__file__).parents[2]
 DAY_S = 86_400.0

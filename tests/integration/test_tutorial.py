@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from .live import CONFIGS, wait_until
 pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
 
 TUTORIAL = CONFIGS.parent / "docs" / "tutorial.md"
+EXAMPLES = CONFIGS.parent / "examples"
 ALREADY_DONE = ("make bootstrap", ". .venv/bin/activate")
 """The environment that this test runs in is what they make."""
 IN_A_TERMINAL_OF_ITS_OWN = ("python -m mininet_scenarios.testbed up", "hydra run")
@@ -52,12 +54,16 @@ class Reader:
         assert answer.returncode == 0, f"{command}: {answer.stdout}{answer.stderr}"
         return answer.stdout
 
+    def open(self, command: str, sink: IO[str]) -> subprocess.Popen[bytes]:
+        """In another terminal."""
+        return subprocess.Popen(
+            f"exec {command}", **self._options, stdout=sink, stderr=sink, start_new_session=True
+        )
+
     def start(self, command: str, terminals: ExitStack, log: Path) -> None:
         """In another terminal, closed by Ctrl-C in the end."""
         sink = terminals.enter_context(log.open("w"))
-        process = subprocess.Popen(
-            f"exec {command}", **self._options, stdout=sink, stderr=sink, start_new_session=True
-        )
+        process = self.open(command, sink)
 
         def ctrl_c() -> None:
             os.killpg(process.pid, signal.SIGINT)
@@ -86,3 +92,23 @@ def test_every_command_does_what_the_tutorial_says(tmp_path):
         assert json.loads(said[demand])["source"] in {"none", "measured"}
         wait_until(lambda: json.loads(reader.read(demand))["source"] == "measured")
         assert "released" in reader.read("hydra reservations")
+        follow_the_examples(reader, terminals, tmp_path)
+
+
+def follow_the_examples(reader: Reader, terminals: ExitStack, folder: Path) -> None:
+    """Those of examples/ that need a controller, on the tutorial's."""
+    events = folder / "events"
+    sink = terminals.enter_context(events.open("w"))
+    follower = reader.open(f"python {EXAMPLES / 'follow_events.py'}", sink)
+    terminals.callback(follower.wait, 20)
+    terminals.callback(follower.terminate)
+    assert "by plane p" in reader.read(f"python {EXAMPLES / 'reserve.py'}")
+    job = f"{EXAMPLES / 'mpi_job.sh'} hydra reservations"
+    assert len(re.findall(r"h\d1 .*active", reader.read(job))) >= 2
+    command = f"{EXAMPLES / 'reserve.sh'} hydra reservations"
+    reserved = reader.read(command)
+    identifier = re.search(r"reservation (\S+) is there", reserved)
+    assert identifier is not None
+    assert re.search(rf"{identifier[1]}.*active", reserved)
+    assert re.search(rf"{identifier[1]}.*released", reader.read("hydra reservations"))
+    wait_until(lambda: identifier[1] in events.read_text())

@@ -16,6 +16,7 @@ from typing import Final
 
 from hydra.policy import Transition
 from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.sparkline import sparkline
 from mininet_scenarios.stage.alternation import Alternation, Change
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.delays import DelaySplit, mean
@@ -49,6 +50,7 @@ _SETUP_S: Final = 4.0
 _EACH_S: Final = 1.5
 """Time that a run takes beside its own."""
 _TCP_PORT: Final = 5201
+_PICTURE_WIDTH: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ def _static_run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> TcpRun:
     with narrator.phase("(a) TCP on a static topology", plan.static_expected_s):
         run = _measure_tcp(stage, 0, plan.static_s, lambda _: ())
     narrator.say(f"(a) static: {run.average_mbps:.1f} Mb/s")
+    narrator.say(sparkline(run.throughput.means_mbps(_PICTURE_WIDTH)))
     return run
 
 
@@ -226,6 +229,7 @@ def _tcp_run(
     with narrator.phase(title, plan.changing_expected_s):
         run = _tcp_changing(stage, controller, plan, rules)
     narrator.say(_summary(run))
+    narrator.say(sparkline(run.throughput.means_mbps(_PICTURE_WIDTH)))
     return run
 
 

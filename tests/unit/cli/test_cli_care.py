@@ -10,12 +10,13 @@ import httpx
 import pytest
 import yaml
 
-from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal
+from apps.journal.sqlite import SCHEMA_VERSION
 from apps.process.single_instance import journal_held
 from hydra.access import Role, make_token
 from hydra.errors import ConfigError, Problem
 from hydra.journal import Change, Kind, entry
 from hydra.webhooks import Webhook, make_secret
+from tests.journals import SqliteJournal
 
 from . import DEMO
 

@@ -15,7 +15,6 @@ import pytest
 
 from apps.controller.bookings import Bookings
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from apps.planning import engine
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -28,6 +27,7 @@ from hydra.model import NetworkState
 from hydra.policy import Policy
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest, RetryKey, ServiceClass
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import (
     circuit_between,
     parallel_paths,

@@ -8,7 +8,6 @@ import pytest
 
 from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.journal import JournalError, JournalTaken
 from hydra.journal_format import INTENDED, state_record
@@ -18,6 +17,7 @@ from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)

@@ -10,7 +10,6 @@ import pytest
 
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
-from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.errors import PlanError
 from hydra.failures import Failure, FailureKind
@@ -19,6 +18,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.plan import diff
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
 

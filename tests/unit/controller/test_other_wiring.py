@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
 from apps.rest import render
 from hydra.errors import AdmissionError, HydraError
@@ -22,6 +21,7 @@ from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.reservation import GONE, ReservationRequest
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, physical, state_of
 from tests.unit.journal.test_sqlite import SCHEMAS
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from apps.controller.controller import Controller
-from apps.journal.sqlite import SqliteJournal
 from apps.planning.engine import PlannedChange
 from apps.planning.rounds import Standing
 from apps.process.configuration import load_configuration
@@ -41,6 +40,7 @@ from hydra.policy import (
 )
 from hydra.reconfiguration.commands import Pause
 from hydra.service import PlanRequest
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, state_of
 from tests.unit.reconfiguration.simulation import Network
 

@@ -4,12 +4,12 @@ import pytest
 
 from apps.controller import quarantine as room
 from apps.controller.quarantine import Quarantine
-from apps.journal.sqlite import SqliteJournal
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import JournalError
 from hydra.model import PortId
 from hydra.policy import CurrentPolicy, Policy
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2)

@@ -11,7 +11,6 @@ import pytest
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.slots import TRIGGER, Slots, WeekDraft
-from apps.journal.sqlite import SqliteJournal
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
 from hydra.decisions.decision import Action
@@ -23,6 +22,7 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import (
     path_of,
     random_fabric,

@@ -9,7 +9,6 @@ from apps.controller import upkeep
 from apps.controller.ledger import Ledger
 from apps.controller.reach import Reach
 from apps.controller.upkeep import Retries, Upkeep
-from apps.journal.sqlite import SqliteJournal
 from hydra.errors import DeviceUnavailable
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import RuleKind
@@ -17,6 +16,7 @@ from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.service import DeviceStatus, PlanRequest
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Faults, Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep

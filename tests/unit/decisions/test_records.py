@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.decisions.records import decision_record, read_decision
 from hydra.journal import KEPT, Change, Kind
 from hydra.model import RackId
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import circuit_between, small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2)

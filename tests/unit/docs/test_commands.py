@@ -49,6 +49,7 @@ OF_THE_MACHINE = {
     "tc",
     "python3 -m venv /opt/hydra",
     "install",
+    "scripts/on_debian.sh",
     "systemctl",
     "journalctl",
 }

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal, copy_journal, set_aside
+from apps.journal.sqlite import SCHEMA_VERSION, copy_journal, set_aside
 from hydra.journal import Change, JournalError, Kind, entry
+from tests.journals import SqliteJournal
 
 WEBHOOK = Change(Kind.WEBHOOK, "w", {"id": "w"})
 

@@ -4,10 +4,14 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 import setuptools
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,8 +50,31 @@ def test_run_time_requirements_are_pinned_and_hold_no_test_tools(metadata):
     required = metadata["install_requires"]
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", one) for one in required), required
     names = {one.split("==")[0] for one in required}
-    assert {"ryu", "eventlet", "ovs", "numpy", "pydantic", "click", "fastapi"} <= names
+    assert {"eventlet", "ovs", "numpy", "pydantic", "click", "fastapi"} <= names
     assert not names & {"pytest", "hypothesis", "ruff", "mypy", "matplotlib"}
+
+
+def test_ryu_comes_in_the_wheel_and_all_that_it_needs_is_asked_for(metadata):
+    """Its last release can't be built where it is only asked for: pip takes today's setuptools."""
+    names = {canonicalize_name(one.split("==")[0]) for one in metadata["install_requires"]}
+    assert "ryu" not in names
+    needs = {canonicalize_name(Requirement(one).name) for one in requires("ryu")}
+    assert needs <= names
+    assert metadata["cmdclass"]["build_py"].__name__ == "BuildWithRyu"
+    built_with = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert {"setuptools>=66.1,<67", "wheel<0.46"} <= set(built_with)
+
+
+def test_the_demo_is_installed_without_what_only_tests_need():
+    demo, tests = (ROOT / "constraints.txt").read_text().split("# What tests")
+    (run_time, emulation, *rest) = (ROOT / "requirements.txt").read_text().split("\n\n")
+    pinned = re.compile(r"^[a-zA-Z0-9-]+==[0-9.]+", re.MULTILINE)
+
+    def named(text):
+        return {canonicalize_name(one.split("==")[0]) for one in pinned.findall(text)}
+
+    assert named(run_time + emulation) <= named(demo)
+    assert named("\n".join(rest)) <= named(tests)
 
 
 @pytest.mark.parametrize("command", ["hydra", "ryu-manager"])

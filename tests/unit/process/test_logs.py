@@ -12,7 +12,6 @@ from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.controller.ledger import Ledger
 from apps.controller.runner import Runner
-from apps.journal.sqlite import SqliteJournal
 from apps.openflow.fleet import Fleet
 from apps.process import logs
 from apps.process.configuration import load_configuration
@@ -23,6 +22,7 @@ from hydra.model import CrossConnect, PlaneId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import Batch, MoveMirrors, Pause
 from hydra.reconfiguration.plan import MirrorMove
+from tests.journals import SqliteJournal
 from tests.unit.planning.test_planner import ROOT
 
 DEMO = load_configuration(ROOT / "configs" / "demo.yaml").fabric

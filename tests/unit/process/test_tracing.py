@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from apps.process import tracing
 from hydra.errors import HydraError
 from hydra.lifecycle import ReconfigurationState as State
 from hydra.service import StepTiming
 from tests.collector import Collector, values
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)

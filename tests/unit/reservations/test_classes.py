@@ -3,7 +3,6 @@
 import pytest
 
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
@@ -11,6 +10,7 @@ from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.records import read_reservation, reservation_record
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
+from tests.journals import SqliteJournal
 
 GUARANTEED, SHARED, BEST_EFFORT = ServiceClass
 

@@ -6,7 +6,6 @@ from contextlib import suppress
 import pytest
 
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from hydra.errors import AdmissionError, Changed, LifecycleError, NotHitless, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
@@ -14,6 +13,7 @@ from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
+from tests.journals import SqliteJournal
 
 from .test_calendar import over_committed
 from .test_preemption import booking

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.controller.ledger import Ledger
-from apps.journal.sqlite import SqliteJournal
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits, Booking
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
+from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import reread
 
 from .test_calendar import over_committed

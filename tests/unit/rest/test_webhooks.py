@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from apps.journal.sqlite import SqliteJournal
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.webhook_addresses import Reach, RefusedAddress
@@ -25,6 +24,7 @@ from hydra.events import EventKind
 from hydra.journal import Change, Kind
 from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
+from tests.journals import SqliteJournal
 
 from .fake_service import relay_path
 

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def program(tmp_path_factory) -> Path:
 
 def run_here(program: Path, reports: Path, *work: str) -> subprocess.CompletedProcess[str]:
     launcher = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    options = ["-np", str(RANKS), "--mca", "btl", "tcp,self", "--mca", "mpi_yield_when_idle", "1"]
+    settings = {"btl": "tcp,self", "btl_tcp_if_include": "lo", "mpi_yield_when_idle": "1"}
+    options = ["-np", str(RANKS), *chain(*(("--mca", *one) for one in settings.items()))]
     return subprocess.run(
         [*launcher, *options, str(program), str(reports), *work],
         capture_output=True,

@@ -1,0 +1,21 @@
+"""Print what happens to reservations; ``follow_events.py 3`` ends after three events."""
+
+import os
+import sys
+from itertools import islice
+
+from apps.client import HydraClient
+from apps.rest.models import Gap
+from hydra.events import EventKind
+
+URL = os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")
+count = int(sys.argv[1]) if len(sys.argv) > 1 else None
+
+with HydraClient(URL) as hydra:
+    # Whoever starts again gives the last id that was seen, and misses nothing.
+    last_seen = os.environ.get("LAST_EVENT_ID")
+    for number, event in islice(hydra.events(EventKind.RESERVATION, last_id=last_seen), count):
+        if isinstance(event, Gap):
+            print("events were missed: read the reservations anew", flush=True)
+        else:
+            print(number, event.model_dump_json(), flush=True)
