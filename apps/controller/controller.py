@@ -14,7 +14,6 @@ from typing import Final
 
 from apps.controller.announcer import Announcer
 from apps.controller.auditor import Auditor
-from apps.controller.bookings import Bookings
 from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
 from apps.controller.desk import Desk
@@ -30,6 +29,7 @@ from apps.controller.policy_desk import PolicyDesk
 from apps.controller.prober import Prober
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.reservation_care import ReservationCare
 from apps.controller.runner import Runner
 from apps.controller.slots import Slots
 from apps.controller.spiller import Spiller
@@ -180,7 +180,7 @@ class Controller:
             conductor.put,
         )
         slots = self._slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
-        bookings = self._bookings = Bookings(
+        reservations = self._reservations = ReservationCare(
             fabric,
             planning,
             planner,
@@ -194,7 +194,7 @@ class Controller:
             conductor.put,
         )
         withdrawals = self._withdrawals = Withdrawals(
-            planning, ledger, upkeep, quarantine, panels, mover, bookings
+            planning, ledger, upkeep, quarantine, panels, mover, reservations
         )
         self._prober = Prober(
             fabric,
@@ -224,7 +224,7 @@ class Controller:
             conductor,
             ledger,
             loop,
-            bookings,
+            reservations,
             policing,
             self.policies,
             slots,
@@ -288,11 +288,11 @@ class Controller:
             lambda: _UPKEEP_S if policy.now.sharing.elephants_only else None,
         )
         duty("spill", self._spiller.look, self._spiller.interval_s)
-        duty("bookings", self._resume, lambda: None if self._resumed else 0.0)
+        duty("reservations", self._resume, lambda: None if self._resumed else 0.0)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)
         duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
-        duty("bookings", self._bookings.keep_time, lambda: 0.0 if self._resumed else None)
+        duty("reservations", self._reservations.keep_time, lambda: 0.0 if self._resumed else None)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
         duty("slots", self._slots.keep_time, lambda: 0.0)
 
@@ -314,7 +314,7 @@ class Controller:
         """Resume reservations once all switches are there, or ``_RESUME_S`` after the start."""
         if not self._reach.not_ready() or time.monotonic() > self._resume_by_s:
             self._resumed = True
-            self._bookings.resume()
+            self._reservations.resume()
 
     def _epoch_s(self) -> float | None:
         now = self._policy.now
@@ -326,7 +326,7 @@ class Controller:
         before = self._ledger.state
         self._auditor.audit()
         if self._ledger.state != before:
-            self._bookings.restore()
+            self._reservations.restore()
 
     # -- events, in the OpenFlow hub's thread and agents' -----------------------------------------
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from apps.controller.auditor import Auditor
-from apps.controller.bookings import Bookings
 from apps.controller.conductor import Conductor
 from apps.controller.health import Health
 from apps.controller.ledger import Ledger
@@ -16,6 +15,7 @@ from apps.controller.policing import Policing
 from apps.controller.policy_desk import PolicyDesk
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.reservation_care import ReservationCare
 from apps.controller.slots import Slots
 from hydra.decisions.explanation import (
     MOST_HAPPENINGS,
@@ -45,7 +45,7 @@ class Desk:
         conductor: Conductor,
         ledger: Ledger,
         loop: Loop,
-        bookings: Bookings,
+        reservations: ReservationCare,
         policing: Policing,
         policies: PolicyDesk,
         slots: Slots,
@@ -60,7 +60,7 @@ class Desk:
         self._policy = policy
         self._conductor = conductor
         self._ledger = ledger
-        self._bookings = bookings
+        self._reservations = reservations
         self._policing = policing
         self._auditor = auditor
         self._quarantine = quarantine
@@ -79,12 +79,12 @@ class Desk:
         self.decisions = ledger.decisions
         self.history = ledger.history
 
-        self.reserve = bookings.reserve
-        self.reserve_all = bookings.reserve_all
-        self.preview = bookings.preview
-        self.commit = bookings.commit
-        self.modify = bookings.modify
-        self.release = bookings.release
+        self.reserve = reservations.reserve
+        self.reserve_all = reservations.reserve_all
+        self.preview = reservations.preview
+        self.commit = reservations.commit
+        self.modify = reservations.modify
+        self.release = reservations.release
         self.group = ledger.group
         self.reservations = ledger.reservations
         self.reservation = ledger.reservation
@@ -152,7 +152,7 @@ class Desk:
     def _mend(self) -> Reconciliation:
         done = self._auditor.mend()
         if done.reconfigurations:
-            self._bookings.restore()
+            self._reservations.restore()
         return done
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:

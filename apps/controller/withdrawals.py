@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence, Set
 
-from apps.controller.bookings import Bookings
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
+from apps.controller.reservation_care import ReservationCare
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.faults.surveillance import LostPath
@@ -34,7 +34,7 @@ class Withdrawals:
         quarantine: Quarantine,
         panels: PatchPanels,
         mover: Mover,
-        bookings: Bookings,
+        reservations: ReservationCare,
     ) -> None:
         self._planning = planning
         self._ledger = ledger
@@ -42,7 +42,7 @@ class Withdrawals:
         self._quarantine = quarantine
         self._panels = panels
         self._mover = mover
-        self._bookings = bookings
+        self._reservations = reservations
 
     def of_dead_circuits(self) -> None:
         """Withdraw the circuits that have lost their light."""
@@ -91,8 +91,8 @@ class Withdrawals:
 
     def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
         """Give pairs, as (from, to), other paths for those that they have lost."""
-        self._bookings.restore()
-        self._bookings.rejoin(before - directions(self._ledger.state))
+        self._reservations.restore()
+        self._reservations.rejoin(before - directions(self._ledger.state))
 
     def hear_people(self) -> None:
         """Bring up paths that waited for people, and others in place of those that failed."""
@@ -102,6 +102,6 @@ class Withdrawals:
         for one in settled:
             if one.task.state is TaskState.FAILED:
                 self._quarantine.put(self._panels.ports_of(one), one.told)
-        self._bookings.restore()
+        self._reservations.restore()
         told = "; ".join(one.told for one in settled)
-        self._bookings.join(self._panels.ready(), told)
+        self._reservations.join(self._panels.ready(), told)

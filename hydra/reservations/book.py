@@ -17,7 +17,6 @@ from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_tra
 from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit_most, fastest_circuit_mbps, moment
-from hydra.reservations.agenda import Agenda
 from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import ask_of, booking_of, pin_of, servers_among
 from hydra.reservations.modification import Modification, modified, place_again
@@ -33,6 +32,7 @@ from hydra.reservations.reservation import (
     ServiceClass,
     rack_pair,
 )
+from hydra.reservations.timer_queue import TimerQueue
 
 NOTICE_S: Final = 60.0
 """Seconds for which reservations that give way keep their circuits, unless said otherwise."""
@@ -51,7 +51,7 @@ class ReservationBook:
         """Ids of booked reservations, by owner."""
         self._displaced: dict[str, list[Reservation]] = {}
         """Reservations that gave way, as they were, by the id of the unsettled new one."""
-        self._agenda = Agenda()
+        self._timers = TimerQueue()
         self._active: dict[str, None] = {}
         """Ids of reservations that have, or are getting, circuits."""
         self._over: set[str] = set()
@@ -245,7 +245,7 @@ class ReservationBook:
         else:
             self._over.discard(reservation.id)
         if reservation.is_booked and reservation.booked is not None:
-            self._agenda.note(reservation.id, _next_moment(reservation))
+            self._timers.note(reservation.id, _next_moment(reservation))
             if reservation.holds_capacity:
                 self._active[reservation.id] = None
             self._calendar.add(booking_of(self._fabric, reservation, reservation.booked))
@@ -262,7 +262,7 @@ class ReservationBook:
 
     def _unbook(self, reservation: Reservation) -> None:
         self._calendar.remove(reservation.id)
-        self._agenda.drop(reservation.id)
+        self._timers.drop(reservation.id)
         self._active.pop(reservation.id, None)
         if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
             mine.discard(reservation.id)
@@ -271,7 +271,7 @@ class ReservationBook:
 
     def _stretch_overdue(self, now: float) -> None:
         """Book reservations past their end up to now: they have circuits until they let go."""
-        for reservation_id in self._agenda.reached(now):
+        for reservation_id in self._timers.reached(now):
             reservation, booking = self._by_id[reservation_id], self._calendar.get(reservation_id)
             if booking is None or not reservation.holds_capacity:
                 continue
@@ -464,7 +464,7 @@ class ReservationBook:
         )
 
     def _reached(self, now: float) -> Iterator[Reservation]:
-        return (self._by_id[reservation_id] for reservation_id in self._agenda.reached(now))
+        return (self._by_id[reservation_id] for reservation_id in self._timers.reached(now))
 
     def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
         """Pins that the planner must keep or make now, one per rack pair, sorted by pair."""

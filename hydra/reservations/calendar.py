@@ -24,7 +24,7 @@ from math import inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from hydra.reservations.timetable import Timetable
+from hydra.reservations.interval_index import IntervalIndex
 
 ROUNDING_MBPS: Final = 1e-6
 """Sums of bandwidths are compared with this slack, so that 0.1 + 0.2 fits into 0.3."""
@@ -93,10 +93,10 @@ class Calendar:
         self.ports_on: dict[PlaneId, list[PortId]] = {plane.id: [] for plane in fabric.planes}
         for port in fabric.ports:
             self.ports_on[port.plane].append(port.id)
-        self._bookings: Timetable[Booking] = Timetable()
-        self._by_circuit: dict[Circuit, Timetable[Booking]] = {}
-        self._by_pair: dict[Pair, Timetable[Booking]] = {}
-        self._by_server: dict[str, Timetable[Booking]] = {}
+        self._bookings: IntervalIndex[Booking] = IntervalIndex()
+        self._by_circuit: dict[Circuit, IntervalIndex[Booking]] = {}
+        self._by_pair: dict[Pair, IntervalIndex[Booking]] = {}
+        self._by_server: dict[str, IntervalIndex[Booking]] = {}
         self._circuits_at: dict[PortId, set[Circuit]] = {}
 
     def __len__(self) -> int:
@@ -113,13 +113,13 @@ class Calendar:
         if (old := self._bookings.get(booking.id)) is not None:
             self._take_out(old)
         self._bookings.add(booking)
-        self._by_pair.setdefault((booking.path.src, booking.path.dst), Timetable()).add(booking)
+        self._by_pair.setdefault((booking.path.src, booking.path.dst), IntervalIndex()).add(booking)
         for circuit in booking.path.circuits:
-            self._by_circuit.setdefault(circuit, Timetable()).add(booking)
+            self._by_circuit.setdefault(circuit, IntervalIndex()).add(booking)
             for port in circuit.ends:
                 self._circuits_at.setdefault(port, set()).add(circuit)
         for server in booking.servers:
-            self._by_server.setdefault(server, Timetable()).add(booking)
+            self._by_server.setdefault(server, IntervalIndex()).add(booking)
 
     def remove(self, booking_id: str) -> None:
         """Remove a booking; does nothing if there is none."""
@@ -192,7 +192,7 @@ class Calendar:
         return Window(self, start_unix_s, end_unix_s, limits)
 
 
-def _drop(index: dict[_KeyT, Timetable[Booking]], key: _KeyT, booking_id: str) -> bool:
+def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_id: str) -> bool:
     """Remove an entry; True if it was the key's last."""
     entries = index[key]
     entries.remove(booking_id)

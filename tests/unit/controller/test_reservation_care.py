@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.bookings import Bookings
 from apps.controller.ledger import Ledger
+from apps.controller.reservation_care import ReservationCare
 from apps.planning import engine
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -64,7 +64,7 @@ class Door:
 
 
 class Stage:
-    """Bookings with their ledger, journal and planning; devices that do as they are told."""
+    """ReservationCare with their ledger, journal and planning; devices that do as they are told."""
 
     def __init__(self, journal, fabric=FABRIC, policy=POLICY):
         self.fabric, self.journal = fabric, journal
@@ -83,7 +83,7 @@ class Stage:
         )
         panels = SimpleNamespace(awaited=lambda _path: False)
         self.mover = SimpleNamespace(move=self.move)
-        self.bookings = Bookings(
+        self.reservations = ReservationCare(
             fabric,
             self.planning,
             self.planner,
@@ -199,7 +199,7 @@ def change(stage, state):
 
 def test_a_change_under_way_does_not_wait_for_an_admission(shut, door, pool):
     before = shut.told()
-    admission = pool.submit(shut.bookings.reserve, TO_R3)
+    admission = pool.submit(shut.reservations.reserve, TO_R3)
     assert door.reached.wait(SOON_S)
     elsewhere = state_of(FABRIC, STANDING, path_of(FABRIC, 1, 3))
     pool.submit(change, shut, elsewhere).result(SOON_S)
@@ -220,18 +220,18 @@ def test_no_algorithm_holds_up_an_admission_or_a_change(monkeypatch, journal, do
     monkeypatch.setattr(algorithms, "ENTRIES", {**ENTRIES, "endless": endless})
     stage = Stage(journal, policy=replace(POLICY, algorithm="endless"))
     stage.ledger.settle(STANDING)
-    admission = pool.submit(stage.bookings.reserve, TO_R3)
+    admission = pool.submit(stage.reservations.reserve, TO_R3)
     wait([admission], 1.0)
     pool.submit(change, stage, STANDING).result(SOON_S)
     assert admission.result(SOON_S).state is State.ACTIVATING
 
 
 def test_a_preview_waits_for_nobody_and_leaves_no_trace(shut, door, pool, journal):
-    pool.submit(shut.bookings.reserve, TO_R3)
+    pool.submit(shut.reservations.reserve, TO_R3)
     assert door.reached.wait(SOON_S)
     before = pool.submit(shut.told).result(SOON_S)
     later = replace(TO_R3, start_unix_s=time.time() + 1000)
-    preview = pool.submit(shut.bookings.preview, later).result(SOON_S)
+    preview = pool.submit(shut.reservations.preview, later).result(SOON_S)
     assert preview.reservation.state is State.SCHEDULED
     assert preview.connect == {circuit_between(FABRIC, 0, 2)}
     assert shut.told() == before
@@ -251,7 +251,7 @@ def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
     stage.reach.ready_switches = ready_switches
     before = stage.told()
     group = [TO_R3, replace(TO_R3, bandwidth_mbps=70.0)]
-    admission = pool.submit(stage.bookings.reserve_all, group, all_or_nothing=True)
+    admission = pool.submit(stage.reservations.reserve_all, group, all_or_nothing=True)
     assert door.reached.wait(SOON_S)
     seen = pool.submit(stage.told)
     wait([seen], 0.5)
@@ -281,11 +281,11 @@ def planner_of(stage, *, stopped=False):
 def test_a_preview_ends_with_the_planners_time_and_holds_nothing_meanwhile(stage, pool):
     with planner_of(stage, stopped=True):
         asked_s = time.monotonic()
-        preview = pool.submit(stage.bookings.preview, TO_R3)
+        preview = pool.submit(stage.reservations.preview, TO_R3)
         wait([preview], 0.3)
         assert not preview.done()
         pool.submit(change, stage, STANDING).result(0.5)
-        assert pool.submit(stage.bookings.reserve, TO_R3).result(0.5)
+        assert pool.submit(stage.reservations.reserve, TO_R3).result(0.5)
         with pytest.raises(DeviceUnavailable, match=r"ask again \(no plan came within 1 s"):
             preview.result(SOON_S)
         assert 0.9 < time.monotonic() - asked_s < 1 + SOON_S
@@ -298,7 +298,7 @@ def test_a_preview_says_what_else_would_move(journal):
     stage.ledger.settle(state_of(fabric, NetworkState(), first, second))
     stage.blocked = frozenset(range(1, 8, 2))  # the second port of each rack
     with planner_of(stage):
-        preview = stage.bookings.preview(TO_R3)
+        preview = stage.reservations.preview(TO_R3)
     assert preview.disconnect == {*first.circuits, *second.circuits}
     assert preview.connect >= {circuit_between(fabric, 0, 2)}
     assert stage.told()[0] == ()
@@ -306,7 +306,7 @@ def test_a_preview_says_what_else_would_move(journal):
 
 def test_what_begins_does_so_without_an_answer_of_the_planner(stage):
     """The pair that gives way stays electrical then."""
-    reservation = stage.bookings.reserve(TO_R3)
+    reservation = stage.reservations.reserve(TO_R3)
     with planner_of(stage, stopped=True):
         stage.conduct()
     assert stage.ledger.reservation(reservation.id).state is State.ACTIVE
@@ -319,7 +319,7 @@ def test_paths_that_give_way_get_others_where_there_is_room(journal):
     standing = path_of(fabric, 0, 1)
     stage.ledger.settle(state_of(fabric, NetworkState(), standing))
     stage.blocked = frozenset({circuit_between(fabric, 0, 2, 1).b})  # r3 on the second plane
-    reservation = stage.bookings.reserve(TO_R3)
+    reservation = stage.reservations.reserve(TO_R3)
     with planner_of(stage):
         stage.conduct()
     assert stage.ledger.reservation(reservation.id).booked == path_of(fabric, 0, 2)
@@ -336,7 +336,7 @@ def test_what_was_checked_on_other_ground_is_decided_again(monkeypatch, journal,
     """The port that it was to have goes out of use: it has the other one."""
     shut_vlans(monkeypatch, door)
     stage = Stage(journal, small_fabric(racks=4, planes=2))
-    admission = pool.submit(stage.bookings.reserve, TO_R3)
+    admission = pool.submit(stage.reservations.reserve, TO_R3)
     assert door.reached.wait(SOON_S)
     first, second = (circuit_between(stage.fabric, 0, 2, plane) for plane in (0, 1))
     stage.blocked = frozenset({first.a})
@@ -347,13 +347,13 @@ def test_what_was_checked_on_other_ground_is_decided_again(monkeypatch, journal,
 
 
 def test_room_that_is_taken_meanwhile_is_not_promised_again(stage, monkeypatch, door, pool):
-    other = stage.bookings.reserve(replace(TO_R3, src="h12", bandwidth_mbps=30.0))
+    other = stage.reservations.reserve(replace(TO_R3, src="h12", bandwidth_mbps=30.0))
     shut_vlans(monkeypatch, door)
     shut = Stage(stage.journal)
     shut.ledger.load()
-    admission = pool.submit(shut.bookings.reserve, replace(TO_R3, bandwidth_mbps=60.0))
+    admission = pool.submit(shut.reservations.reserve, replace(TO_R3, bandwidth_mbps=60.0))
     assert door.reached.wait(SOON_S)
-    growing = pool.submit(shut.bookings.modify, other.id, Modification(50.0))
+    growing = pool.submit(shut.reservations.modify, other.id, Modification(50.0))
     assert growing.result(SOON_S).bandwidth_mbps == 50.0
     door.open()
     with pytest.raises(AdmissionError, match="of which 50 Mb/s are reserved already"):
@@ -375,12 +375,12 @@ def test_a_network_that_does_not_stand_still_is_told_of(stage, monkeypatch):
     with pytest.raises(
         DeviceUnavailable, match=r"changed 3 times .* nothing is reserved: ask again"
     ):
-        stage.bookings.reserve(TO_R3)
+        stage.reservations.reserve(TO_R3)
     assert len(seen) == len(set(seen)) == 3
     assert stage.told() == before
     assert stage.jobs.empty()
     monkeypatch.undo()
-    assert stage.bookings.reserve(TO_R3).state is State.ACTIVATING
+    assert stage.reservations.reserve(TO_R3).state is State.ACTIVATING
 
 
 # --- what gave way --------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_a_network_that_does_not_stand_still_is_told_of(stage, monkeypatch):
 @pytest.mark.parametrize("end", ["no VLANs", "full disk"])
 def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, pool, end):
     stage = Stage(journal)
-    low = stage.bookings.reserve(replace(TO_R3, service=ServiceClass.BEST_EFFORT))
+    low = stage.reservations.reserve(replace(TO_R3, service=ServiceClass.BEST_EFFORT))
     stage.conduct()
     refusal = PlanError("the VLAN range does not suffice") if end == "no VLANs" else None
     shut_vlans(monkeypatch, door, refusal)
@@ -398,7 +398,7 @@ def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, poo
     before, disk = shut.told(), journal.records(Kind.RESERVATION)
     assert before[0] == stage.told()[0]
     other = replace(TO_R3, dst="r4")
-    admission = pool.submit(shut.bookings.reserve, other)
+    admission = pool.submit(shut.reservations.reserve, other)
     assert door.reached.wait(SOON_S)
     assert pool.submit(shut.told).result(SOON_S) == before, "nothing gives way to a maybe"
     journal.full = end == "full disk"
@@ -409,7 +409,7 @@ def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, poo
     assert shut.told() == before
     assert journal.records(Kind.RESERVATION) == disk
     assert shut.jobs.empty()
-    new = stage.bookings.reserve(other)
+    new = stage.reservations.reserve(other)
     assert stage.ledger.reservation(low.id).preempted_by == new.id
 
 
@@ -422,8 +422,8 @@ def test_two_retries_at_once_make_one_reservation(shut, door, pool, grouped):
 
     def reserve():
         if grouped:
-            return shut.bookings.reserve_all([request], all_or_nothing=True).admitted
-        return (shut.bookings.reserve(request),)
+            return shut.reservations.reserve_all([request], all_or_nothing=True).admitted
+        return (shut.reservations.reserve(request),)
 
     retries = [pool.submit(reserve) for _ in range(2)]
     assert door.reached.wait(SOON_S)
@@ -440,9 +440,9 @@ def test_a_group_is_checked_at_once_and_entered_whole_or_not_at_all(shut, door, 
     door.open()
     before = shut.told()
     with pytest.raises(AdmissionError):
-        shut.bookings.reserve_all([fits, too_much], all_or_nothing=True)
+        shut.reservations.reserve_all([fits, too_much], all_or_nothing=True)
     assert (shut.told(), door.knocks) == (before, 0)
-    some = shut.bookings.reserve_all([fits, too_much], all_or_nothing=False)
+    some = shut.reservations.reserve_all([fits, too_much], all_or_nothing=False)
     assert [one.bandwidth_mbps for one in some.admitted] == [70.0]
     assert [one.request for one in some.refused] == [fits]
     assert door.knocks == 1
@@ -452,14 +452,14 @@ def test_a_group_is_checked_at_once_and_entered_whole_or_not_at_all(shut, door, 
 
 def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
     stage = Stage(journal, small_fabric(racks=4, planes=2))
-    group = stage.bookings.reserve_all(
+    group = stage.reservations.reserve_all(
         [TO_R3, replace(TO_R3, src="h21", dst="r4")], all_or_nothing=True
     )
     gone, stays = group.admitted
 
     def hold_reserved():  # between the network's move and what the ledger is told of it
         stage.upkeep.hold_reserved = lambda: None
-        stage.bookings.release(gone.id)
+        stage.reservations.release(gone.id)
 
     stage.upkeep.hold_reserved = hold_reserved
     stage.conduct()
@@ -473,10 +473,10 @@ def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
 
 def test_one_that_is_let_go_before_the_start_has_resumed_it_is_released_once(journal):
     stage = Stage(journal, small_fabric(racks=4, planes=2))
-    (reservation,) = stage.bookings.reserve_all([TO_R3], all_or_nothing=True).admitted
+    (reservation,) = stage.reservations.reserve_all([TO_R3], all_or_nothing=True).admitted
     stage.conduct()
-    stage.bookings.release(reservation.id)
-    stage.bookings.resume()
+    stage.reservations.release(reservation.id)
+    stage.reservations.resume()
     stage.conduct()
     assert stage.ledger.reservation(reservation.id).state is State.RELEASED
 
@@ -503,7 +503,7 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
                 priority=rng.choice((0, 0, 0, 1, 2)),
             )
             try:
-                mine.append(stage.bookings.reserve(request).id)
+                mine.append(stage.reservations.reserve(request).id)
             except (AdmissionError, DeviceUnavailable, PlanError) as error:
                 outcomes.append(type(error))
             else:
@@ -511,7 +511,7 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
             if len(mine) > 2 or (mine and rng.random() < 0.3):
                 gone = mine.pop(rng.randrange(len(mine)))
                 with suppress(LifecycleError):  # it gave way to another client's
-                    stage.bookings.release(gone)
+                    stage.reservations.release(gone)
 
     def look():
         booked = [one for one in stage.ledger.reservations() if one.is_booked]

@@ -8,7 +8,7 @@ from typing import Final
 _MOST_OUTDATED: Final = 1000
 
 
-class Agenda:
+class TimerQueue:
     """The next moment at which something is to become of each name. Has no clock of its own."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ _FEW: Final = 16
 """Number of entries up to which looking at all is sooner done than searching."""
 
 
-class Timetable(Generic[_TimedT]):
+class IntervalIndex(Generic[_TimedT]):
     """Entries by id; iterates in the order in which they came."""
 
     def __init__(self) -> None:

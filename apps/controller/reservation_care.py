@@ -26,7 +26,7 @@ from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
-LOG = logging.getLogger("hydra.bookings")
+LOG = logging.getLogger("hydra.reservations")
 _PLACEMENT_ATTEMPTS: Final = 3
 _CHECKS: Final = 3
 """Checks of whether paths can be built, before a client is told to ask again."""
@@ -34,8 +34,11 @@ _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
 
 
-class Bookings:
-    """:meth:`reserve` and :meth:`release` may be called from any thread; they only queue work."""
+class ReservationCare:
+    """Care of reservations, from admission to their end.
+
+    :meth:`reserve` and :meth:`release` may be called from any thread; they only queue work.
+    """
 
     def __init__(
         self,

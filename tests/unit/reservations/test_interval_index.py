@@ -6,7 +6,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.reservations.timetable import Timetable
+from hydra.reservations.interval_index import IntervalIndex
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,19 @@ steps = st.lists(
 
 @given(steps=steps, start=moments, length=lengths)
 def test_whatever_meets_a_window_is_found(steps, start, length):
-    timetable, present = Timetable(), {}
+    index, present = IntervalIndex(), {}
     for number, step in enumerate(steps):
         if isinstance(step, int):
             if present.pop(str(step), None) is not None:
-                timetable.remove(str(step))
+                index.remove(str(step))
         else:
             span = Span(str(number), step[0], step[0] + step[1])
-            timetable.add(span)
+            index.add(span)
             present[span.id] = span
-    assert list(timetable) == list(present.values())
+    assert list(index) == list(present.values())
     end = start + length
     meeting = {one for one in present.values() if one.start_unix_s < end and start < one.end_unix_s}
-    found = timetable.meeting(start, end)
+    found = index.meeting(start, end)
     assert set(found) == meeting
     assert len(found) == len(meeting)
-    assert timetable.meeting(start, start) == []
+    assert index.meeting(start, start) == []
