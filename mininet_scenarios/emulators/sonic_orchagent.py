@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -144,11 +144,10 @@ class Orchagent:
         if added:
             self._add(sorted(added))
 
-    def _remove(self, keys: Iterable[str]) -> None:
-        pairs = {key: pair for key in keys if (pair := self._pair(key)) is not None}
-        self._ocs.disconnect(self._carried.intersection(pairs.values()))
-        self._forget(pairs.values())
-        self._databases.write("STATE_DB", CROSS_CONNECT_STATES, list(keys), {})
+    def _remove(self, keys: Collection[str]) -> None:
+        pairs = [pair for key in keys if (pair := self._pair(key)) is not None]
+        self._ocs.disconnect(self._carried.intersection(pairs))
+        self._forget(pairs, keys)
         self._tell_ports()
 
     def _add(self, keys: list[str]) -> None:
@@ -193,14 +192,14 @@ class Orchagent:
         if rows:
             self._databases.write("STATE_DB", CROSS_CONNECT_STATES, [], rows)
 
-    def _forget(self, pairs: Iterable[Pair]) -> None:
-        keys = []
+    def _forget(self, pairs: Collection[Pair], keys: Collection[str] = ()) -> None:
+        """Delete these pairs' rows of state, and those of keys that may name no pair, at once."""
         for pair in pairs:
             self._words.pop(pair, None)
             self._carried.discard(pair)
-            keys.append(self._key(pair))
-        if keys:
-            self._databases.write("STATE_DB", CROSS_CONNECT_STATES, keys, {})
+        rows = {*keys, *map(self._key, pairs)}
+        if rows:
+            self._databases.write("STATE_DB", CROSS_CONNECT_STATES, [*rows], {})
 
     def _tell_ports(self) -> None:
         states: dict[str, dict[str, str]] = {}

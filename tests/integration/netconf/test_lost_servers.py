@@ -23,6 +23,8 @@ def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
         transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
         transport.open()
         server.stop()
+        with pytest.raises(DeviceUnavailable):  # its session is at its end, if that is known yet
+            transport.get(CROSS_CONNECTS)
         with pytest.raises(
             DeviceUnavailable, match=r"can't connect to 127\.0\.0\.1:\d+: .*refused"
         ):

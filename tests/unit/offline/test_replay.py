@@ -117,7 +117,7 @@ def test_several_keys_of_one_variant():
         ("edmonds", "'edmonds' is no KEY=VALUE of algorithm, "),
         ("algoritm=edmonds", "did you mean"),
         ("mode=periodic", "is no KEY=VALUE"),
-        ("epoch_s=0", "epoch_s: 0: Input should be greater than 0"),
+        ("epoch_s=0", "epoch_s: 0: Input should be greater than or equal to 0.001"),
         ("epoch_s=soon", "epoch_s: 'soon'"),
         ("max_hops=2.5", "max_hops: 2.5"),
         ("gain_factor=[", "gain_factor: '[' is no value"),

@@ -130,7 +130,13 @@ def test_numbers_carry_their_unit(description):
     }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
     plain |= {"slot", "duty_cycle", "measured_duty_cycle", "confirmed_times", "reads"}
-    plain |= {"prediction_error", "subjects_total", "pairs_total", "reservations_total"}
+    plain |= {
+        "electrical_share",
+        "prediction_error",
+        "subjects_total",
+        "pairs_total",
+        "reservations_total",
+    }
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
