@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import DemandMatrix
 
+_LONGER: Final = 4.0
+_MOST_MEMORY_S: Final = 3600.0
+_ALIKE: Final = 0.25
+"""Part by which two measurements of a demand may differ that has stayed the same."""
+
 
 @dataclass(slots=True)
 class KnownDemand:
     """So that a pair which loses its circuit is not taken to want more than it had shown there.
 
-    It is forgotten after ``memory_s``, and as soon as the pair sends more.
+    It is forgotten after ``memory_s``, and as soon as the pair sends more. Where it then turns out
+    to be as it was, it is remembered four times as long, up to an hour: pairs whose demand stays
+    the same take no turns.
     """
 
     racks: int
     memory_s: float
     _mbps: DemandMatrix = field(init=False)
+    _measured_mbps: DemandMatrix = field(init=False)
+    """As last learnt, also of what is forgotten."""
     _seen_s: NDArray[np.float64] = field(init=False)
+    _memory_s: NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._mbps = np.full((self.racks, self.racks), np.inf)
-        self._seen_s = np.full((self.racks, self.racks), -np.inf)
+        shape = self.racks, self.racks
+        self._mbps = np.full(shape, np.inf)
+        self._measured_mbps = np.zeros(shape)
+        self._seen_s = np.full(shape, -np.inf)
+        self._memory_s = np.full(shape, self.memory_s)
 
     def most_mbps(self, sent_mbps: DemandMatrix, now_s: float) -> DemandMatrix:
         """Upper bound of each pair's demand, shape (N, N); infinite where nothing is known."""
-        fresh = (now_s >= self._seen_s) & (now_s - self._seen_s <= self.memory_s)
-        self._mbps[(sent_mbps > self._mbps) | ~fresh] = np.inf
+        more = sent_mbps > self._mbps
+        self._memory_s[more] = self.memory_s
+        self._mbps[more | ~self._fresh(now_s)] = np.inf
         return self._mbps.copy()
 
     def learn(self, wanted_mbps: DemandMatrix, clear: NDArray[np.bool_], now_s: float) -> None:
         """Take in what pairs want that nothing was in the way of, shapes (N, N)."""
-        self._mbps[clear] = wanted_mbps[clear]
+        apart = np.abs(wanted_mbps - self._measured_mbps)
+        alike = apart <= _ALIKE * np.maximum(wanted_mbps, self._measured_mbps)
+        found_again = clear & alike & np.isfinite(self._seen_s) & ~self._fresh(now_s)
+        self._memory_s[found_again] *= _LONGER
+        np.minimum(self._memory_s, _MOST_MEMORY_S, out=self._memory_s)
+        self._memory_s[clear & ~alike] = self.memory_s
+        self._mbps[clear] = self._measured_mbps[clear] = wanted_mbps[clear]
         self._seen_s[clear] = now_s
+
+    def _fresh(self, now_s: float) -> NDArray[np.bool_]:
+        fresh: NDArray[np.bool_] = now_s >= self._seen_s
+        return fresh & (now_s - self._seen_s <= self._memory_s)

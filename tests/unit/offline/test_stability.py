@@ -21,8 +21,9 @@ R1, R2, R3, R4 = range(4)
 H11, H12, H21, H31 = 0, 1, 2, 4
 GREEDY = np.inf
 SETTLED_S, TEN_MINUTES_S = 30, 600
-FORGOTTEN_S = 150
-"""Until pairs that hid each other were both tried, and what was known of one was forgotten once."""
+TRIED_S = 2 * (60 + 240) + 60
+"""Until each of two pairs that hide each other was tried after one minute and after four; what is
+known of one is forgotten after sixteen then."""
 NOBODY = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
 
 
@@ -91,6 +92,7 @@ EDGES = {
     "release": POLICY.elephant_mbps * POLICY.elephant_release,
     "full": FULL * UPLINK_MBPS,
     "clear": CLEAR * UPLINK_MBPS,
+    "gain": UPLINK_MBPS + POLICY.minimum_gain_mbps,
 }
 
 
@@ -101,9 +103,16 @@ def test_two_pairs_that_take_all_they_get_do_not_take_turns(other):
     assert loop.changes(TEN_MINUTES_S) == 0
 
 
+@pytest.mark.parametrize("other", [(H12, R3), (H11, R3), (H31, R2)])
+def test_two_equal_pairs_take_no_turns(other):
+    loop = Loop((H11, R2, 20.0), (*other, 20.0))
+    assert loop.changes(TRIED_S)
+    assert loop.changes(TEN_MINUTES_S) == 0
+
+
 @pytest.mark.parametrize("mbps", EDGES.values(), ids=EDGES)
 @pytest.mark.parametrize("rival_mbps", [12.0, 25.0])
 def test_a_demand_at_the_edge_of_a_threshold_moves_nothing(mbps, rival_mbps):
     loop = Loop((H11, R2, rival_mbps), (H12, R3, mbps))
-    loop.changes(FORGOTTEN_S)
+    loop.changes(TRIED_S)
     assert loop.changes(TEN_MINUTES_S) == 0
