@@ -311,7 +311,7 @@ def test_identify():
 
 
 def test_each_caller_has_a_rate_of_its_own(service, token_file):
-    app = create_app(service, TokenFile(token_file), Limiter(2.0))
+    app = create_app(service, TokenFile(token_file), Limiter(2.0, lambda: 0.0))
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     try:
