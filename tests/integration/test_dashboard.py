@@ -122,7 +122,7 @@ def test_what_fails_is_in_quarantine_until_it_is_cleared_on_the_page(network, pa
     expect(page.locator("#quarantine")).to_contain_text("No port is in quarantine.")
     assert network.reserve("r1", "r2")["state"] == "active"
     expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2p2")
-    expect(page.locator("#reservations tbody")).to_contain_text("r1 to r240active")
+    expect(page.locator("#reservations tbody")).to_contain_text("r1 =p2= r240active")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
     page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
     expect(page.locator("#ask")).to_contain_text("no carrier at r1")
