@@ -260,7 +260,7 @@ class Policy:
     """Circuits younger than this are left alone."""
     fdb_age_s: Positive = 300.0
     """MAC ageing time of the ToRs; hosts are announced every third of it."""
-    vlan_rest_s: Annotated[NotNegative, Taken.AT_ONCE] = 5.0
+    vlan_rest_s: Annotated[float, Interval(ge=0, le=60), Taken.AT_ONCE] = 5.0
     """A VLAN-ID that a path has lost is given to no other path sooner: switches may forward by
     rules that are gone, until they have looked at all their cached flows. A change waits for that
     where the range has no others."""

@@ -168,6 +168,7 @@ class Conductor:
         while True:
             for duty in self._duties:
                 self._do_if_due(duty)
+                self._do_first()
             try:
                 job = self._jobs.get(timeout=self._nap_s(_LONGEST_NAP_S))
             except queue.Empty:
@@ -179,10 +180,12 @@ class Conductor:
                 self._safely(job, "job")
 
     def _do_first(self) -> None:
-        self._taken_meanwhile()  # nothing is under way: what comes first sees to it
         with suppress(queue.Empty):
             while True:
                 self._safely(self._first.get_nowait(), "job")
+        # Of what could have been done meanwhile, all has been seen to by now.
+        if self._first.empty():
+            self._taken_meanwhile()
 
     def _do_if_due(self, duty: _Duty) -> None:
         every_s, now_s = duty.every_s(), time.monotonic()

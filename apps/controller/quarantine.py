@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
@@ -46,7 +47,10 @@ class Quarantine:
             self._entries = {entry.port: entry for entry in read if entry is not None}
 
     def put(self, ports: Collection[PortId], reason: str, paths: Iterable[Path] = ()) -> None:
-        """Leave these ports out of planning from now on; ``paths`` are those that they fail."""
+        """Leave these ports out of planning from now on; ``paths`` are those that they fail.
+
+        One that is in quarantine for the same reason stays there for longer: that is no news.
+        """
         if not ports:
             return
         now_s = time.time()
@@ -57,10 +61,19 @@ class Quarantine:
             for end in {end for circuit in path.circuits for end in circuit.ends} & pairs.keys():
                 pairs[end].add(pair_of(path))
         with self._lock:
+            news = False
             for port in ports:
-                hurt = tuple(sorted(pairs[port]))
-                self._entries[port] = Quarantined(port, reason, now_s, until_s, hurt)
+                old = self._entries.get(port)
+                entry = Quarantined(port, reason, now_s, until_s, tuple(sorted(pairs[port])))
+                if old is not None and old.reason == reason and old.blocks(now_s):
+                    hurt = tuple(sorted({*old.pairs, *entry.pairs}))
+                    entry = replace(entry, since_unix_s=old.since_unix_s, pairs=hurt)
+                else:
+                    news = True
+                self._entries[port] = entry
             self._try_to_save()
+        if not news:
+            return
         racks = self._fabric.racks
         every = sorted(set().union(*pairs.values()))
         self._tell(

@@ -271,6 +271,11 @@ class Upkeep:
         diverted = self._runner.run_meanwhile(course)
         self.dark |= {end for one in diverted for end in one.ends} & dark
 
+    def keep_diverted(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
+        """Divert the pairs on what could not be withdrawn; :meth:`dead_circuits` has it again."""
+        self.divert_meanwhile(circuits, paths)
+        self.dark |= {end for circuit in circuits for end in circuit.ends}
+
     def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.
 

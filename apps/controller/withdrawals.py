@@ -6,7 +6,9 @@ People's answers at patch panels are followed here, too: they bring circuits and
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence, Set
+import time
+from collections.abc import Callable, Collection, Sequence, Set
+from typing import Final
 
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
@@ -21,6 +23,9 @@ from hydra.reconfiguration.plan import directions
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
+_FIRST_PAUSE_S: Final = 4.0
+_LONGEST_PAUSE_S: Final = 60.0
+"""Between attempts to withdraw what still stands after one: its pairs are diverted meanwhile."""
 
 
 class Withdrawals:
@@ -35,6 +40,7 @@ class Withdrawals:
         panels: PatchPanels,
         mover: Mover,
         reservations: ReservationCare,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._planning = planning
         self._ledger = ledger
@@ -43,6 +49,11 @@ class Withdrawals:
         self._panels = panels
         self._mover = mover
         self._reservations = reservations
+        self._clock_s = clock_s
+        self._left: frozenset[Circuit | Path] = frozenset()
+        """What was lost, and still stands after the last attempt to withdraw it."""
+        self._pause_s = _FIRST_PAUSE_S
+        self._again_s = 0.0
 
     def of_dead_circuits(self) -> None:
         """Withdraw the circuits that have lost their light."""
@@ -81,13 +92,37 @@ class Withdrawals:
         return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
     def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
-        """Divert the pairs on these circuits and paths at once, and then plan around them."""
-        LOG.error("%s", why)
-        before = directions(self._ledger.state)
-        self._ledger.note_loss(circuits)
-        entry = self._ledger.enter("circuit lost", why)
-        self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
-        self._plan_around(before)
+        """Divert the pairs on these circuits and paths at once, and then plan around them.
+
+        What can't be withdrawn, since a vswitch is silent or the journal is full, stays diverted
+        and is tried again after ever longer pauses.
+        """
+        lost = {*circuits, *paths}
+        try:
+            if not lost <= self._left:
+                LOG.error("%s", why)
+                self._ledger.note_loss([one for one in circuits if one not in self._left])
+                self._pause_s = _FIRST_PAUSE_S
+            elif self._clock_s() < self._again_s:
+                return
+            before = directions(self._ledger.state)
+            entry = self._ledger.enter("circuit lost", why)
+            self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
+            self._plan_around(before)
+        finally:
+            self._keep_diverted(circuits, paths)
+
+    def _keep_diverted(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
+        standing = self._ledger.state.topology
+        left = standing.circuits.intersection(circuits)
+        ways = [path for path in paths if path in standing.paths]
+        if not {*left, *ways} <= self._left or self._clock_s() >= self._again_s:
+            self._again_s = self._clock_s() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        still = standing.circuits.union(standing.paths)
+        self._left = self._left.intersection(still).union(left, ways)
+        if left or ways:
+            self._upkeep.keep_diverted(left, ways)
 
     def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
         """Give pairs, as (from, to), other paths for those that they have lost."""

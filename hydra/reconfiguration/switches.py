@@ -299,7 +299,7 @@ class Switches:
             datapath: tuple(self._uplink_changes(datapath, before))
             for datapath in sorted(self.ready() & self.owned.keys())
         }
-        (done,) = yield Batch("go around", (ApplyRules(changes),))
+        (done,) = yield Batch("go around", (ApplyRules(changes),), alone=True)
         self.doubt(datapath for datapath, error in done.value.items() if error is not None)
 
     def _uplink_changes(

@@ -120,6 +120,7 @@ class Spills:
         for since_s, so in ((self._full_since_s, full), (self._fits_since_s, room.fits)):
             since_s[so] = np.minimum(since_s[so], now_s)
             since_s[~so] = np.inf
+        self._full_since_s[room.circuits_mbps == 0] = np.inf
 
     def _after(
         self,

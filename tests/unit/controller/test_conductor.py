@@ -173,12 +173,12 @@ def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
 
 
 def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(conductor):
-    done, over = [], Future()
-    over.set_result(None)
+    done, device = [], Future()
     conductor.put(lambda: done.append("first"), first=True)
     conductor.put_meanwhile(lambda: done.append("meanwhile"))
     conductor.start()
-    conductor.ask(lambda: conductor.wait_for([over, over]))
+    threading.Timer(0.1, device.set_result, [None]).start()
+    conductor.ask(lambda: conductor.wait_for([device, device]))
     conductor.ask(lambda: conductor.wait_for([]))
     assert done == ["first"]
 
@@ -202,3 +202,41 @@ def test_what_comes_first_wakes_the_conductor(conductor):
     conductor.start()
     conductor.put(done.set, first=True)
     assert done.wait(10)
+
+
+def test_what_comes_first_waits_for_one_duty_at_most(conductor):
+    done, over = [], threading.Event()
+
+    def look():
+        if not over.is_set():
+            conductor.put(lambda: done.append("first"), first=True)
+            done.append("one duty")
+
+    def audit():
+        done.append("the next")
+        over.set()
+
+    conductor.duty("a", look, lambda: 3600.0, at_once=True)
+    conductor.duty("b", audit, lambda: 3600.0, at_once=True)
+    conductor.start()
+    assert over.wait(10)
+    assert done == ["one duty", "first", "the next"]
+
+
+def test_what_can_not_wait_is_not_forgotten_for_what_comes_first(conductor):
+    """Where two jobs come first, the second sees to it only after the first one's devices."""
+    done, device = [], Future()
+
+    def help_meanwhile():
+        done.append("meanwhile")
+        device.set_result(None)
+
+    conductor.put(lambda: (conductor.wait_for([device]), done.append("one")), first=True)
+    conductor.put(lambda: done.append("two"), first=True)
+    conductor.put_meanwhile(help_meanwhile)
+    late = threading.Timer(5.0, device.cancel)
+    late.start()
+    conductor.start()
+    conductor.ask(lambda: None)
+    late.cancel()
+    assert done == ["meanwhile", "one", "two"]

@@ -138,3 +138,20 @@ def test_what_can_not_be_written_down_is_not_set_aside(journal):
     with pytest.raises(JournalError):
         quarantine.set_aside(*NAMES, "fibre is cleaned")
     assert quarantine.entries() == []
+
+
+def test_what_fails_again_for_the_same_reason_is_no_news(clock, journal):
+    told = []
+    quarantine = Quarantine(
+        FABRIC, journal, lasting(60.0), tell=lambda words, _pairs: told.append(words)
+    )
+    quarantine.put([FIRST], "no carrier")
+    clock.now_s += 30
+    quarantine.put([FIRST], "no carrier")
+    (entry,) = quarantine.entries()
+    assert (entry.since_unix_s, entry.until_unix_s) == (1000.0, 1090.0)
+    assert len(told) == 1
+    quarantine.put([FIRST], "no probe came")
+    quarantine.put([FIRST, SECOND], "no probe came")
+    assert len(told) == 3
+    assert [one.since_unix_s for one in quarantine.entries()] == [1030.0, 1030.0]

@@ -375,6 +375,6 @@ def test_others_that_meet_what_spills_may_want_more_than_they_get():
     alone = network.find(*sent, state=JOINED, ports=CARRIED, after_s=100.0)
     assert not alone.constrained[R1, R3]
     spilled[R1, R2] = 1 / 6
-    beside = network.find(*sent, state=JOINED, ports=CARRIED, after_s=100.0, spilled=spilled)
+    beside = network.find(*sent, state=JOINED, ports=CARRIED, after_s=300.0, spilled=spilled)
     assert beside.constrained[R1, R3]
     assert beside.room.free[R1, R2] == 0

@@ -152,15 +152,16 @@ def test_a_reply_does_not_wait_for_events_that_came_before(application):
 class Deaf(Stranger):
     """Reads nothing once it is a switch."""
 
-    hears_again = threading.Event()
+    leaves = threading.Event()
 
     def say(self, kind, xid, body):
         super().say(kind, xid, body)
         if kind == MULTIPART_REPLY:
-            self.hears_again.wait()
+            self.leaves.wait()
+            raise ConnectionAbortedError  # what it was sent is no OpenFlow
 
     def leave(self):
-        self.hears_again.set()
+        self.leaves.set()
         super().leave()
 
 

@@ -60,6 +60,13 @@ def test_circuits_have_to_be_full_for_the_whole_horizon(played):
     assert np.count_nonzero(played.spills.shares()) == 1
 
 
+def test_circuits_that_come_back_have_to_be_full_for_the_whole_horizon_again(played):
+    assert not played.look(95.0, times=10)
+    assert not played.look(0.0, pairs=(), times=100)
+    assert not played.look(95.0, times=10)
+    assert played.look(95.0)
+
+
 def test_a_dip_that_leaves_circuits_nearly_full_is_none(played):
     played.look(95.0, times=5)
     played.look(80.0)

@@ -1,0 +1,81 @@
+"""What is lost and can't be withdrawn: diverted, tried again ever more rarely, told once."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from apps.controller.withdrawals import Withdrawals
+from hydra.errors import HydraError
+from hydra.model import NetworkState
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
+
+FABRIC = small_fabric(racks=4, planes=1)
+PATH = path_of(FABRIC, 0, 1)
+NOTHING = NetworkState()
+
+
+class Stage:
+    """Withdrawals whose moves do as they are told, and what became of them."""
+
+    def __init__(self):
+        self.now_s = 0.0
+        self.attempts, self.lost, self.diverted = [], [], []
+        self.held, self.fails = True, False
+        self.ledger = SimpleNamespace(
+            state=state_of(FABRIC, NOTHING, PATH),
+            enter=lambda *_: None,
+            note_loss=lambda circuits: self.lost.append(list(circuits)),
+        )
+        self.upkeep = SimpleNamespace(
+            dead_circuits=lambda: (self.ledger.state.topology.circuits, "carrier lost"),
+            keep_diverted=lambda circuits, paths: self.diverted.append(self.now_s),
+        )
+        reservations = SimpleNamespace(restore=lambda: None, rejoin=lambda _: None)
+        planning = SimpleNamespace(reduced=lambda *_: None)
+        mover = SimpleNamespace(move=self._move)
+        self.withdrawals = Withdrawals(
+            planning, self.ledger, self.upkeep, None, None, mover, reservations, lambda: self.now_s
+        )
+
+    def _move(self, *_):
+        self.attempts.append(self.now_s)
+        if self.fails:
+            raise HydraError("the journal is full")
+        if not self.held:
+            self.ledger.state = NOTHING
+
+    def look_until(self, end_s):
+        while self.now_s <= end_s:
+            self.withdrawals.of_dead_circuits()
+            self.now_s += 2.0
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+def test_what_is_held_is_tried_again_after_ever_longer_pauses(stage):
+    stage.look_until(300.0)
+    assert stage.attempts == [0.0, 4.0, 12.0, 28.0, 60.0, 120.0, 180.0, 240.0, 300.0]
+    assert stage.lost == [list(PATH.circuits)], "told once"
+    assert len(stage.diverted) == 151, "diverted at each look, also right after each attempt"
+
+
+def test_what_is_withdrawn_at_last_is_over(stage):
+    stage.look_until(10.0)
+    stage.held = False
+    stage.look_until(40.0)
+    assert stage.attempts == [0.0, 4.0, 12.0]
+    assert stage.diverted == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    stage.ledger.state, stage.held = state_of(FABRIC, NOTHING, PATH), True
+    stage.look_until(50.0)
+    assert len(stage.lost) == 2, "the same circuit, made anew and lost again"
+    assert len(stage.attempts) == 5
+
+
+def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
+    stage.fails = True
+    with pytest.raises(HydraError, match="the journal is full"):
+        stage.withdrawals.of_dead_circuits()
+    assert stage.diverted == [0.0]
