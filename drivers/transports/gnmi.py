@@ -126,7 +126,7 @@ class GnmiDatabases:
                 f"{self._address} finds neither {table.name} nor {sonic_ocs.METADATA.name}, which "
                 "is never empty: look after the switch's Redis",
             )
-        return {}
+        return self._found(table) or {}  # an error that has passed is no empty table
 
     def _found(self, table: Table) -> Rows | None:
         """Rows of a table; None if the server finds none, or can't read its databases."""

@@ -351,6 +351,14 @@ def test_gnmi_tells_of_an_ended_alarm_by_a_row_without_fields_or_by_deletion():
     assert databases.heard_alarms() == (began, ("5", None), ("6", None), ("7", None))
 
 
+def test_an_error_that_passes_while_the_metadata_are_read_is_no_empty_table(monkeypatch):
+    rows = {"1A-65B": {"a_side": "1A", "b_side": "65B"}}
+    found = iter([None, {"localhost": {}}, rows])
+    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=1.0)
+    monkeypatch.setattr(databases, "_found", lambda _table: next(found))
+    assert databases.read(sonic_ocs.CROSS_CONNECTS) == rows
+
+
 # --- its configuration --------------------------------------------------------------------------
 
 
