@@ -202,9 +202,9 @@ def fields_of_cross_connect(a_side: str, b_side: str) -> dict[str, str]:
     return {"a_side": a_side, "b_side": b_side}
 
 
-def value_text(fields: Fields) -> bytes:
-    """The value of a gNMI update that writes a row."""
-    return json.dumps(fields).encode()
+def value_text(value: Fields | Rows) -> bytes:
+    """The value of a gNMI update that writes a row, or a table."""
+    return json.dumps(value).encode()
 
 
 def bulk_update_text(delete: Collection[str], add: Rows) -> bytes:

@@ -33,7 +33,7 @@ from drivers.transports.restconf import RestconfDatabases
 from drivers.transports.sonic_databases import SonicDatabases
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
-from hydra.errors import DeviceError, DeviceUnavailable, Problem, ProtocolError
+from hydra.errors import DeviceError, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
 from hydra.roles import (
     Alarm,
@@ -312,7 +312,7 @@ class SonicOcs:
         while True:
             try:
                 entries = self._entries()
-            except (DeviceUnavailable, ProtocolError) as error:
+            except DeviceError as error:
                 raise unconfirmed(self._name, error) from error
             added = [entry for c in change.added if (entry := entries.get(c)) and entry.configured]
             waiting = any(not (entry.lit or entry.final) for entry in added) or any(

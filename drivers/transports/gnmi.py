@@ -1,8 +1,13 @@
 """SONiC databases over gNMI: Get, Set and Subscribe, with TLS, user and password.
 
 Paths have the origin ``sonic-db``: database, ``localhost``, table, key (SONiC's gNMI server
-interface design). Packages for gRPC and its messages are the extra ``sonic``; they are imported
-when a device is connected, so that those without such a device need not have them.
+interface design). The server answers NOT_FOUND about a table without rows, and whatever it can't
+read in Redis. It makes a JSON patch of each Set, for the generic config updater, which refuses a
+patch that adds below a table without rows, or leaves one (sonic-net/sonic-gnmi,
+``mixed_db_client.go``; sonic-net/sonic-utilities, ``generic_updater.py``).
+
+Packages for gRPC and its messages are the extra ``sonic``; they are imported when a device is
+connected, so that those without such a device need not have them.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs import sonic_ocs
-from drivers.codecs.sonic_ocs import Rows, Table
+from drivers.codecs.sonic_ocs import Fields, Rows, Table
 from drivers.credentials import secret
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
@@ -112,6 +117,19 @@ class GnmiDatabases:
             self._stub = None
 
     def read(self, table: Table) -> Rows:
+        rows = self._found(table)
+        if rows is not None:
+            return rows
+        if table is sonic_ocs.METADATA or self._found(sonic_ocs.METADATA) is None:
+            raise DeviceUnavailable(
+                self._device,
+                f"{self._address} finds neither {table.name} nor {sonic_ocs.METADATA.name}, which "
+                "is never empty: look after the switch's Redis",
+            )
+        return self._found(table) or {}  # an error that has passed is no empty table
+
+    def _found(self, table: Table) -> Rows | None:
+        """Rows of a table; None if the server finds none, or can't read its databases."""
         request = self._messages().GetRequest(path=[self._path(table)], encoding="JSON_IETF")
         again = self._channel is not None
         while True:
@@ -127,7 +145,7 @@ class GnmiDatabases:
                 again = False
             except _CallRefused as error:
                 if error.code == "NOT_FOUND":
-                    return {}
+                    return None
                 raise DeviceError(self._device, str(error)) from error
         return self._rows(
             table, (update for notice in answer.notification for update in notice.update)
@@ -135,17 +153,18 @@ class GnmiDatabases:
 
     def write(self, delete: Collection[str], add: Rows) -> None:
         table = sonic_ocs.CROSS_CONNECTS
-        messages = self._messages()
-        request = messages.SetRequest(
-            delete=[self._path(table, key) for key in delete],
-            update=[
-                messages.Update(
-                    path=self._path(table, key),
-                    val=messages.TypedValue(json_ietf_val=sonic_ocs.value_text(fields)),
-                )
-                for key, fields in add.items()
-            ],
-        )
+        present = self.read(table).keys()
+        if not (present or add):
+            return
+        if not present:
+            request = self._set_request([], [(self._path(table), add)])
+        elif add or present - set(delete):
+            request = self._set_request(
+                [self._path(table, key) for key in delete],
+                [(self._path(table, key), fields) for key, fields in add.items()],
+            )
+        else:
+            request = self._set_request([self._path(table)], [])
         self.open()
         try:
             self._call(self._stub.Set, request)
@@ -167,7 +186,8 @@ class GnmiDatabases:
             rows: dict[str, dict[str, str]] = {}
             with suppress(sonic_ocs.SonicError):  # a read of the table will say so
                 sonic_ocs.place(rows, path, text)
-            heard += [(key, {key: fields}) for key, fields in rows.items()]
+            # The server tells of a row that was deleted as of one without fields.
+            heard += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
         return tuple(heard)
 
     # --- calls ----------------------------------------------------------------------------------
@@ -182,6 +202,19 @@ class GnmiDatabases:
         names = (table.database, _HOST, table.name, *key)
         elements = [messages.PathElem(name=name) for name in names]
         return messages.Path(origin=_ORIGIN, elem=elements)
+
+    def _set_request(
+        self, delete: Iterable[_Message], update: Iterable[tuple[_Message, Fields | Rows]]
+    ) -> _Message:
+        """A Set of these paths, and of others with their values."""
+        messages = self._messages()
+        updates = [
+            messages.Update(
+                path=path, val=messages.TypedValue(json_ietf_val=sonic_ocs.value_text(value))
+            )
+            for path, value in update
+        ]
+        return messages.SetRequest(delete=delete, update=updates)
 
     def _call(self, method: Callable[..., _T], request: object) -> _T:
         grpc = import_module("grpc")

@@ -87,6 +87,11 @@ class RestconfDatabases:
                 f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, by which cross-connects are "
                 "changed over RESTCONF; set options.transport to gnmi",
             )
+        if answer.is_server_error:
+            raise OutcomeUnknown(
+                self._device,
+                f"a change was sent and not confirmed: {self._refusal(answer)}; read it back",
+            )
         self._check(answer)
         try:
             failed = sonic_ocs.parse_bulk_result(answer.content)
@@ -129,10 +134,11 @@ class RestconfDatabases:
                 f"{self._address} does not let {self._login.username} in; check login",
             )
         if not answer.is_success:
-            reason = sonic_ocs.parse_refusal(answer.content) or answer.reason_phrase
-            raise DeviceError(
-                self._device, f"the switch refuses (HTTP {answer.status_code}): {reason}"
-            )
+            raise DeviceError(self._device, f"the switch refuses ({self._refusal(answer)})")
+
+    def _refusal(self, answer: httpx.Response) -> str:
+        reason = sonic_ocs.parse_refusal(answer.content) or answer.reason_phrase
+        return f"HTTP {answer.status_code}: {reason}"
 
     def _unavailable(self, error: httpx.TransportError) -> DeviceUnavailable:
         hint = NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""

@@ -1,15 +1,22 @@
-"""gNMI in front of the databases of an emulated SONiC: Capabilities, Get, Set and Subscribe."""
+"""gNMI in front of the databases of an emulated SONiC: Capabilities, Get, Set and Subscribe.
+
+Its ways are those of SONiC's server and its generic config updater: NOT_FOUND is the answer about
+a table without rows, and about all that Redis does not give; a Set is a JSON patch, refused as a
+whole if it adds below a table without rows, or leaves one; a row that was deleted is told of as
+an update without fields.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import grpc
+import redis
 from pygnmi.spec.v080 import gnmi_pb2 as messages
 from pygnmi.spec.v080 import gnmi_pb2_grpc as stubs
 
@@ -78,26 +85,33 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
             updates = [
                 self._update(path, *rest) for path, rest in zip(request.path, asked, strict=True)
             ]
+            for (_, table, keys), update in zip(asked, updates, strict=True):
+                if not keys and update.val.json_ietf_val == b"{}":
+                    raise _Bad(grpc.StatusCode.NOT_FOUND, f"no rows in {table}")
         except _Bad as error:
             await context.abort(error.code, str(error))
+        except redis.RedisError as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         await self._switch.end()
         notice = messages.Notification(timestamp=time.time_ns(), update=updates)
         return messages.GetResponse(notification=[notice])
 
     async def Set(self, request: _Message, context: _Context) -> _Message:  # noqa: N802
         await self._begin(context)
-        delete: list[str] = []
-        put: dict[str, dict[str, str]] = {}
         answers = []
         try:
+            present = self._switch.read("CONFIG_DB", CROSS_CONNECTS)
+            patch = _Patch(present)
             for path in request.delete:
-                delete.append(_key_to_write(request.prefix, path))
+                patch.remove(_key_to_write(request.prefix, path))
                 answers.append(messages.UpdateResult(path=path, op="DELETE"))
             for kind in ("replace", "update"):
                 for update in getattr(request, kind):
-                    put[_key_to_write(request.prefix, update.path)] = _row(update.val)
+                    patch.add(_key_to_write(request.prefix, update.path), update.val)
                     answers.append(messages.UpdateResult(path=update.path, op=kind.upper()))
-            self._switch.change(delete, put)
+            wanted = patch.result()
+            put = {key: row for key, row in wanted.items() if present.get(key) != row}
+            self._switch.change(present.keys() - wanted.keys(), put)
         except _Bad as error:
             await context.abort(error.code, str(error))
         except RefusedError as error:
@@ -145,14 +159,8 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
         async with heard:
             async for message in heard.listen():
                 key = message["channel"].partition("|")[2]
-                below = messages.Path()
-                below.CopyFrom(path)
-                below.elem.add(name=key)
-                row = self._switch.databases.row(database, table, key)
-                if row is None:
-                    told.put_nowait(_notice(delete=[below]))
-                else:
-                    told.put_nowait(_notice(update=[_update(below, shown_fields(row))]))
+                row = self._switch.databases.row(database, table, key) or {}
+                told.put_nowait(_notice(update=[_update(path, {key: shown_fields(row)})]))
 
     async def _begin(self, context: _Context) -> None:
         """Check the login, and meet faults."""
@@ -212,18 +220,55 @@ def _place(prefix: _Message, path: _Message) -> tuple[str, str, list[str]]:
     return database, table, rest
 
 
-def _key_to_write(prefix: _Message, path: _Message) -> str:
+class _Patch:
+    """A JSON patch of the table of cross-connects."""
+
+    def __init__(self, rows: Mapping[str, dict[str, str]]) -> None:
+        self._rows = {**rows} or None
+        """None: the configuration has no such table."""
+
+    def remove(self, key: str | None) -> None:
+        """Take away a row, or the table (None); what is not there is passed over."""
+        if key is None:
+            self._rows = None
+        elif self._rows is not None:
+            self._rows.pop(key, None)
+
+    def add(self, key: str | None, value: _Message) -> None:
+        """Put a row, or the whole table (None) in place of the one that is there."""
+        try:
+            given = json.loads(value.json_ietf_val or value.json_val)
+        except ValueError:
+            given = None
+        if key is None and isinstance(given, dict):
+            self._rows = {name: _row(row) for name, row in given.items()}
+        elif key is None:
+            raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, "a table is an object of rows")
+        elif self._rows is None:
+            raise _Bad(grpc.StatusCode.UNKNOWN, f"member '{CROSS_CONNECTS}' not found")
+        else:
+            self._rows[key] = _row(given)
+
+    def result(self) -> dict[str, dict[str, str]]:
+        """The rows there are to be."""
+        if self._rows == {}:
+            raise _Bad(
+                grpc.StatusCode.UNKNOWN,
+                "given patch is not valid because it will result in empty tables which is not "
+                f"allowed in ConfigDb. Table: {CROSS_CONNECTS}",
+            )
+        return self._rows or {}
+
+
+def _key_to_write(prefix: _Message, path: _Message) -> str | None:
+    """Key of a cross-connect; None for their whole table."""
     database, table, rest = _place(prefix, path)
-    if (database, table, len(rest)) != ("CONFIG_DB", CROSS_CONNECTS, 1):
+    if (database, table) != ("CONFIG_DB", CROSS_CONNECTS) or len(rest) > 1:
         raise _Bad(grpc.StatusCode.UNIMPLEMENTED, f"only cross-connects are written, not {table}")
-    return rest[0]
+    return rest[0] if rest else None
 
 
-def _row(value: _Message) -> dict[str, str]:
-    try:
-        row = json.loads(value.json_ietf_val or value.json_val)
-    except ValueError:
-        row = None
+def _row(row: object) -> dict[str, str]:
     if not isinstance(row, dict) or not all(isinstance(field, str) for field in row.values()):
         raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, "a row is an object of strings")
     return row

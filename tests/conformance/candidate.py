@@ -25,6 +25,7 @@ class Deviation(Enum):
     ITEMS_ARE_MADE_ONE_BY_ONE = "a change that fails may leave a part of it made"
     NOT_ON_THE_NETWORK = "there is nothing to connect to"
     NO_SECOND_SESSION = "the device serves one session at a time"
+    FIRST_AND_LAST_RACE = "the first and the last cross-connect overwrite those that others make"
 
 
 @dataclass(frozen=True)

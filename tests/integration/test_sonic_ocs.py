@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 import redis
-from pygnmi.client import gNMIclient
+from pygnmi.client import gNMIclient, gNMIException
 
 from drivers.codecs import sonic_ocs
-from hydra.errors import DeviceError, DeviceUnavailable
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect, Login
 from hydra.roles import Mirrors, Severity
 from mininet_scenarios.emulators.faults import FaultKind
@@ -191,6 +191,39 @@ def test_what_stands_and_is_not_configured_is_seen_and_cleared(stand):
     assert stand.words() == {}
 
 
+def test_the_first_and_the_last_of_a_table(stand):
+    stand.driver.change([], [cross(1, 2), cross(2, 1)])
+    stand.driver.change([cross(1, 2), cross(2, 1)], [cross(3, 3)])
+    assert stand.driver.mirrors().lit == {cross(3, 3)}
+    stand.driver.change([cross(3, 3)], [])
+    assert not stand.databases["CONFIG_DB"].keys("OCS_CROSS_CONNECT|*")
+
+
+def test_databases_that_can_not_be_read_are_not_empty(stand):
+    stand.driver.change([], [cross(1, 2)])
+    client = stand.databases["CONFIG_DB"]
+    client.config_set("replica-serve-stale-data", "no")
+    client.replicaof("127.0.0.1", 1)  # nobody there: from now on Redis gives no data
+    try:
+        for read in (stand.driver.cross_connects, stand.driver.alarms, stand.driver.identity):
+            with pytest.raises(DeviceError) as caught:
+                read()
+            assert isinstance(caught.value, DeviceUnavailable) == (stand.protocol == "gnmi")
+    finally:
+        client.replicaof("NO", "ONE")
+    assert stand.driver.cross_connects() == {cross(1, 2)}
+
+
+def test_a_write_that_the_database_fails_is_not_taken_for_a_refusal(stand):
+    client = stand.databases["CONFIG_DB"]
+    client.config_set("min-replicas-to-write", 1)
+    try:
+        with pytest.raises(OutcomeUnknown, match="read it back"):
+            stand.driver.change([], [cross(1, 2)])
+    finally:
+        client.config_set("min-replicas-to-write", 0)
+
+
 # --- alarms, logins, certificates ---------------------------------------------------------------
 
 
@@ -202,10 +235,12 @@ def test_alarms_come_without_being_asked_for(stand):
     while not heard and time.monotonic() < deadline:
         heard += stand.driver.reports()
         time.sleep(0.01)
-    assert [(alarm.severity, alarm.port) for alarm in heard] == [(Severity.MAJOR, 3)]
     stand.bench.admin.alarm(3, "CL", "LOS")
-    stand.driver.alarms()
-    assert [alarm.severity for alarm in stand.driver.reports()] == [Severity.CLEARED]
+    while len(heard) < 2 and time.monotonic() < deadline:
+        heard += stand.driver.reports()
+        time.sleep(0.01)
+    told = [(alarm.severity, alarm.port, alarm.text) for alarm in heard]
+    assert told == [(Severity.MAJOR, 3, "dark"), (Severity.CLEARED, 3, "dark")]
 
 
 @over("gnmi")
@@ -274,8 +309,8 @@ def test_pygnmi_reads_changes_and_subscribes(stand):
             key: dict(zip(("a_side", "b_side"), key.split("-"), strict=True))
             for key in ("1A-2B", "2A-1B")
         }
-        for key, row in rows.items():
-            client.set(update=[(f"{CONFIGURED}/{key}", row)], encoding="json_ietf")
+        client.set(update=[(CONFIGURED, {"1A-2B": rows["1A-2B"]})], encoding="json_ietf")
+        client.set(update=[(f"{CONFIGURED}/2A-1B", rows["2A-1B"])], encoding="json_ietf")
         stand.wait_for(dict.fromkeys(rows, WORKS[stand.dialect]))
         assert _value(client.get(path=[CONFIGURED], encoding="json_ietf")) == rows
         assert (
@@ -298,16 +333,31 @@ def test_pygnmi_reads_changes_and_subscribes(stand):
         )
         deleted, made = set(), set()
         while not (deleted and made):
-            change = told.get_update(WAIT_S).get("update", {})
-            deleted |= {str(path) for path in change.get("delete", [])}
-            made |= {
-                update["path"]
-                for update in change.get("update", [])
-                if WORKS[stand.dialect] in update["val"].values()
-            }
-        assert "1A-2B" in "".join(deleted)
-        assert "1A-3B" in "".join(made)
+            for update in told.get_update(WAIT_S).get("update", {}).get("update", []):
+                changed = update["val"].items()
+                deleted |= {key for key, row in changed if not row}
+                made |= {key for key, row in changed if WORKS[stand.dialect] in row.values()}
+        assert (deleted, made) == ({"1A-2B"}, {"1A-3B"})
         told.close()
+
+
+@over("gnmi")
+def test_a_patch_below_no_table_or_that_leaves_an_empty_one_is_refused_as_a_whole(stand):
+    row = {"a_side": "1A", "b_side": "2B"}
+    with stand.client() as client:
+        for path in (CONFIGURED, STATES):
+            with pytest.raises(gNMIException, match="no rows in OCS_CROSS_CONNECT"):
+                client.get(path=[path], encoding="json_ietf")
+        with pytest.raises(gNMIException, match="'OCS_CROSS_CONNECT' not found"):
+            client.set(update=[(f"{CONFIGURED}/1A-2B", row)], encoding="json_ietf")
+        stand.write([], ["3A-3B", "4A-4B"])
+        with pytest.raises(gNMIException, match="empty tables"):
+            client.set(delete=[f"{CONFIGURED}/3A-3B", f"{CONFIGURED}/4A-4B"])
+        assert set(_value(client.get(path=[CONFIGURED], encoding="json_ietf"))) == {
+            "3A-3B", "4A-4B",
+        }  # fmt: skip
+        client.set(delete=[CONFIGURED])
+    stand.wait_for({})
 
 
 def _value(answer: dict) -> object:

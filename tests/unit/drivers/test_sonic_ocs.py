@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from pygnmi.spec.v080 import gnmi_pb2
 
 from drivers.codecs import sonic_ocs
 from drivers.codecs.sonic_ocs import CrossConnectState, SonicError
 from drivers.optical.sonic_ocs import SonicOcs
 from drivers.registry import OPTICAL, optical_switch
+from drivers.transports.gnmi import GnmiDatabases, _Listener
+from drivers.transports.tls import TlsOptions
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import Alarm, DeviceIdentity, Mirrors, PortState, Severity
@@ -160,6 +163,7 @@ class Tables:
         return ()
 
 
+ADMIN = Login("admin", password_env="P")
 PORTS = {name: {} for name in ("1A", "2A", "3A", "4A", "65B", "66B", "67B", "68B")}
 LIT = {"status": "enabled"}
 
@@ -229,6 +233,21 @@ def test_a_refusal_half_way_leaves_the_outcome_unknown():
     databases.lost_after = 1
     with pytest.raises(OutcomeUnknown, match="begun and could not be confirmed: p1: the switch"):
         switch.change([CrossConnect(1, 5)], [])
+
+
+def test_a_refusal_after_the_write_leaves_the_outcome_unknown():
+    """Mirrors may have moved, though the switch does not say so any more."""
+    switch, databases = driver()
+    read = databases.read
+
+    def refuse_after_the_write(table):
+        if databases.written:
+            raise DeviceError("p1", "the switch refuses (RESOURCE_EXHAUSTED): too many calls")
+        return read(table)
+
+    databases.read = refuse_after_the_write
+    with pytest.raises(OutcomeUnknown, match="begun and could not be confirmed: p1: the switch"):
+        switch.change([], [CrossConnect(1, 5)])
 
 
 def test_trouble_is_told_in_the_switchs_words():
@@ -305,10 +324,42 @@ def test_an_alarm_that_a_read_found_ended_does_not_begin_again():
     assert [alarm.severity for alarm in switch.reports()] == [Severity.MINOR]
 
 
+class Stream(list):
+    def cancel(self) -> None: ...
+
+
+def test_gnmi_tells_of_an_ended_alarm_by_a_row_without_fields_or_by_deletion():
+    def path(*names: str) -> gnmi_pb2.Path:
+        table = ("EVENT_DB", "localhost", "ALARM")
+        elements = [gnmi_pb2.PathElem(name=name) for name in (*table, *names)]
+        return gnmi_pb2.Path(elem=elements)
+
+    def update(text: bytes, *names: str) -> gnmi_pb2.Notification:
+        value = gnmi_pb2.TypedValue(json_ietf_val=text)
+        return gnmi_pb2.Notification(update=[gnmi_pb2.Update(path=path(*names), val=value)])
+
+    notices = [
+        update(b'{"5": {"text": "dark"}}'), update(b'{"5": {}}'), update(b"{}", "6"),
+        gnmi_pb2.Notification(delete=[path("7")]),
+    ]  # fmt: skip
+    stream = Stream([gnmi_pb2.SubscribeResponse(sync_response=True)])
+    stream += [gnmi_pb2.SubscribeResponse(update=notice) for notice in notices]
+    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=1.0)
+    databases._listener = _Listener(lambda _over: stream)
+    databases._listener.stop()
+    began = ("5", {"5": {"text": "dark"}})
+    assert databases.heard_alarms() == (began, ("5", None), ("6", None), ("7", None))
+
+
+def test_an_error_that_passes_while_the_metadata_are_read_is_no_empty_table(monkeypatch):
+    rows = {"1A-65B": {"a_side": "1A", "b_side": "65B"}}
+    found = iter([None, {"localhost": {}}, rows])
+    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=1.0)
+    monkeypatch.setattr(databases, "_found", lambda _table: next(found))
+    assert databases.read(sonic_ocs.CROSS_CONNECTS) == rows
+
+
 # --- its configuration --------------------------------------------------------------------------
-
-
-ADMIN = Login("admin", password_env="P")
 
 
 def plane(login: Login | None = ADMIN, **options: object) -> Plane:
