@@ -72,7 +72,7 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
         ("journal", lambda: check_private(settings.journal)),
     ]
     if settings.audit_log is not None:
-        checks.append(("audit_log", partial(check_writable, settings.audit_log)))
+        checks.append(("audit_log", partial(check_writable, settings.audit_log, streams=True)))
     if tokens is not None:
         checks.append(("tokens", partial(TokenFile, Path(tokens))))
     if tls[0] and tls[1]:
@@ -85,6 +85,9 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
             refuse()
         except HydraError as error:
             yield Problem(f"controller.{name}", str(error))
+        except OSError as error:
+            why = f"this user can't tell of {error.filename}: {error.strerror}"
+            yield Problem(f"controller.{name}", why)
 
 
 def check_openflow(certificate: str, key: str, authority: str) -> None:

@@ -56,12 +56,16 @@ def check_private(journal: str) -> None:
             )
 
 
-def check_writable(path: str) -> None:
-    """Raise HydraError if this user can't write the file, or make it with its folders."""
+def check_writable(path: str, *, streams: bool = False) -> None:
+    """Raise HydraError if this user can't write the file, or make it with its folders.
+
+    With ``streams``, a terminal or a pipe will do.
+    """
     file = Path(path)
     there = next(one for one in (file, *file.absolute().parents) if one.exists())
     if there == file:
-        why = None if file.is_file() else "it is no regular file"
+        is_stream = streams and (file.is_char_device() or file.is_fifo())
+        why = None if file.is_file() or is_stream else "it is no regular file"
     else:
         why = None if there.is_dir() else f"{there} is no folder"
     if why is None and not os.access(there, os.W_OK):

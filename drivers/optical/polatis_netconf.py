@@ -170,7 +170,7 @@ class PolatisNetconf:
         self._netconf.open()
         subtree = etree.Element(f"{{{_SWITCH}}}cross-connects")
         etree.SubElement(subtree, f"{{{_SWITCH}}}{self._pair()}")
-        pairs = self._read(subtree).findall(f"{{{_SWITCH}}}{self._pair()}")
+        pairs = self._read(subtree, whole=True).findall(f"{{{_SWITCH}}}{self._pair()}")
         return frozenset(
             CrossConnect(self._number(pair, "ingress"), self._number(pair, "egress"))
             for pair in pairs
@@ -257,9 +257,9 @@ class PolatisNetconf:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _read(self, subtree: Element) -> Element:
+    def _read(self, subtree: Element, *, whole: bool = False) -> Element:
         """The reply's element of the filter's name; an empty one if the device has none."""
-        found = self._netconf.get(subtree).find(subtree.tag)
+        found = self._netconf.get(subtree, whole=whole).find(subtree.tag)
         return etree.Element(subtree.tag) if found is None else found
 
     def _per_port(self, container: str, ports: Collection[int], leaf: str) -> dict[int, str | None]:

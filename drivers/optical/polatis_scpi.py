@@ -87,6 +87,7 @@ class PolatisScpi:
         self._max_input_dbm = max_input_dbm
         self._name = name
         self._lock = threading.RLock()
+        self._tells_start = True
         self._size: tuple[int, int] | None = None
         self._expected: str | None = None
         """Text that reads as :attr:`_present`."""
@@ -111,13 +112,21 @@ class PolatisScpi:
     def open(self) -> None:
         """Connect; a second call on an open device does nothing. Raises DeviceUnavailable.
 
-        Warns of a device that loses its cross-connects with its power.
+        Warns of a device that loses its cross-connects with its power. One that does not answer
+        what it starts with is as good as any other.
         """
         was_connected = self._transport.connected
         self._transport.open()
-        if was_connected:
+        if was_connected or not self._tells_start:
             return
-        start = self._query(scpi.START_QUERY, str, follows=True, is_part=scpi.is_part_of_start)
+        try:
+            start = self._query(scpi.START_QUERY, str, follows=True, is_part=scpi.is_part_of_start)
+        except (DeviceUnavailable, ProtocolError) as error:
+            _log.info("%s does not say with what it starts: %s", self._name, error)
+            self._tells_start = False
+            self._transport.close()
+            self._transport.open()
+            return
         if scpi.starts_dark(start):
             _log.warning(
                 "%s starts without cross-connects (%s): a power cycle cuts every circuit; set its "

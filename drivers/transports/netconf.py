@@ -137,20 +137,19 @@ class NetconfTransport:
                 link.close()
         self._requests = self._events = None
 
-    def get(self, *subtrees: Element) -> Element:
+    def get(self, *subtrees: Element, whole: bool = False) -> Element:
         """``<data>`` with configuration and state below these subtree filters.
 
         Errors beside data are logged, if all that was asked for is there, or they are about other
-        parts of the tree. Raises DeviceUnavailable, DeviceError or ProtocolError.
+        parts of the tree; where a part of it would be taken for the ``whole``, only if they name
+        nothing within it. Raises DeviceUnavailable, DeviceError or ProtocolError.
         """
         deadline = self._deadline()
         try:
             _, reply = self._begin("get", lambda m: m.get(filter=list(subtrees)), deadline)
         except NetconfRefusal as refusal:
             data = refusal.data
-            if data is None or any(
-                _concerns(refusal, s) for s in subtrees if data.find(s.tag) is None
-            ):
+            if data is None or any(_lacks(refusal, data, one, whole) for one in subtrees):
                 raise
             if refusal.reason not in self._told:
                 _log.warning("%s: data came with errors: %s", self._device, refusal.reason)
@@ -510,10 +509,22 @@ def _half_way_to(deadline: float) -> float:
     return (time.monotonic() + deadline) / 2
 
 
+def _lacks(refusal: NetconfRefusal, data: Element, subtree: Element, whole: bool) -> bool:
+    """True if some of this subtree may be missing for an error."""
+    if data.find(subtree.tag) is None:
+        return _concerns(refusal, subtree)
+    return whole and _names(refusal, subtree)
+
+
 def _concerns(refusal: NetconfRefusal, subtree: Element) -> bool:
     """True unless all errors are about other parts of the tree."""
+    return not all(refusal.paths) or _names(refusal, subtree)
+
+
+def _names(refusal: NetconfRefusal, subtree: Element) -> bool:
+    """True if an error's path leads into this part of the tree."""
     name = str(etree.QName(subtree).localname)
-    return any(not path or name in path for path in refusal.paths)
+    return any(name in path for path in refusal.paths if path)
 
 
 def _shown(error: Untyped) -> str:

@@ -127,6 +127,7 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
         ("tokens", "none.json", "holds no token"),
         ("journal", "file/journal.db", "is no folder"),
         ("audit_log", "folder", "no regular file"),
+        ("audit_log", "x" * 300, "can't tell of"),
         ("openflow_certificate", "none.pem", "OpenFlow can't use"),
         ("tls_certificate", "none.pem", "REST can't use"),
     ],
@@ -148,6 +149,15 @@ def test_what_a_start_would_refuse_of_files(run, tmp_path, key, value, words):
     assert f"controller.{key}: " in result.stderr
     assert words in result.stderr
     assert not (tmp_path / "journal.db").exists()
+
+
+def test_an_audit_log_may_be_a_stream(run, tmp_path):
+    document = yaml.safe_load(DEMO.read_text())
+    journal = str(tmp_path / "journal.db")
+    document["controller"] = {"journal": journal, "audit_log": "/dev/null"}
+    path = tmp_path / "fabric.yaml"
+    path.write_text(yaml.safe_dump(document))
+    assert run("check", str(path)).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [("check", str(DEMO)), ("--help",)])

@@ -107,6 +107,18 @@ def test_what_may_be_missing_for_an_error_is_not_taken_for_nothing(switch, path,
         driver.cross_connects()
 
 
+def test_cross_connects_of_which_one_may_be_missing_are_not_taken_for_all(switch):
+    listed = f'<data><cross-connects xmlns="{SWITCH}"><pair><ingress>1</ingress>'
+    listed += "<egress>17</egress></pair></cross-connects></data>"
+    path = "<error-path>/optical-switch:cross-connects/pair[ingress='2']</error-path>"
+
+    def answer(request: str) -> str:
+        return "<ok/>" if "create-subscription" in request else OPENFLOW.format(path=path) + listed
+
+    with pytest.raises(NetconfRefusal, match="no OpenFlow"):
+        switch(answer).cross_connects()
+
+
 def test_the_model_before_2017(switch):
     asked: list[str] = []
 

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from drivers.optical.polatis_scpi import PolatisScpi
 from drivers.registry import optical_switch
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
@@ -152,6 +153,33 @@ def test_polatis_scpi_warns_at_attach_of_a_switch_that_starts_dark(play, caplog,
         switch.open()
     warned = [record for record in caplog.messages if "a power cycle cuts every circuit" in record]
     assert len(warned) == (b"DARK" in reply.upper())
+
+
+def test_polatis_scpi_works_with_a_switch_that_is_silent_about_its_start():
+    """And asks it once only."""
+    asked = []
+
+    def serve():
+        with listener:
+            for _ in range(3):
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as lines:
+                    for line in lines:
+                        asked.append(line)
+                        if line.startswith(b":oxc:swit:size?"):
+                            connection.sendall(b"16,16\r")
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = threading.Thread(target=serve)
+    server.start()
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    switch = PolatisScpi("p1", address, timeout_s=0.3)
+    for _ in range(2):
+        switch.open()
+        assert switch.size() == (16, 16)
+        switch.close()
+    server.join(10)
+    assert [line.startswith(b":oxc:boot") for line in asked] == [True, False, False]
 
 
 # --- Polatis, TL1 -------------------------------------------------------------------------------
