@@ -14,7 +14,11 @@ from mininet_scenarios.testbed.layout import server_interface
 
 from .live import live, on_each_substrate
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.alone("floods switches so that they forget late, which slows down others, too"),
+    on_each_substrate,
+]
 
 CHANGES = 12
 MACS = 10_000
