@@ -8,7 +8,6 @@ Others' traffic, where a workload has some, is told apart.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from benchmarks._choice import chosen
 from benchmarks._report import Result, report
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
@@ -135,14 +135,8 @@ def electrical_at(mbps: float) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.both_networks")
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    parser.add_argument("--seconds", type=int, default=SECONDS)
-    given = parser.parse_args(argv)
-    names = given.workloads or list(WORKLOADS)
-    if unknown := set(names) - WORKLOADS.keys():
-        parser.error(f"no workload {', '.join(sorted(unknown))}: there are {', '.join(WORKLOADS)}")
-    each_s = 2.0 * (given.seconds + _LOOK_S)
+    names, seconds = chosen("both_networks", "workload", WORKLOADS, argv, SECONDS)
+    each_s = 2.0 * (seconds + _LOOK_S)
     results: list[Result] = []
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -157,7 +151,7 @@ def main(argv: Sequence[str] = ()) -> int:
                 client.reconfigure([PairDemand("r1", "r2", 80 * SCALE)], use_planes=["p1"])
                 for name in names:
                     with narrator.phase(f"{name}, electrical {mbps * SCALE:g} Mb/s", each_s):
-                        results += compare(stage, client, name, mbps, given.seconds)
+                        results += compare(stage, client, name, mbps, seconds)
     report("both_networks", results)
     return 0 if all(one.meets_target for one in results) else 1
 

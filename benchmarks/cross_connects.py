@@ -23,6 +23,7 @@ from types import MappingProxyType
 
 import yaml
 
+from benchmarks._choice import chosen
 from benchmarks._report import Result, report
 from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
@@ -177,10 +178,10 @@ def driver_results(named: Sequence[str]) -> list[Result]:
     devices["polatis-scpi on a pseudo-terminal"] = emulated("polatis-scpi", serial=True)
     devices["calient-tl1 with options.bulk"] = emulated("calient-tl1", more={"bulk": True})
     devices["openflow-xc"] = bridge()
-    devices = {name: devices[name] for name in named or devices}
+    names, _ = chosen("cross_connects", "device", devices, named)
     results = []
-    for name, device in devices.items():
-        with device as switch:
+    for name in names:
+        with devices[name] as switch:
             ours = time_ms(in_bulk, switch, range(RUNS + 1), PORTS)
             alone = time_ms(one_by_one, switch, range(RUNS, RUNS + 2), PORTS)
         case = f"{name}, {PORTS} moved"

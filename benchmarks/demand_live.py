@@ -10,7 +10,6 @@ Compared are the bytes that servers receive, and how soon the circuits join the 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import threading
@@ -24,6 +23,7 @@ from typing import Final
 import numpy as np
 from rich.console import Console
 
+from benchmarks._choice import chosen
 from benchmarks._report import Result, report
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
@@ -259,15 +259,9 @@ def _said(played: Played) -> str:
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.demand_live")
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    parser.add_argument("--seconds", type=int, default=SECONDS)
-    given = parser.parse_args(argv)
-    names = given.workloads or list(WORKLOADS)
-    if unknown := set(names) - WORKLOADS.keys():
-        parser.error(f"no workload {', '.join(sorted(unknown))}: there are {', '.join(WORKLOADS)}")
+    names, seconds = chosen("demand_live", "workload", WORKLOADS, argv, SECONDS)
     console = Console()
-    expected_s = len(names) * 2.0 * (given.seconds + 2 * _SETTLE_S)
+    expected_s = len(names) * 2.0 * (seconds + 2 * _SETTLE_S)
     results = []
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -278,7 +272,7 @@ def main(argv: Sequence[str] = ()) -> int:
     ):
         for name in names:
             with narrator.phase(name, expected_s / len(names)):
-                results += compare(stage, name, given.seconds, console)
+                results += compare(stage, name, seconds, console)
     report("demand_live", results)
     return 0 if all(one.meets_target for one in results) else 1
 

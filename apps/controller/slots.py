@@ -118,6 +118,8 @@ class Slots:
         self._active = wanted
         self._due_s = self._clock()
         self._forget()
+        with self._lock:
+            self._duty.forget()
 
     def patience_s(self, most_s: float) -> float:
         """Seconds until the next slot is due, at most ``most_s``."""
@@ -187,15 +189,15 @@ class Slots:
         entry = self._ledger.enter(TRIGGER, decision.reason)
         self._ledger.decide(replace(decision, reconfiguration=entry.id))
         self._ledger.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
-        self._forget()
+        if self._week is not None:
+            self._count()
         self._begin(week, 0)
         self._stand(self._mover.move(entry, week.slots[0].state))
 
     def _turn(self, week: Week, index: int) -> None:
         """Change to another slot of the same week."""
         plan = week.change_to(index, self._ledger.state)
-        with self._lock:
-            self._duty.count(self._night_s, self._clock() - self._began_s)
+        self._count()
         self._begin(week, index)
         if plan.empty:
             return
@@ -203,6 +205,11 @@ class Slots:
         self._stand(self._mover.move(entry, plan.target, plan))
         if index == len(week.slots) - 1:
             self._look_ahead()
+
+    def _count(self) -> None:
+        """Measure the slot that ends."""
+        with self._lock:
+            self._duty.count(self._night_s, self._clock() - self._began_s)
 
     def _begin(self, week: Week, index: int) -> None:
         with self._lock:
@@ -234,7 +241,6 @@ class Slots:
     def _forget(self) -> None:
         with self._lock:
             self._week = self._ahead = None
-            self._duty.forget()
         self._looked_ahead = False
 
     def _wait(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from drivers.codecs import tl1, tl1_calient
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
-from drivers.optical.changes import Difference, check_numbers, shown, unconfirmed
+from drivers.optical.changes import check_numbers, shown, unconfirmed
 from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.stream import Stream
@@ -213,11 +213,12 @@ class CalientTl1(Tl1Switch):
             raise ProtocolError(self._name, f"a connection uses port {name}, which is not listed")
         return number
 
-    def _check_change(self, change: Difference) -> None:
-        for cross_connect in sorted(change.removed):
+    def _check_halves(self, removed: Collection[CrossConnect]) -> None:
+        """Raises DeviceError for one half of a two-way connection."""
+        for cross_connect in removed:
             found = self._connections[cross_connect]
             halves = {c for c, other in self._connections.items() if other.name == found.name}
-            if not halves <= change.removed:
+            if not halves.issubset(removed):
                 raise DeviceError(
                     self._name,
                     f"can't disconnect {shown([cross_connect])} alone: {found.name} is one two-way "
@@ -225,6 +226,7 @@ class CalientTl1(Tl1Switch):
                 )
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        self._check_halves(cross_connects)
         found = {self._connections[c].name: self._connections[c] for c in cross_connects}
         if self._bulk:
             return self._in_bulk("tearing down", tl1_calient.delete_in_bulk(found.values()))

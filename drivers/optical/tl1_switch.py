@@ -161,7 +161,6 @@ class Tl1Switch(ABC):
         change = Difference(change.removed | broken, change.added | broken, change.wanted)
         check_untaken(self._name, change.added, self._taken)
         self._check_locks({c: standings[c].locked_by for c in change.removed})
-        self._check_change(change)
         if change:
             check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
             self._check_result(change, self._carry_out(change))
@@ -186,9 +185,6 @@ class Tl1Switch(ABC):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         """Set up; returns the device's refusals, with their reasons."""
 
-    def _check_change(self, change: Difference) -> None:  # noqa: B027
-        """Raises DeviceError, before anything moves, for a change that this device can't make."""
-
     def _forget(self) -> None:
         """Drop cached properties of the device."""
         self._size = None
@@ -208,6 +204,7 @@ class Tl1Switch(ABC):
 
     def _carry_out(self, change: Difference) -> list[str]:
         self._begun = False
+        # What a family can't remove, it refuses before anything moves.
         refused = self._remove(sorted(change.removed)) if change.removed else []
         return refused + (self._add(sorted(change.added)) if change.added else [])
 

@@ -18,7 +18,6 @@ from typing import Any, Final, NoReturn
 import grpc
 import redis
 from pygnmi.spec.v080 import gnmi_pb2 as messages
-from pygnmi.spec.v080 import gnmi_pb2_grpc as stubs
 
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, PubSub
 from mininet_scenarios.emulators.sonic_orchagent import (
@@ -59,7 +58,7 @@ class GnmiServer(SonicServer):
         certificate, key = (path.read_bytes() for path in self.certificate)
         credentials = grpc.ssl_server_credentials([(key, certificate)])
         self._grpc = grpc.aio.server()
-        stubs.add_gNMIServicer_to_server(_Servicer(self), self._grpc)
+        self._grpc.add_generic_rpc_handlers((_Service(self).handler(),))
         self._grpc.add_secure_port(f"unix:{door}", credentials)
         await self._grpc.start()
 
@@ -67,18 +66,38 @@ class GnmiServer(SonicServer):
         await self._grpc.stop(None)
 
 
-class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
+class _Service:
+    """The remote procedures of ``gnmi.gNMI``."""
+
     def __init__(self, switch: GnmiServer) -> None:
         self._switch = switch
 
-    async def Capabilities(self, _request: _Message, context: _Context) -> _Message:  # noqa: N802
+    def handler(self) -> grpc.GenericRpcHandler:
+        """The procedures by their names, with how their messages are read and written."""
+        single, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+        found = {
+            name: make(
+                work,
+                getattr(messages, f"{message}Request").FromString,
+                getattr(messages, f"{message}Response").SerializeToString,
+            )
+            for name, make, work, message in (
+                ("Capabilities", single, self._capabilities, "Capability"),
+                ("Get", single, self._get, "Get"),
+                ("Set", single, self._set, "Set"),
+                ("Subscribe", stream, self._follow, "Subscribe"),
+            )
+        }
+        return grpc.method_handlers_generic_handler("gnmi.gNMI", found)
+
+    async def _capabilities(self, _request: _Message, context: _Context) -> _Message:
         await self._begin(context)
         model = messages.ModelData(name="sonic-db", organization="SONiC", version="0.1.0")
         return messages.CapabilityResponse(
             supported_models=[model], supported_encodings=["JSON_IETF"], gNMI_version=_VERSION
         )
 
-    async def Get(self, request: _Message, context: _Context) -> _Message:  # noqa: N802
+    async def _get(self, request: _Message, context: _Context) -> _Message:
         await self._begin(context)
         try:
             asked = [_place(request.prefix, path) for path in request.path]
@@ -96,7 +115,7 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
         notice = messages.Notification(timestamp=time.time_ns(), update=updates)
         return messages.GetResponse(notification=[notice])
 
-    async def Set(self, request: _Message, context: _Context) -> _Message:  # noqa: N802
+    async def _set(self, request: _Message, context: _Context) -> _Message:
         await self._begin(context)
         answers = []
         try:
@@ -121,7 +140,7 @@ class _Servicer(stubs.gNMIServicer):  # type: ignore[misc]
         await self._switch.end()
         return messages.SetResponse(timestamp=time.time_ns(), response=answers)
 
-    async def Subscribe(  # noqa: N802
+    async def _follow(
         self, requests: AsyncIterator[_Message], context: _Context
     ) -> AsyncIterator[_Message]:
         await self._begin(context)

@@ -47,8 +47,8 @@ def test_they_share_and_all_their_traffic_arrives(demo_testbed, tmp_path):
                 return {"r2", "r3"} <= seen and slots_begun(network) > 2
 
             wait_until(both_had_it, SECONDS)
+            schedule = network.get("/v1/schedule")
             arrived = one.stop(), other.stop()
-        schedule = network.get("/v1/schedule")
         assert [len(slot["circuits"]) for slot in schedule["week"]["slots"]] == [1, 1]
         assert 0 < schedule["measured_duty_cycle"] < 1
         assert network.lost_but_in_queues(*arrived) == 0

@@ -163,6 +163,16 @@ def test_the_duty_cycle_is_measured_beside_the_formula(stage):
     assert schedule.week.duty_cycle == pytest.approx(1 - 2 * schedule.week.night_s / 4.0)
 
 
+def test_another_week_s_duty_cycle_is_measured_on(stage):
+    stage.pass_time(3.0)
+    before = stage.slots.schedule().measured_duty_cycle
+    stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
+    while len(stage.ledger.decisions()) < 2:
+        stage.pass_time(0.05)
+        assert stage.network.now_s < 15.0
+    assert stage.slots.schedule().measured_duty_cycle == pytest.approx(before, abs=0.05)
+
+
 def test_another_demand_is_another_week(stage):
     stage.pass_time(3.0)
     stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
