@@ -60,7 +60,7 @@ class Case:
         return demand
 
     def truth(self) -> Floats:
-        """What each flow would take on an ideal switch, where servers' links alone are limits."""
+        """Rate of each flow on an ideal switch, where servers' links alone are limits, Mbps."""
         links = self.fabric.n_racks * self.servers
         uses = np.stack([self.flows.src, links + self.flows.dst], axis=1)
         capacity = np.full(2 * links, RATE_MBPS)
@@ -103,7 +103,7 @@ class Network:
         self.uses[taken >= 0, 2:] = listed[taken[taken >= 0]]
 
     def carried(self, flows: Flows, random: np.random.Generator) -> Floats:
-        """What each flow gets now, Mbps: max-min fair, but for TCP's and on/off sources' moods."""
+        """Rate of each flow now, Mbps: max-min fair, but for TCP's and on/off sources' moods."""
         greedy = np.isinf(flows.offered_mbps)
         uneven = random.lognormal(0.0, _UNEVEN / np.sqrt(flows.connections))
         weight = np.where(greedy, flows.connections * uneven, flows.connections)
@@ -112,7 +112,7 @@ class Network:
         return max_min_rates(self.uses, self.capacity, wanted, weight)
 
     def load(self, mbps: Floats) -> Floats:
-        """What port counters see of each resource."""
+        """Load of each resource as port counters see it."""
         flat = np.repeat(mbps, self.uses.shape[1])
         return np.bincount(self.uses.ravel(), flat, len(self.capacity))
 
@@ -122,7 +122,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a workload is laid out on."""
+    """Racks, servers and planes that a workload is laid out on."""
 
     racks: int
     servers: int
@@ -135,7 +135,7 @@ class Site:
 
     @property
     def rack_mbps(self) -> float:
-        """What a rack's circuits and its servers' links can take."""
+        """Capacity of a rack's circuits and of its servers' links, the smaller of the two."""
         return RATE_MBPS * min(self.planes, self.servers)
 
     def pairs(self, each: int) -> tuple[Ints, Ints]:
@@ -198,7 +198,7 @@ def _between(senders: Ints, receivers: Ints) -> tuple[Ints, Ints]:
 
 
 def _jobs(site: Site, lay: Callable[[int], tuple[Ints, Ints]]) -> Flows:
-    """As many as there are servers for, and flows are allowed."""
+    """Jobs, as many as there are servers for and flows are allowed."""
     src, dst = zip(*(lay(n) for n in range(max(1, site.racks // 8))), strict=True)
     return _flows(np.concatenate(src)[:MOST_FLOWS], np.concatenate(dst)[:MOST_FLOWS], np.inf)
 

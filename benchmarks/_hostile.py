@@ -95,7 +95,7 @@ class Request:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of an assault."""
+    """Outcome of an assault."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     """0: ended without an answer."""
@@ -236,7 +236,7 @@ def _packed(chance: random.Random, method: str, path: str, token: str) -> Reques
 
 
 def _receive(connection: socket.socket) -> bytes:
-    """What comes next; a server that is silent is told that no more of the request will come."""
+    """The next bytes; a server that is silent is told that no more of the request will come."""
     try:
         return connection.recv(65536)
     except TimeoutError:
@@ -246,7 +246,7 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _exchange(port: int, request: Request, slowly: bool, chance: random.Random) -> bytes:
-    """What comes back until the connection ends. Raises TimeoutError if it does not."""
+    """All bytes until the connection ends. Raises TimeoutError if it does not."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S) as connection:
         with suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""What a pair gets when part of its flows spills over to the electrical network.
+"""Throughput of a pair when part of its flows spills over to the electrical network.
 
 ``python -m benchmarks.both_networks [--seconds N] [WORKLOAD…]`` (root). Racks r1 and r2 of the demo
 fabric have a circuit of 20 Mb/s; each workload is played with ``policy.spill`` off and on, where
@@ -27,7 +27,7 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.stage.stage import Stage, tcp_transfer, udp_transfer
 
 SCALE: Final = 0.2
-"""Of all rates: what one machine emulates beside other work."""
+"""Factor on all rates: what one machine emulates beside other work."""
 ELECTRICAL_MBPS: Final = (10.0, 50.0)
 SECONDS: Final = 30
 POLICY: Final = {"poll_interval_s": 0.5, "gain_horizon_s": 3.0, "spill": "off"}
@@ -57,7 +57,7 @@ OTHERS: Final = (Stream("h11", "h31"), Stream("h41", "h22"))
 class Workload:
     streams: tuple[Stream, ...]
     others: tuple[Stream, ...] = ()
-    """Of racks that have no circuit."""
+    """Streams between racks that have no circuit."""
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {

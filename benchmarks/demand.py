@@ -173,7 +173,7 @@ class Outcome:
     shares: dict[str, tuple[float, ...]]
     """By estimator, after each round: what its plan serves, of what the oracle's serves."""
     errors: dict[str, float]
-    """Of the first estimate, summed over pairs, of all that was offered."""
+    """Error of the first estimate, summed over pairs, as a part of all that was offered."""
 
 
 def planned(case: Case, demand: DemandMatrix, current: Topology) -> Topology:

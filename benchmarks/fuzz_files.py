@@ -164,7 +164,7 @@ def run(seeds: Sequence[int]) -> Iterator[Read]:
 
 
 def read_before() -> dict[int, Read]:
-    """What a run that was broken off has read, by seed."""
+    """Results of a run that was broken off, by seed."""
     if not KEPT.exists():
         return {}
     reads = (Read(**json.loads(line)) for line in KEPT.read_text().splitlines())

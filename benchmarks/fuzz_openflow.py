@@ -157,7 +157,7 @@ class Rogue:
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes; fewer if the connection ends before."""
+    """Exactly ``count`` bytes; fewer if the connection ends before."""
     data = b""
     while len(data) < count and (more := connection.recv(count - len(data))):
         data += more

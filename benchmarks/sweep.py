@@ -57,7 +57,7 @@ class Replies:
         self._second = -1
         self._flows: list[bytes] = []
         self._ports: list[bytes] = []
-        """Of each port."""
+        """Counters of each port."""
 
     def flows(self, xid: int) -> bytes:
         self._grow()

@@ -13,7 +13,7 @@ from hydra.journal import KEPT, Change, Kind
 
 _TICK_S: Final = 1e-6
 _AT_ONCE: Final = 500
-"""As many lines are written together: whoever writes has others wait for so long."""
+"""Most lines that are written together: whoever writes has others wait for so long."""
 _SAME_S: Final = 1e-3
 """Lines that come closer than this are told apart by ticks, so that times can be paged by."""
 

@@ -22,7 +22,7 @@ class Taken(Enum):
     AT_START = "at a start"
     """Devices, planner or switches are told it at the start."""
     BY_FILE = "by a reload"
-    """As by ``AT_ONCE``, but the file's checks say whether it may be."""
+    """Effect as by ``AT_ONCE``, if the file's checks allow it."""
     AT_ONCE = "by a reload or `PATCH`"
     """Later decisions alone rest on it; no circuit, rule or session does."""
 
@@ -108,11 +108,11 @@ class DemandBasis(Enum):
     """The demand that plans are made for."""
 
     ESTIMATE = "estimate"
-    """What traffic wants: what it sends if nothing held it back, else its fair share."""
+    """Wanted rate: what traffic sends if nothing held it back, else its fair share."""
     RATE = "rate"
-    """What traffic sends, as measured: what the present topology lets through."""
+    """Measured rate: what the present topology lets through."""
     BACKLOG = "backlog"
-    """What waits in servers' sockets, as agents report it (c-Through, section 4.1)."""
+    """Queued bytes in servers' sockets, as agents report them (c-Through, section 4.1)."""
 
 
 class OnSilence(Enum):
@@ -219,8 +219,8 @@ class Policy:
     """With ``on``, a pair whose circuits are full has part of its flows carried
     [electrically](sharing.md#both-networks), where there is room."""
     demand: Annotated[DemandBasis, Taken.AT_ONCE] = DemandBasis.ESTIMATE
-    """What plans are made for: what traffic is estimated to want, the measured rates, or
-    [what waits](agents.md#plans-made-for-what-waits) in servers' sockets."""
+    """Basis of plans: the rates that traffic is estimated to want, the measured rates, or the
+    [bytes that wait](agents.md#plans-made-for-what-waits) in servers' sockets."""
     algorithm: Annotated[str, MinLen(1)] = "hydra-bfs+"
     """The topology algorithm: [algorithms](algorithms.md)."""
     max_hops: Annotated[int, Interval(ge=1, le=16)] = 3
@@ -246,7 +246,7 @@ class Policy:
     elephant_release: Annotated[float, Interval(ge=0, le=1)] = 0.8
     """An elephant is one until it falls below this part of ``elephant_mbps`` (hysteresis)."""
     prediction: Annotated[Prediction, Taken.AT_ONCE] = Prediction.LAST
-    """What is planned for: the demand as it is, or as it is
+    """Demand that is planned for: as it is, or as it is
     [foretold](algorithms.md#prediction) for the next ``gain_horizon_s``."""
     season_s: Annotated[Positive, Taken.AT_ONCE] = 60.0
     """After this time demand repeats, for the prediction ``seasonal``."""

@@ -63,7 +63,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
 
 def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
-    """What a start would refuse of tokens, certificates, journal and audit log."""
+    """Defects of tokens, certificates, journal and audit log that a start would refuse."""
     tls, tokens = (settings.tls_certificate, settings.tls_key), settings.tokens
     certificate, key = settings.openflow_certificate, settings.openflow_key
     authority = settings.openflow_authority

@@ -30,7 +30,7 @@ _NOTED: Final = (
 
 
 class Health:
-    """For any thread; never waits for a device."""
+    """Conditions, for any thread; it never waits for a device."""
 
     def __init__(
         self,

@@ -165,7 +165,7 @@ class Loop:
             )
 
     def room(self) -> Room | None:
-        """What pairs find on both networks now; None: not measured, or the policy forbids it."""
+        """Room of pairs on both networks now; None: not measured, or the policy forbids it."""
         _, _, ready = self._poller.heard()
         room = self._find().room if ready else None
         if room is None:

@@ -148,7 +148,7 @@ class Policing:
         self._cleared: set[DatapathId] = set()
         """Vswitches freed of an earlier controller's meters since they were synchronised."""
         self._offers: Mapping[Aggregate, Offer] = {}
-        """As the meters were read last."""
+        """Offers by the last reading of the meters."""
         self._lock = threading.Lock()
         self._holdings = Holdings()
         self._shared = _Shared()

@@ -25,7 +25,7 @@ from hydra.service import DeviceStatus, PlanRequest
 
 _IdT = TypeVar("_IdT", bound=int)
 _NAMED: Final = 5
-"""As many switches or devices of one kind are named; others are counted."""
+"""Most switches or devices of one kind that are named; others are counted."""
 _ONE: Final = {"vswitch": "vswitch", "tor": "ToR", "optical-switch": "optical switch"}
 _MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optical switches"}
 _BEING_BROUGHT: Final = "being brought to the present state"

@@ -51,7 +51,7 @@ class Withdrawals:
         self._reservations = reservations
         self._clock_s = clock_s
         self._left: frozenset[Circuit | Path] = frozenset()
-        """What was lost, and still stands after the last attempt to withdraw it."""
+        """Lost circuits and paths that still stand after the last attempt to withdraw them."""
         self._pause_s = _FIRST_PAUSE_S
         self._again_s = 0.0
 

@@ -37,7 +37,7 @@ from hydra.reconfiguration.plan import Pair, pair_of
 
 LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5
-"""Of ``sample_s``: reports that come faster are a flood; the network may bunch them a little."""
+"""Part of ``sample_s``: faster reports are a flood; the network may bunch them a little."""
 _GRACE_S: Final = 5.0
 """Time for the counters to see what an agent reports."""
 

@@ -42,13 +42,13 @@ class Found:
     sent_mbps: DemandMatrix
     backlog_mbps: DemandMatrix
     wanted_mbps: DemandMatrix
-    """Of elephants; mice have 0."""
+    """Demand of elephants; mice have 0."""
     constrained: NDArray[np.bool_]
     """Something on the way was full: what is wanted is a guess, and at least what is sent."""
     basis: DemandBasis = DemandBasis.ESTIMATE
     """``policy.demand``, by which :attr:`wanted_mbps` was found."""
     room: Room | None = None
-    """Where pairs could use both networks; None: the policy does not want it."""
+    """Room for pairs on both networks; None: the policy does not want it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,7 +340,7 @@ class DemandEstimator:
         wanted_mbps: NDArray[np.float64],
         settled: NDArray[np.bool_],
     ) -> Room:
-        """What pairs with circuits find on both networks, where these are ``settled``.
+        """Room of pairs with circuits on both networks, where these are ``settled``.
 
         Which of a rack's servers the others' traffic is for is not counted: all of it for one.
         """
@@ -424,7 +424,7 @@ class _Ways:
     def __init__(self, fabric: FabricArrays, topology: Topology, first: int) -> None:
         circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
         self.senders: list[PortId] = [end for circuit in circuits for end in circuit.ends]
-        """Of each circuit in one direction: the port whose counter tells what it carries."""
+        """Port whose counter tells what a circuit carries in one direction, for each of these."""
         rates = np.array([fabric.rate_of(circuit) for circuit in circuits], dtype=np.float64)
         self.capacity_mbps = np.repeat(rates, 2)
         every = routes(fabric, topology)
@@ -436,7 +436,7 @@ class _Ways:
         self.listed = np.full((len(found), widest), first + len(self.senders))
         """The circuits of each pair with a path, all of its paths together."""
         self.pair_mbps = np.zeros(len(found))
-        """What the paths of each pair carry together."""
+        """Capacity of the paths of each pair together."""
         self._several = np.zeros(len(found), dtype=bool)
         self._first = first
         for number, (pair, links) in enumerate(found.items()):

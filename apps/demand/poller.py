@@ -51,7 +51,7 @@ class _Counter(NamedTuple):
     name: str
     """The switch's name of it."""
     received: bool
-    """Of what the switch receives there; if not, of what it sends."""
+    """True: the counter of what the switch receives there; False: of what it sends."""
 
 
 class _Answer(NamedTuple):

@@ -218,7 +218,7 @@ class OpenFlowTls:
     certificate: str
     key: str
     authority: str
-    """Of the switches' certificates: without one of its, nobody is let in."""
+    """Authority of the switches' certificates: without one of its, nobody is let in."""
 
 
 class Application(Protocol):
@@ -453,7 +453,7 @@ _HELLO_ELEMENT = struct.Struct("!HH")
 _IN_A_ROW = 32
 """Messages of one switch, before others are looked at: Ryu reads 2048."""
 MOST_PORTS = 10_000
-"""Of a switch; each takes memory as long as it is connected."""
+"""Most ports of a switch; each takes memory as long as it is connected."""
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
@@ -503,7 +503,7 @@ def _read(parsers: Mapping[int, Any]) -> None:
 
 
 def _parsers(events: SwitchEvents) -> dict[int, Any]:
-    """What reads each kind of message: None as a result is handed to nobody else."""
+    """Readers of each kind of message; one that returns None hands it to nobody else."""
     known = ofproto_v1_3_parser._MSG_PARSERS
 
     def unread(*_message: Any) -> None:

@@ -101,7 +101,7 @@ class Switchboard:
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
-        """Those that wait until the connection in use has answered an echo, or has not."""
+        """Connections that wait until the one in use has answered an echo, or has not."""
         self._pending: dict[int, Pending] = {}
         self._probes: dict[int, Future[None]] = {}
         self._xids = itertools.count()

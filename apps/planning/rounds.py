@@ -24,7 +24,7 @@ from hydra.worth import decide, doubting, judge, keep, no_plan
 Propose = Callable[
     [NetworkState, PlanRequest, DemandMatrix, Sequence[Pin], Collection[PortId]], PlannedChange
 ]
-"""As :meth:`apps.planning.engine.Planning.propose`, with the time that there is."""
+"""Signature of :meth:`apps.planning.engine.Planning.propose` with its time limit bound."""
 
 
 @dataclass(frozen=True, slots=True)

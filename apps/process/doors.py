@@ -19,7 +19,7 @@ RETRY_S: Final = 1.0
 """How long an accept loop rests when the system has nothing left for another connection."""
 _ANEW_S: Final = 60.0
 _NETWORK_BITS: Final = 64
-"""Of an IPv6 address: who has one of a network may use all of them."""
+"""Bits of an IPv6 address that tell peers apart: who has one of a network may use them all."""
 
 
 class Sparing(logging.Filter):

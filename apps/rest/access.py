@@ -19,7 +19,7 @@ PUBLIC: Final = frozenset(
         ("GET", "/dashboard/{name}"),
     }
 )
-"""What needs no token: probes of a supervisor, and texts that everybody can read elsewhere."""
+"""Routes without a token: probes of a supervisor, and texts that everybody can read elsewhere."""
 
 _TENANTS: Final = frozenset(
     {
@@ -48,7 +48,7 @@ _AGENTS: Final = frozenset(
     }
 )
 UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server}/backlog")})
-"""What the audit log leaves out unless it is turned away: it comes several times a second."""
+"""Routes that the audit log leaves out unless turned away: they come several times a second."""
 
 
 def roles(method: str, path: str) -> frozenset[Role]:

@@ -1,4 +1,4 @@
-"""What travels over the REST API. Units are in the names; racks and planes go by name."""
+"""Bodies of the REST API. Units are in the names; racks and planes go by name."""
 
 from __future__ import annotations
 
@@ -775,7 +775,7 @@ class Readiness(Document):
 
 
 class Condition(Document):
-    """Of the subjects, pairs and reservations, the first twenty are listed."""
+    """A condition; the first twenty of its subjects, pairs and reservations are listed."""
 
     kind: ConditionKind
     what: str

@@ -19,9 +19,9 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
 MOST_KEYS: Final = 10_000
-"""Of one JSON object."""
+"""Most keys of one JSON object."""
 MOST_ERRORS: Final = 20
-"""That a client is told of; the others are counted."""
+"""Most errors that a client is told of; the others are counted."""
 _SMALL_BYTES: Final = 4096
 _READERS: Final = ThreadPoolExecutor(2, "bodies")
 

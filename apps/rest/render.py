@@ -347,7 +347,7 @@ def quarantined(fabric: Fabric, one: QuarantinedPort) -> models.QuarantinedPort:
 
 
 _LISTED: Final = 20
-"""As many subjects, pairs and reservations of a condition are listed."""
+"""Most subjects, pairs and reservations of a condition that are listed."""
 
 
 def conditions(fabric: Fabric, many: Sequence[Condition]) -> models.Conditions:

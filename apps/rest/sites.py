@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = frozenset({"same-origin", "none"})
-"""Of Sec-Fetch-Site; ``none`` is a person at the browser."""
+"""Values of Sec-Fetch-Site that may write; ``none`` is a person at the browser."""
 
 
 class Sites:

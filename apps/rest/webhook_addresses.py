@@ -90,7 +90,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
 
 def transport(reach: Reach, most_kept: int) -> httpx.AsyncHTTPTransport:
-    """For a client that goes nowhere else; keeps up to ``most_kept`` connections open."""
+    """Transport of a client that goes nowhere else; up to ``most_kept`` connections stay open."""
     made = httpx.AsyncHTTPTransport()
     # httpx has no argument for what httpcore takes here.
     made._pool = httpcore.AsyncConnectionPool(

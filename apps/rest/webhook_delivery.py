@@ -38,7 +38,7 @@ _TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 5.0
 _GONE: Final = 410
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
-"""Of the answers that blame the message, those that blame only the moment."""
+"""Answers of the 400s that blame the moment, not the message."""
 
 
 class TooManyWebhooks(HydraError):
@@ -68,7 +68,8 @@ class _Subscriber:
     def __init__(self, webhook: Webhook, number: int | None) -> None:
         self.webhook = webhook
         self.number = number
-        """Of the last event that it was told of; None: of an earlier run, so much is lost."""
+        """Number of the last event that it was told of; None: it was told of none in this run, so
+        that events are lost."""
         self.delivered = self.refused = self.missed = 0
         self.failing_since_unix_s: float | None = None
         self.problem = ""

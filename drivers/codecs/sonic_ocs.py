@@ -75,7 +75,7 @@ BULK_UPDATE: Final = "sonic-ocs:bulk-update"
 
 @dataclass(frozen=True, slots=True)
 class CrossConnectState:
-    """What the switch says of a cross-connect that is listed."""
+    """State of a listed cross-connect, as the switch tells it."""
 
     lit: bool
     words: str

@@ -472,7 +472,7 @@ class Dialect:
     logged_out: frozenset[str]
     """Codes that refuse a command because nobody is logged in, or not as the right user."""
     no_right: frozenset[str] = frozenset()
-    """Those among them that also mean that the user who is logged in may not do so."""
+    """Codes among them that also mean that the user who is logged in may not do so."""
     reports_on: tuple[Command, ...] = ()
     """Ways to have autonomous messages sent to a session; the first that is not refused will do.
 

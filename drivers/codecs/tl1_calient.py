@@ -109,12 +109,12 @@ class CrossConnectRow:
 
 
 class Progress(Enum):
-    """What has become of a bulk command."""
+    """State of a bulk command."""
 
     UNDER_WAY = "progress"
     COMPLETED = "completed"
     FAILED = "failed"
-    """As a whole or for some of its connections."""
+    """It failed as a whole or for some of its connections."""
     UNKNOWN = ""
 
 
@@ -156,7 +156,7 @@ def delete_in_bulk(rows: Iterable[CrossConnectRow]) -> Command:
 
 
 def parse_progress(text: str) -> Progress:
-    """What the text of a reply to ``RTRV-SAVERECALL`` says; only these words of it are known."""
+    """Progress, by the words of a reply to ``RTRV-SAVERECALL`` that are known."""
     lower = text.lower()
     known = (Progress.UNDER_WAY, Progress.FAILED, Progress.COMPLETED)
     return next((found for found in known if found.value in lower), Progress.UNKNOWN)

@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 _LAST: Final = 4095
 _MANY: Final = 64
-"""As many VLANs are worth looking for a port that has the same."""
+"""Fewest VLANs for which it pays to look for a port that has the same."""
 _default = ovs.db.data.Datum.default
 _from_json = ovs.db.data.Datum.from_json
 _from_python = ovs.db.data.Datum.from_python

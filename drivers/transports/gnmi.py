@@ -300,7 +300,7 @@ class _Listener:
         self._thread.join()
 
     def take(self) -> Iterator[tuple[str, tuple[str, ...], bytes]]:
-        """What has been told: ``began`` or ``ended``, path below the table, and value."""
+        """Changes told so far: ``began`` or ``ended``, path below the table, and value."""
         while self._told:
             yield self._told.popleft()
 

@@ -70,7 +70,7 @@ class NetconfRefusal(DeviceError):
         self.tags = tuple(str(error.tag) for error in errors)
         """Error tags of RFC 6241 appendix A, in order."""
         self.paths = tuple(error.path for error in errors)
-        """Where in the tree each error is, or None."""
+        """Path of each error in the tree, or None."""
         self.data = data
         """``<data>`` that stood beside the errors, which some devices send."""
         told = "; ".join(_shown(error) for error in errors[:_SHOWN])

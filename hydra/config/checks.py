@@ -202,7 +202,7 @@ def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
 
 
 def objection_to(policy: Policy, fabric: Fabric) -> str | None:
-    """What the file would not be allowed to say, of keys that may change meanwhile; or None."""
+    """Objection that the file's checks would raise to this policy, or None."""
     log = ProblemLog()
     check_keys_together(policy, log)
     check_slots(policy, fabric, log)

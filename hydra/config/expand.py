@@ -276,7 +276,7 @@ def _not_mapped(found: _Found) -> _Found:
 
 
 def read_interface(text: str) -> Interface:
-    """As ``ipaddress`` reads it, which would parse the address twice. Raises ValueError."""
+    """The interface that ``ipaddress`` would read by parsing it twice. Raises ValueError."""
     address, _, bits = text.partition("/")
     six = ":" in text
     if "%" in text or not (bits.isascii() and bits.isdigit()):

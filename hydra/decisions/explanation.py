@@ -19,7 +19,7 @@ from hydra.reservations.reservation import Reservation
 
 _MOST_DECISIONS: Final = 5
 MOST_HAPPENINGS: Final = 8
-"""As many lines of history are told."""
+"""Most lines of history that are told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class AgentSetup:
     server: str
     rack: str
     prefixes: Mapping[str, tuple[str, ...]]
-    """Of every other rack, by its name."""
+    """Prefixes of every other rack, by its name."""
     report_above_mb: float
     report_change_mb: float
     sample_s: float
@@ -59,7 +59,7 @@ class AgentSetup:
     link_mbps: float
     """The rate of the server's link."""
     optical_share: float
-    """Of that, for racks that circuits lead to; 0: no output scheduling."""
+    """Part of the link for racks that circuits lead to; 0: no output scheduling."""
     revision: str
     """Another one after anything here has changed."""
 

@@ -20,7 +20,7 @@ class ConnectionKey(NamedTuple):
     """A TCP connection of this host."""
 
     address: bytes
-    """Of the other end, 4 or 16 bytes."""
+    """Address of the other end, 4 or 16 bytes."""
     src_port: int
     dst_port: int
 

@@ -18,7 +18,7 @@ _ALIKE: Final = 0.25
 
 @dataclass(slots=True)
 class KnownDemand:
-    """So that a pair which loses its circuit is not taken to want more than it had shown there.
+    """Demand seen on circuits: a pair that loses its own is not taken to want more than that.
 
     It is forgotten after ``memory_s``, and as soon as the pair sends more. Where it then turns out
     to be as it was, it is remembered four times as long, up to an hour: pairs whose demand stays
@@ -29,7 +29,7 @@ class KnownDemand:
     memory_s: float
     _mbps: DemandMatrix = field(init=False)
     _measured_mbps: DemandMatrix = field(init=False)
-    """As last learnt, also of what is forgotten."""
+    """Demand as last learnt, also where it is forgotten."""
     _seen_s: NDArray[np.float64] = field(init=False)
     _memory_s: NDArray[np.float64] = field(init=False)
 

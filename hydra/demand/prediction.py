@@ -177,7 +177,7 @@ class ErrorWatch:
     _missed: float = field(init=False, default=0.0)
     _wanted: float = field(init=False, default=0.0)
     error_mbps: DemandMatrix | None = field(init=False, default=None)
-    """Of each pair, shape (N, N): mean absolute error, the last checks first."""
+    """Mean absolute error of each pair, shape (N, N), the last checks first."""
 
     @property
     def share(self) -> float | None:

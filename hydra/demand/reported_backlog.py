@@ -28,7 +28,7 @@ class ReportedBacklog:
 
     server: NDArray[np.intp]
     rack: NDArray[np.intp]
-    """Where it is to go."""
+    """Destination rack."""
     mb: NDArray[np.float64]
     connections: NDArray[np.float64]
     """How many there are with something to send; 0 where the server does not say."""
@@ -42,11 +42,11 @@ class Believed:
 
     server: NDArray[np.intp]
     rack: NDArray[np.intp]
-    """Where it is to go."""
+    """Destination rack."""
     mbps: NDArray[np.float64]
-    """As a rate beside what is counted already."""
+    """Rate beside what is counted already."""
     volume_mbps: NDArray[np.float64]
-    """As the rate that sends all that waits, and nothing else, within ``gain_horizon_s``."""
+    """Rate that sends all that waits, and nothing else, within ``gain_horizon_s``."""
     connections: NDArray[np.float64]
     """How many there are with something to send; 0 where nobody knows."""
 

@@ -23,9 +23,9 @@ from hydra.reservations.reservation import GONE, Reservation
 from hydra.roles import Alarm
 
 _NAMED: Final = 5
-"""As many things are named in a sentence; others are counted."""
+"""Most things that a sentence names; others are counted."""
 _MOST: Final = 20
-"""As many conditions of a kind are told apart; the others are one condition together."""
+"""Most conditions of a kind that are told apart; the others are one condition together."""
 _MISSED_S: Final = 86_400.0
 """Seconds for which a reservation without an end counts as missed after it has failed."""
 
@@ -58,9 +58,9 @@ class Condition:
     what: str
     since_unix_s: float
     done: str
-    """What the controller did about it, in words."""
+    """The controller's action, in words."""
     to_do: str
-    """What people do next, in words."""
+    """The next step for people, in words."""
     command: str
     """The command for that, or the one that shows more."""
     pairs: tuple[Pair, ...] = ()
@@ -80,7 +80,7 @@ class MissingSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known at a moment, of things that work and of those that don't."""
+    """Facts of a moment, of things that work and of those that don't."""
 
     fabric: Fabric
     state: NetworkState

@@ -266,7 +266,7 @@ ND_TYPES: Final = (133, 134, 135, 136, 137)
 _SOLICITATION: Final = 135
 _ADVERTISEMENT: Final = 136
 ND_CLAIMS: Final = (_SOLICITATION, _ADVERTISEMENT)
-"""Those types among them from which neighbours learn where an address is."""
+"""Types among them from which neighbours learn where an address is."""
 
 _FROM_PORT: Final = Field("in_port", Arg(0))
 _FROM_OPTICAL: Final = Field("in_port", Port.OPTICAL)

@@ -23,8 +23,8 @@ from hydra.policy import SourceCheck
 _EMULATED_RACKS = 0x1_0000
 """First metadata value of emulated racks, which do not exist; real racks stay below."""
 _NOBODYS: Final = (IPv4Network("0.0.0.0/32"), IPv6Network("::/128"), IPv6Network("fe80::/10"))
-"""What an ARP probe (RFC 5227) and one for duplicate addresses (RFC 4862) bear, and what each link
-has anew."""
+"""Source addresses of an ARP probe (RFC 5227), of one for duplicates (RFC 4862), and those that
+each link has anew."""
 _CLAIMS: Final = {
     4: (RuleKind.PORT_ARP,),
     6: (RuleKind.PORT_ND_ADVERTISED, RuleKind.PORT_ND_SOLICITING),

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["events"])
 
 MOST_SUBSCRIBERS: Final = 200
 MOST_PER_CALLER: Final = 20
-"""Where callers are told apart."""
+"""Limit per caller, where callers are told apart."""
 _RETRY_S: Final = 30
 _LOOK_UP_S: Final = 0.5
 """How often a subscriber that nothing happens for looks whether the server closes."""

@@ -27,7 +27,7 @@ class NightDocument(Document):
 class SlotDocument(Document):
     length_s: float
     begins_unix_s: float | None
-    """Of the slot that is on, when it began; of one that follows, when it should."""
+    """Time at which the slot that is on began, or at which one that follows should."""
     pairs: list[models.RackPair]
     circuits: list[models.Circuit]
 
@@ -50,7 +50,7 @@ class ScheduleDocument(Document):
     """The one that is on, the first is 1."""
     measured_duty_cycle: float | None
     ahead: WeekDocument | None
-    """What follows the week, where that is known already and differs."""
+    """The week that follows, where it is known already and differs."""
 
 
 @router.get("")
