@@ -29,6 +29,8 @@ SOURCE: Final = Path(__file__).with_name("_fabric.c")
 BUILT: Final = REPOSITORY / "build" / "benchmarks" / "fabric"
 PLANE_PORTS: Final = 320
 SWITCHING_MS: Final = 25.0
+CONNECTIONS: Final = 512
+"""To REST, since no agents are here: descriptors are for the switches, of which there are many."""
 HOST, OPTICAL, ELECTRICAL, TO_CONTROLLER = 1, 2, 3, 0xFFFFFFFD
 _IPV4, _IPV6, _ARP, _PROBE = 0x0800, 0x86DD, 0x0806, 0x88B5
 _PACKET: Final = np.dtype(
@@ -82,6 +84,7 @@ def reference(size: Size, directory: Path, planes: Sequence[str]) -> dict[str, A
     document["controller"] = {
         "openflow": f"127.0.0.1:{_free_port()}",
         "rest": f"127.0.0.1:{_free_port()}",
+        "connections": CONNECTIONS,
         "journal": f"{directory}/journal.db",
     }
     return document

@@ -24,6 +24,14 @@ def spare_what_stays() -> None:
 
 
 def _spare_survivors(phase: str, info: dict[str, Any]) -> None:
-    is_full = phase == "stop" and info["generation"] == 2
-    if is_full and len(gc.get_objects(generation=2)) > _MANY:
+    if phase == "stop" and info["generation"] == 2 and _survivors() > _MANY:
         gc.freeze()
+
+
+def _survivors() -> int:
+    """The number of objects that have outlived a full collection.
+
+    Counted in one call: other threads, which may be making tuples longer, must not have their turn
+    while the list of all objects refers to these. (CPython then raises SystemError at them.)
+    """
+    return next(map(len, map(gc.get_objects, (2,))))

@@ -209,3 +209,50 @@ def test_ports_are_counted(listening):
             while connection.recv(4096):
                 pass
     end(process)
+
+
+MANY = """
+import time
+from apps.openflow import framework
+from apps.process.doors import Door
+from ryu.lib import hub
+
+inside, most, done = set(), 0, 0
+
+def handshake(connection, peer):
+    # The controller's part of one takes a few milliseconds of the processor.
+    global most, done
+    inside.add(peer)
+    most = max(most, len(inside))
+    for _ in range(3):
+        until_s = time.thread_time() + 0.002
+        while time.thread_time() < until_s:
+            pass
+        hub.sleep(0)
+    inside.discard(peer)
+    server.settle(peer)
+    done += 1
+
+server = framework._SwitchServer(
+    Door("OpenFlow", 1000, 1000, ""), None, ("127.0.0.1", 0), handshake
+)
+hub.spawn(server.serve_forever)
+print(server.server.getsockname()[1], flush=True)
+while done < 400:
+    hub.sleep(0.05)
+print(most)
+"""
+
+
+def test_of_many_that_come_at_once_each_is_soon_done(tmp_path):
+    app = tmp_path / "many.py"
+    app.write_text(MANY)
+    with contextlib.ExitStack() as opened:
+        process = opened.enter_context(
+            subprocess.Popen([sys.executable, app], stdout=subprocess.PIPE, text=True)
+        )
+        opened.callback(process.kill)
+        port = int(process.stdout.readline())
+        for _ in range(400):
+            opened.enter_context(connect(port))
+        assert int(process.stdout.readline()) <= 70

@@ -1,6 +1,8 @@
 """What stays is not looked at again, and garbage is still collected."""
 
 import gc
+import sys
+import threading
 import weakref
 
 import pytest
@@ -38,3 +40,28 @@ def test_cycles_are_collected(spared):
     node = weakref.ref(Node())
     gc.collect()
     assert node() is None
+
+
+def test_tuples_that_another_thread_is_making_are_let_alone(spared):
+    """The interpreter makes a tuple longer only as long as nobody else has it."""
+    over, broken = threading.Event(), []
+
+    def make():
+        try:
+            while not over.is_set():
+                tuple(number for number in range(1000))
+        except SystemError as error:
+            broken.append(error)
+
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        for _ in range(300):
+            gc.collect()
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(usual_s)
+    assert not broken

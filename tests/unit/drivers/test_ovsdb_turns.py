@@ -1,0 +1,67 @@
+"""Calls on ToRs' databases take turns at computing; a deadline counts what the server takes."""
+
+import select
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from drivers.tor.ovs_ovsdb import _TURNS, _Call, _SessionLostError
+
+TURNS = _TURNS._initial_value
+
+
+def test_time_in_which_others_have_their_turn_does_not_count():
+    began, over = threading.Event(), threading.Event()
+    lost = []
+
+    def call():
+        with _Call(0.2) as late:
+            began.set()
+            try:
+                late.wait(select.poll(), 10)
+            except _SessionLostError as error:
+                lost.append(error)
+        over.set()
+
+    with ExitStack() as others:
+        for _ in range(TURNS):
+            others.enter_context(_Call(60))
+        threading.Thread(target=call).start()
+        time.sleep(0.5)
+        assert not began.is_set()
+    assert over.wait(10)
+    assert not lost
+
+
+def test_who_waits_for_a_server_leaves_the_turn_to_others():
+    waiting = threading.Barrier(TURNS + 1)
+
+    def call():
+        with _Call(60) as one:
+            one.wait(Server(waiting), None)
+
+    threads = [threading.Thread(target=call) for _ in range(TURNS + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not waiting.broken
+    assert not any(thread.is_alive() for thread in threads)
+
+
+class Server:
+    """A poll that returns once all have asked."""
+
+    def __init__(self, waiting: threading.Barrier) -> None:
+        self._waiting = waiting
+
+    def poll(self, _timeout_ms: float) -> None:
+        self._waiting.wait(10)
+
+
+def test_a_server_that_is_silent_is_not_waited_for():
+    with _Call(0.05) as call, pytest.raises(_SessionLostError):
+        while True:
+            call.wait(select.poll(), None)
