@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.emulators.ports import free_port
+
 APP = """
 import resource
 from apps.openflow import framework
@@ -51,8 +53,7 @@ def listening(tmp_path):
     with contextlib.ExitStack() as processes:
 
         def start(most: int, descriptors: int) -> tuple[int, subprocess.Popen]:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
+            port = free_port()
             text = APP.replace("PORT", str(port)).replace("MOST", str(most))
             app = tmp_path / "app.py"
             app.write_text(text.replace("DESCRIPTORS", str(descriptors)))
