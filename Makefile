@@ -2,6 +2,9 @@
 PYTHON := .venv/bin/python
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
+# Tests start processes by the hundred, which else would each compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap demo test check lint bench man site screenshots clean
 
@@ -20,17 +23,19 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2 minutes; F
 # allows that. Those that look at what the machine can do come last, one by one.
 AT_A_TIME := 3
 NETWORKS := 3
+# In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 ON_SWITCHES := tests/integration tests/conformance
 test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile
-	@set -f; own="--dist loadfile --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
+	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
+	@set -f; own="$(BY_FILE) --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
 	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
 	$(PYTHON) -m pytest -m alone
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
-	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile $$tests || [ $$? = 5 ]
+	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) $$tests || [ $$? = 5 ]
 
 lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .

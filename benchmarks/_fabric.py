@@ -23,6 +23,8 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
+from mininet_scenarios.emulators.ports import free_port
+
 REPOSITORY: Final = Path(__file__).parents[1]
 REFERENCE: Final = REPOSITORY / "configs" / "reference.yaml"
 SOURCE: Final = Path(__file__).with_name("_fabric.c")
@@ -82,18 +84,12 @@ def reference(size: Size, directory: Path, planes: Sequence[str]) -> dict[str, A
     ]
     wiring["planes"] = f"p[1-{size.planes}]"
     document["controller"] = {
-        "openflow": f"127.0.0.1:{_free_port()}",
-        "rest": f"127.0.0.1:{_free_port()}",
+        "openflow": f"127.0.0.1:{free_port()}",
+        "rest": f"127.0.0.1:{free_port()}",
         "connections": CONNECTIONS,
         "journal": f"{directory}/journal.db",
     }
     return document
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +185,7 @@ def devices(size: Size, directory: Path) -> Iterator[tuple[Switches, Path]]:
     """Switches, ToR databases and planes at work; yields the switches, not connected yet, and the
     configuration file of a controller for them."""
     with ExitStack() as stack:
-        port = _free_port()
+        port = free_port()
         switches = Switches(size, f"127.0.0.1:{port}", directory)
         stack.callback(switches.close)
         told = str(switches.socket)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.config.reload import Reload
 from hydra.decisions.decision import Decision, Verdict
 from hydra.decisions.explanation import Explanation
 from hydra.demand.agent_protocol import AgentService
@@ -34,6 +33,9 @@ from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.roles import Alarm, Task, TaskState
 from hydra.sharing.slots import Schedule
+
+if TYPE_CHECKING:
+    from hydra.config.reload import Reload  # with all that reads files, which a planner does not
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,13 +55,22 @@ def no_journal_stays_open() -> Iterator[None]:
     close_all()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who wants the machine for itself says why: it costs everybody that time."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Who wants the machine for itself says why: it costs everybody that time.
+
+    Files that take long come first, after all others have put the tests into their order: begun
+    last, one of them would keep one worker busy while the others have nothing left.
+    """
     for item in items:
         mark = item.get_closest_marker("alone")
         if mark is not None and not (mark.args and mark.args[0]):
             raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.alone("measures a rate")')
+    yield
+    takes_s = {
+        item.path: mark.args[0] for item in items if (mark := item.get_closest_marker("takes"))
+    }
+    items.sort(key=lambda item: -takes_s.get(item.path, 0))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

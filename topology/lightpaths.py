@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from hydra.model import Circuit, OneWayCircuit, Path, PlaneId, PortId, RackId, Topology
 from hydra.rings import closing
@@ -87,7 +87,9 @@ def _settled(
     staying = planned @ standing.T
     # Among equally good places, those count that leave most planes as they were planned.
     worth = (len(alike) + 1) * staying + np.eye(len(alike))
-    _, columns = linear_sum_assignment(worth, maximize=True)
+    # Half of the time in which a planner starts, for networks of one-way circuits alone.
+    assignment = import_module("scipy.optimize").linear_sum_assignment
+    _, columns = assignment(worth, maximize=True)
     planes = list(alike)
     place = {
         plane: planes[column]

@@ -22,6 +22,7 @@ from drivers.transports.netconf import NETCONF_NS, NetconfTransport
 from drivers.transports.ssh import SshOptions
 from hydra.model import Login
 from mininet_scenarios.emulators.netconf_relay import Relay
+from mininet_scenarios.emulators.ports import free_port
 
 YANG: Final = Path(__file__).parent / "yang"
 MODULES: Final = (
@@ -55,7 +56,7 @@ class Netconfd:
     def __init__(self, directory: Path, target: str = "candidate") -> None:
         self._directory = directory
         self._target = target
-        self._port = _free_port()
+        self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._client: NetconfTransport | None = None
         self._relay: Relay | None = None
@@ -242,12 +243,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def _root_is_locked() -> bool:

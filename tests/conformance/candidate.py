@@ -57,9 +57,13 @@ class Bench:
         return 0 if self.admin is None else self.admin.counters().moves
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
-    """One entry of the suite's table: a driver and a device to hold it against."""
+    """One entry of the suite's table: a driver and a device to hold it against.
+
+    Hashable, by its identity: pytest brings tests of what is not into no useful order, and starts
+    the device anew for most of them.
+    """
 
     driver: str
     start: Callable[[], AbstractContextManager[Bench]]

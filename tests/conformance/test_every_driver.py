@@ -20,6 +20,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "devices.md").read_text()
 def test_every_driver_is_held_against_its_contract(registered, candidates):
     assert {candidate.driver for candidate in candidates} == set(registered)
     assert len({candidate.id for candidate in candidates}) == len(candidates)
+    assert len(set(candidates)) == len(candidates), "hashable: its device is started once for all"
 
 
 def test_the_page_lists_every_candidate_with_its_deviations():

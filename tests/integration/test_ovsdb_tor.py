@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
@@ -15,6 +14,7 @@ import pytest
 from drivers.tor.ovs_ovsdb import OvsTor, build, check
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.roles import PortVlans
+from mininet_scenarios.emulators.ports import free_port
 
 pytestmark = pytest.mark.ovs
 
@@ -208,8 +208,7 @@ def test_counters_are_those_of_the_database(tor):
 
 def test_over_tcp_as_the_configuration_writes_it(bridge, demo):
     """``host:port``, which is ``tcp:host:port`` to Open vSwitch."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     remote = f"ptcp:{port}:127.0.0.1"
     control = ["ovs-appctl", "-t", "ovsdb-server"]
     run(*control, "ovsdb-server/add-remote", remote)

@@ -17,6 +17,7 @@ from drivers.codecs.openflow.rules import ROLE_MASTER, ROLE_NO_CHANGE, encode_ro
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.errors import DeviceUnavailable, HeldElsewhere
 from hydra.roles import PortVlans
+from mininet_scenarios.emulators.ports import free_port
 from tests.integration.test_ovsdb_tor import BRIDGE, Database
 
 from .live import live, wait_until
@@ -95,9 +96,7 @@ def test_a_silent_switch_is_claimed_when_it_is_back(drivers, database):
 
 def test_an_idle_session_over_tcp_keeps_its_claim(database):
     """The server drops whoever does not answer its probes, here after twice a second."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     manager = ["--id=@m", "create", "Manager", f'target="ptcp:{port}:127.0.0.1"']
     manager += ["inactivity_probe=1000", "--", "set", "Open_vSwitch", ".", "manager_options=@m"]
     database.vsctl("--no-wait", "--", *manager)

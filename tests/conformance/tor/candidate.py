@@ -58,7 +58,7 @@ class TorBench:
         return 0 if self.admin is None else self.admin.commands()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TorCandidate:
     """One entry of the suite's table: a driver and a device to hold it against."""
 

@@ -12,6 +12,7 @@ import pytest
 from apps.jobs.slurm import Job, Wish, hostnames, read_wish
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
+from mininet_scenarios.emulators.ports import free_port
 
 from .jobs import all_over, states, wait_for
 
@@ -39,14 +40,6 @@ EpilogSlurmctld={home}/epilog
 """
 
 
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 @contextmanager
 def daemon(home, name, *command):
     log = home / f"{name}.log"
@@ -68,7 +61,7 @@ class Cluster:
 
     def __init__(self, home: Path, url: str) -> None:
         self.home = home
-        host, ports = socket.gethostname(), free_ports(1 + len(NODES))
+        host, ports = socket.gethostname(), [free_port() for _ in range(1 + len(NODES))]
         text = CONFIGURATION.format(host=host, home=home, ports=ports)
         for name, port in zip(NODES, ports[1:], strict=True):
             text += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1\n"

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ import httpx
 import pytest
 import yaml
 
+from mininet_scenarios.emulators.ports import free_port
 from tests.unit.planning.test_planner import ROOT, gone, planner_of, wait_until
 
 SLOW_S = 2.0
@@ -29,20 +30,12 @@ HELLO, ECHO_REQUEST, ECHO_REPLY = 0, 2, 3
 DEMAND = {"demand": [{"src": "r1", "dst": "r2", "mbps": 80}]}
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 class Controller:
     """``hydra run`` on a copy of the demo's fabric whose devices do not answer."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         """``settings`` are further keys of the section ``controller``."""
-        openflow, rest, nobody = free_ports(3)
+        openflow, rest, nobody = (free_port() for _ in range(3))
         document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
         document["controller"] = {
             "openflow": f"127.0.0.1:{openflow}",

@@ -2,11 +2,9 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -17,6 +15,7 @@ from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from mininet_scenarios.emulators.ports import free_port
 from tests.unit.rest.fake_service import FakeService
 
 ROOT = Path(__file__).parents[3]
@@ -101,8 +100,7 @@ def prometheus(controller, tmp_path):
     ]
     config = tmp_path / "prometheus.yml"
     config.write_text(yaml.safe_dump(document))
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [

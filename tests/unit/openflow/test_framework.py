@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from apps.openflow.framework import ECHO_S
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
 
 APP = """
@@ -65,8 +65,7 @@ def trust(request, tmp_path) -> ssl.SSLContext | None:
 @pytest.fixture
 def connect(trust, tmp_path):
     """Connects one more with the same datapath id to a framework that runs."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = "127.0.0.1", free.getsockname()[1]
+    address = "127.0.0.1", free_port()
     files = [str(tmp_path / name) for name in ("controller.pem", "controller.key", "ca.pem")]
     tls = "None" if trust is None else f"framework.OpenFlowTls(*{files})"
     app = tmp_path / "app.py"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
 
 DEAF, OTHER = 75, 76
@@ -76,8 +76,7 @@ class Application:
     """One that runs, and the lines in which it tells what it hears."""
 
     def __init__(self, folder, stack):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._address = "127.0.0.1", free.getsockname()[1]
+        self._address = "127.0.0.1", free_port()
         app = folder / "app.py"
         app.write_text(
             APP.replace("PORT", str(self._address[1]))

@@ -244,6 +244,16 @@ def test_it_ends_with_a_controller_that_is_killed(wait_s):
     wait_until(lambda: gone(pid), 10)
 
 
+def test_it_loads_only_what_it_needs():
+    """Each start of a controller waits for it, and on a busy machine for longer."""
+    program = "import sys, apps.planning.planner_process; "
+    program += "print({'scipy', 'pydantic', 'fastapi', 'ryu', 'asyncio'} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
 # --- what the planning itself makes of its time and of algorithms ---------------------------
 
 

@@ -2,11 +2,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.workloads import alltoall
 from mininet_scenarios.workloads.alltoall import Exchange, Peer, Rank
 from mininet_scenarios.workloads.mesh import Endpoint
@@ -15,18 +15,8 @@ from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_re
 MODULE = "mininet_scenarios.workloads.alltoall"
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = [int(sock.getsockname()[1]) for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
-
-
 def start_ranks(tmp_path: Path, ranks: int, *options: str) -> list[subprocess.Popen[bytes]]:
-    peers = ",".join(f"127.0.0.1:{port}" for port in free_ports(ranks))
+    peers = ",".join(f"127.0.0.1:{free_port()}" for _ in range(ranks))
     return [
         subprocess.Popen(
             [
@@ -75,7 +65,8 @@ def test_a_stopped_rank_reports_how_far_it_came_and_so_do_the_others(tmp_path: P
     processes = start_ranks(
         tmp_path, 3, "--bytes", "1000", "--rounds", "100000", "--compute-ms", "20"
     )
-    time.sleep(2.0)
+    for _ in range(2):  # the second time, each has a whole round behind it
+        assert processes[0].stdout.readline()
     processes[1].send_signal(signal.SIGTERM)
     finish(processes)
     by_rank = reports(tmp_path, 3)
@@ -97,7 +88,7 @@ def test_a_wrong_byte_is_noticed() -> None:
 
 
 def test_a_rank_that_never_comes_is_reported_in_time() -> None:
-    peers = tuple(Endpoint("127.0.0.1", port) for port in free_ports(2))
+    peers = tuple(Endpoint("127.0.0.1", free_port()) for _ in range(2))
     work = Exchange(peers, 10, 1, meet_timeout_s=0.5)
     with pytest.raises(WorkloadError, match="did not turn up"):
         alltoall.run_rank(0, work, StopFlag())

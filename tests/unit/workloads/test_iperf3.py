@@ -1,5 +1,4 @@
 import json
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -7,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.stage.stage import listens
 from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import Sample, ThroughputRun
 from mininet_scenarios.workloads.reports import WorkloadError
@@ -32,13 +33,18 @@ def test_a_captured_sender_report_knows_its_retransmissions() -> None:
     assert iperf3.parse(json.dumps(document)).retransmits == 7
 
 
+def wait_for_listener(port: int, process: subprocess.Popen[bytes]) -> None:
+    tables = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
+    while not any(listens(table.read_text(), port) for table in tables):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
 def sent(**options: Any) -> tuple[ThroughputRun, ThroughputRun]:
     """What the receiving and the sending end measured in one second."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(iperf3.server_command("127.0.0.1", port), stdout=subprocess.PIPE)
-    time.sleep(0.5)
+    wait_for_listener(port, server)
     command = iperf3.client_command("127.0.0.1", port, 1, **options)
     client = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     received = server.communicate(timeout=30)[0].decode()

@@ -27,7 +27,7 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
@@ -63,6 +63,7 @@ def test_every_datagram_is_accounted_for_over_loopback(tmp_path: Path, address: 
 def test_both_ends_write_their_report_when_terminated(tmp_path: Path) -> None:
     port = str(free_port("127.0.0.1"))
     ready, rx, tx = tmp_path / "ready", tmp_path / "rx.json", tmp_path / "tx.json"
+    sending = tmp_path / "sending"
     receiver = start(
         *("receive", "--bind", "127.0.0.1", "--port", port, "--stream", "7"),
         *("--ready", str(ready), "--report", str(rx)),
@@ -70,9 +71,9 @@ def test_both_ends_write_their_report_when_terminated(tmp_path: Path) -> None:
     wait_for(ready)
     sender = start(
         *("send", "--to", "127.0.0.1", "--port", port, "--stream", "8", "--pps", "500"),
-        *("--count", "100000", "--report", str(tx)),
+        *("--count", "100000", "--ready", str(sending), "--report", str(tx)),
     )
-    time.sleep(0.7)
+    wait_for(sending)
     sender.send_signal(signal.SIGTERM)
     assert sender.wait(20) == 0
     receiver.send_signal(signal.SIGTERM)

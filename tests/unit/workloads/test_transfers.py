@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.transfers import Transferred
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
@@ -24,13 +25,11 @@ from mininet_scenarios.workloads.transfers import (
     transfer,
 )
 
-from .test_alltoall import free_ports
-
 MODULE = "mininet_scenarios.workloads.transfers"
 
 
 def test_every_byte_is_receipted(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     ready, report, orders = tmp_path / "ready", tmp_path / "report.json", tmp_path / "orders.json"
     sizes = [1, 65_536, 300_001]
     to = Endpoint("127.0.0.1", port)
