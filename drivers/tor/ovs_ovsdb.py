@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from drivers.codecs.json_stream import JsonStream
@@ -68,7 +69,16 @@ seconds, and every change of carrier in the whole database would have to be read
 retagging."""
 
 _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
-_Txn = ovs.db.idl.Transaction
+_TURNS: Final = threading.BoundedSemaphore(2)
+"""Calls that compute at a time, while others wait for their servers. Threads take turns at the
+interpreter: among hundreds of ToRs, OpenFlow's would hardly come to its own."""
+
+
+class _Txn(ovs.db.idl.Transaction):  # type: ignore[misc]
+    """A transaction that inserts no rows, as all of ours: nothing in it is named by its place."""
+
+    def _substitute_uuids(self, json: object) -> object:
+        return json  # the library looks at every number of every set
 
 
 class _InterfaceRow(Protocol):
@@ -108,6 +118,40 @@ class _SessionLostError(Exception):
     """The session broke or did not answer in time; nothing was written."""
 
 
+class _Call:
+    """A call on a server, with its deadline; ``with`` has it wait for its turn.
+
+    Time in which other calls have theirs does not count.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> _Call:
+        _TURNS.acquire()
+        self._due_s = time.monotonic() + self._timeout_s
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        _TURNS.release()
+
+    def wait(self, poll: select.poll, limit_ms: float | None) -> None:
+        """Wait for the server, for ``limit_ms`` at most, while others have their turn.
+
+        Raises _SessionLostError when the deadline has passed.
+        """
+        remaining_ms = (self._due_s - time.monotonic()) * 1000
+        if remaining_ms <= 0:
+            raise _SessionLostError("no answer in time")
+        _TURNS.release()
+        try:
+            poll.poll(max(0.0, remaining_ms if limit_ms is None else min(limit_ms, remaining_ms)))
+        finally:
+            began_s = time.monotonic()
+            _TURNS.acquire()
+            self._due_s += time.monotonic() - began_s
+
+
 @dataclass(frozen=True, slots=True)
 class _Columns:
     """VLAN columns of a Port row, as they should be written."""
@@ -143,9 +187,9 @@ def check(rack: Rack) -> Iterator[Problem]:
 class OvsTor:
     """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
 
-    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call; nothing here
-    blocks longer. Between calls the session lies idle: changes are read when the next call starts,
-    and a session that the server dropped is reopened.
+    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call, less the time
+    in which calls on other ToRs have their turn. Between calls the session lies idle: changes are
+    read when the next call starts, and a session that the server dropped is reopened.
     """
 
     def __init__(self, name: str, address: str, bridge: str, *, timeout_s: float) -> None:
@@ -168,8 +212,9 @@ class OvsTor:
     @exclusive
     def open(self) -> None:
         """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError."""
-        self._synchronise(self._deadline())
-        self._bridge_row()
+        with _Call(self._timeout_s) as call:
+            self._synchronise(call)
+            self._bridge_row()
 
     @exclusive
     def close(self) -> None:
@@ -201,15 +246,17 @@ class OvsTor:
     @exclusive
     def ports(self) -> tuple[str, ...]:
         """Sorted names of all ports but the bridge's own."""
-        self._synchronise(self._deadline())
-        bridge = self._bridge_row()
-        return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
+        with _Call(self._timeout_s) as call:
+            self._synchronise(call)
+            bridge = self._bridge_row()
+            return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
 
     @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
-        self._synchronise(self._deadline())
-        return {name: self._membership(row) for name, row in self._rows(ports).items()}
+        with _Call(self._timeout_s) as call:
+            self._synchronise(call)
+            return {name: self._membership(row) for name, row in self._rows(ports).items()}
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
@@ -220,13 +267,13 @@ class OvsTor:
         """
         membership.check_memberships(self._name, wanted)
         columns = {port: _columns(vlans) for port, vlans in wanted.items()}
-        deadline = self._deadline()
-        self._synchronise(deadline)
-        rows = self._rows(columns)
-        target = self._commit(rows, columns, deadline)
-        self._await_applied(target, deadline)
-        present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
-        membership.check_result(self._name, wanted, present)
+        with _Call(self._timeout_s) as call:
+            self._synchronise(call)
+            rows = self._rows(columns)
+            target = self._commit(rows, columns, call)
+            self._await_applied(target, call)
+            present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
+            membership.check_result(self._name, wanted, present)
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
@@ -251,18 +298,13 @@ class OvsTor:
     def _membership(self, row: _PortRow) -> PortVlans:
         mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
         tag = VlanId(row.tag[0]) if row.tag else None
-        trunks = row.trunks or membership.ALL_VLANS
-        if mode == "access":
-            return PortVlans(frozenset(), tag)
-        if mode == "trunk":
-            return PortVlans(trunks)
-        if mode == "native-untagged":
-            return PortVlans(trunks - {tag}, tag)
-        if mode == "native-tagged":
-            return PortVlans(trunks | frozenset(() if tag is None else (tag,)))
-        raise DeviceError(
-            self._name, f"port {row.name} has vlan_mode {mode}, which this driver can't describe"
-        )
+        member = _membership(mode, tag, row.trunks or membership.ALL_VLANS)
+        if member is None:
+            raise DeviceError(
+                self._name,
+                f"port {row.name} has vlan_mode {mode}, which this driver can't describe",
+            )
+        return member
 
     def _bridge_row(self) -> _BridgeRow:
         rows: Iterable[_BridgeRow] = self._idl.tables["Bridge"].rows.values()
@@ -280,62 +322,59 @@ class OvsTor:
 
     def _fetched(self, ports: Collection[str], column: str) -> dict[str, _PortRow]:
         """Rows of these ports, with a column of their interfaces that is not replicated."""
-        deadline = self._deadline()
-        self._synchronise(deadline)
-        rows = self._rows(ports)
-        txn = _Txn(self._idl)
-        for row in rows.values():
-            for interface in row.interfaces:
-                interface.fetch(column)
-        try:
-            status = self._finish(txn, deadline)
-        except _SessionLostError as error:
-            self.close()
-            raise DeviceUnavailable(
-                self._name, f"no OVSDB session with {self._address}: {error}"
-            ) from error
-        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
-            raise DeviceError(self._name, f"the database does not tell {column}: {status}")
-        return rows
+        with _Call(self._timeout_s) as call:
+            self._synchronise(call)
+            rows = self._rows(ports)
+            txn = _Txn(self._idl)
+            for row in rows.values():
+                for interface in row.interfaces:
+                    interface.fetch(column)
+            try:
+                status = self._finish(txn, call)
+            except _SessionLostError as error:
+                self.close()
+                raise DeviceUnavailable(
+                    self._name, f"no OVSDB session with {self._address}: {error}"
+                ) from error
+            if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
+                raise DeviceError(self._name, f"the database does not tell {column}: {status}")
+            return rows
 
     # --- the session ----------------------------------------------------------------------------
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self._timeout_s
-
-    def _synchronise(self, deadline: float) -> None:
+    def _synchronise(self, call: _Call) -> None:
         """Bring the replica up to now, on a new session if the old one is gone."""
         try:
             if self._idl is not None:
                 try:
-                    self._barrier(deadline)
+                    self._barrier(call)
                 except _SessionLostError:
                     self.close()
                 else:
                     return
-            self._connect(deadline)
+            self._connect(call)
         except _SessionLostError as error:
             self.close()
             raise DeviceUnavailable(
                 self._name, f"no OVSDB session with {self._address}: {error}"
             ) from error
 
-    def _connect(self, deadline: float) -> None:
-        helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, deadline))
+    def _connect(self, call: _Call) -> None:
+        helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, call))
         for table, columns in _COLUMNS.items():
             helper.register_columns(table, list(columns), list(_NOT_REPLICATED.get(table, ())))
         # No probes: nobody reads the session between calls, and each call has its own deadline.
         self._idl = ovs.db.idl.Idl(self._address, helper, probe_interval=0, leader_only=False)
-        self._run_until(self._idl.has_ever_connected, deadline)
+        self._run_until(self._idl.has_ever_connected, call)
         if self._lock_name is not None:
             idl = self._idl
             idl.set_lock(self._lock_name)
-            self._run_until(lambda: idl.has_lock or idl.is_lock_contended, deadline)
+            self._run_until(lambda: idl.has_lock or idl.is_lock_contended, call)
             if not idl.has_lock:
                 self.close()
                 raise self._held_elsewhere()
 
-    def _barrier(self, deadline: float) -> None:
+    def _barrier(self, call: _Call) -> None:
         """A round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
 
         A transaction that only fetches is the one request the IDL sends without writing.
@@ -343,7 +382,7 @@ class OvsTor:
         self._idl.run()
         txn = _Txn(self._idl)
         self._root().fetch("next_cfg")
-        if self._finish(txn, deadline) != _Txn.SUCCESS:
+        if self._finish(txn, call) != _Txn.SUCCESS:
             raise _SessionLostError(f"a read failed: {txn.get_error()}")
 
     def _root(self) -> _RootRow:
@@ -353,7 +392,7 @@ class OvsTor:
         raise _SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
 
     def _commit(
-        self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], deadline: float
+        self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], call: _Call
     ) -> int:
         """Write VLANs, and return the configuration number to wait for."""
 
@@ -363,16 +402,16 @@ class OvsTor:
                 row.tag = list(columns[port].tag)
                 row.trunks = columns[port].trunks
 
-        return self._write(change, deadline)
+        return self._write(change, call)
 
-    def _write(self, change: Callable[[], None], deadline: float) -> int:
+    def _write(self, change: Callable[[], None], call: _Call) -> int:
         """Commit the values that ``change`` sets; return the configuration number to wait for."""
         txn = _Txn(self._idl)
         change()
         self._root().increment("next_cfg")
         sent = txn.commit() == _Txn.INCOMPLETE
         try:
-            status = self._finish(txn, deadline)
+            status = self._finish(txn, call)
         except _SessionLostError as error:
             raise self._unconfirmed(str(error)) from error
         if status == _Txn.SUCCESS:
@@ -389,9 +428,9 @@ class OvsTor:
             raise self._held_elsewhere()
         raise DeviceError(self._name, f"the database refused the change: {txn.get_error()}")
 
-    def _await_applied(self, target: int, deadline: float) -> None:
+    def _await_applied(self, target: int, call: _Call) -> None:
         try:
-            self._run_until(lambda: self._root().cur_cfg >= target, deadline)
+            self._run_until(lambda: self._root().cur_cfg >= target, call)
         except _SessionLostError as error:
             raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
 
@@ -408,33 +447,33 @@ class OvsTor:
             self._name, f"a change was written to {self._address} and not confirmed: {reason}"
         )
 
-    def _finish(self, txn: _Transaction, deadline: float) -> str:
+    def _finish(self, txn: _Transaction, call: _Call) -> str:
         status = txn.commit()
         while status == _Txn.INCOMPLETE:
             self._idl.run()
             status = txn.commit()
             if status == _Txn.INCOMPLETE:
-                self._wait(deadline)
+                self._wait(call)
         return status
 
-    def _run_until(self, done: Callable[[], bool], deadline: float) -> None:
+    def _run_until(self, done: Callable[[], bool], call: _Call) -> None:
         while True:
             self._idl.run()
             if done():
                 return
-            self._wait(deadline)
+            self._wait(call)
 
-    def _wait(self, deadline: float) -> None:
-        waiter = _Waiter(deadline)
+    def _wait(self, call: _Call) -> None:
+        waiter = _Waiter(call)
         self._idl.wait(waiter)
         waiter.block()
 
 
-def _fetch_schema(address: str, deadline: float) -> Mapping[str, object]:
+def _fetch_schema(address: str, call: _Call) -> Mapping[str, object]:
     """The server's own schema, so that a remote switch of another version is understood."""
     error, stream = ovs.stream.Stream.open(address)
     while not error and (error := stream.connect()) in _RETRY:
-        waiter = _Waiter(deadline)
+        waiter = _Waiter(call)
         stream.connect_wait(waiter)
         waiter.block()
     if error:
@@ -447,7 +486,7 @@ def _fetch_schema(address: str, deadline: float) -> Mapping[str, object]:
             connection.run()
             error, reply = connection.recv()
             if error in _RETRY:
-                waiter = _Waiter(deadline)
+                waiter = _Waiter(call)
                 connection.wait(waiter)
                 connection.recv_wait(waiter)
                 waiter.block()
@@ -469,8 +508,8 @@ class _Waiter:
     That class uses ``select``, which fails beyond 1024 file descriptors, and knows no deadline.
     """
 
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
+    def __init__(self, call: _Call) -> None:
+        self._call = call
         self._poll = select.poll()
         self._events: dict[int, int] = {}
         self._limit_ms: float | None = None
@@ -488,11 +527,7 @@ class _Waiter:
 
     def block(self) -> None:
         """Raises _SessionLostError when the deadline has passed."""
-        remaining_ms = (self._deadline - time.monotonic()) * 1000
-        if remaining_ms <= 0:
-            raise _SessionLostError("no answer in time")
-        limit_ms = remaining_ms if self._limit_ms is None else min(self._limit_ms, remaining_ms)
-        self._poll.poll(max(0.0, limit_ms))
+        self._call.wait(self._poll, self._limit_ms)
 
 
 def _counters(port: _PortRow) -> PortCounters:
@@ -509,6 +544,21 @@ def _counters(port: _PortRow) -> PortCounters:
         rx_dropped=total("rx_dropped"),
         tx_dropped=total("tx_dropped"),
     )
+
+
+@lru_cache(maxsize=64)  # most ports have what others have
+def _membership(mode: str, tag: VlanId | None, trunks: frozenset[VlanId]) -> PortVlans | None:
+    """The membership that columns of a Port row say; None for a mode that is not known."""
+    match mode:
+        case "access":
+            return PortVlans(frozenset(), tag)
+        case "trunk":
+            return PortVlans(trunks)
+        case "native-untagged":
+            return PortVlans(trunks - {tag}, tag)
+        case "native-tagged":
+            return PortVlans(trunks | frozenset(() if tag is None else (tag,)))
+    return None
 
 
 def _columns(vlans: PortVlans) -> _Columns:
