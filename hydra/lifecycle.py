@@ -72,7 +72,7 @@ RESERVATION_TRANSITIONS: Final[Mapping[_S, frozenset[_S]]] = {
     _S.ACTIVE: frozenset({_S.RELEASING, _S.EXPIRED, _S.FAILED, _S.PREEMPTED}),
     _S.RELEASING: frozenset({_S.RELEASED}),
     _S.RELEASED: frozenset(),
-    _S.FAILED: frozenset(),
+    _S.FAILED: frozenset({_S.RELEASED}),
     _S.CANCELLED: frozenset(),
     _S.EXPIRED: frozenset(),
     _S.PREEMPTED: frozenset(),

@@ -302,7 +302,7 @@ class Controller:
             self._conductor.put_once(self._synchronise)
         if self._recovery.done and not recovered:  # fibres may have been cut meanwhile
             self._withdrawals.after_recovery(before)
-        elif self._upkeep.dark:
+        elif self._withdrawals.due:
             self._withdrawals.of_dead_circuits()
 
     def _synchronise(self) -> None:

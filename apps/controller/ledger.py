@@ -107,7 +107,8 @@ class Ledger:
         """Read reservations; those that change by being read are written before anybody is told."""
         self._load_history()
         records = self._journal.records(Kind.RESERVATION)
-        read = (read_reservation(self._fabric, record) for record in records)
+        now_s = time.time()
+        read = (read_reservation(self._fabric, record, now_s) for record in records)
         self._book = ReservationBook(self._fabric, read)
         self._resume()
         pairs = zip(records, self._book, strict=True)
@@ -562,15 +563,20 @@ class Ledger:
             return reservation
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Cancel a reservation for its owner; one that has begun is releasing.
+        """Cancel a reservation for its owner; one that has begun is releasing, one that has failed
+        is released.
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
         """
         with self._lock, self._or_as_it_was(reservation_id):
             self._check_unchanged(seen)
-            begun = self._book.get(reservation_id).state not in _NOT_BEGUN
-            state = ReservationState.RELEASING if begun else ReservationState.CANCELLED
-            reservation = self._book.transition(reservation_id, state, "asked for", now=time.time())
+            old = self._book.get(reservation_id)
+            state, why = ReservationState.RELEASING, "asked for"
+            if old.state in _NOT_BEGUN:
+                state = ReservationState.CANCELLED
+            elif old.state is ReservationState.FAILED:
+                state, why = ReservationState.RELEASED, f"asked for; it had failed: {old.reason}"
+            reservation = self._book.transition(reservation_id, state, why, now=time.time())
             self._write_records(*self._records(reservation))
             self._tell_of([reservation])
             return reservation

@@ -79,7 +79,10 @@ class Reach:
 
     def conditions(self) -> Conditions:
         """The network's condition, as a reconfiguration has to know it."""
-        return Conditions(self.ready_switches(), self._switches.dead_uplinks, self._care.closed)
+        switches = self._switches
+        return Conditions(
+            switches.ready(), switches.dead_uplinks, self._care.closed, switches.diverted
+        )
 
     def announced(self) -> Announced:
         """Every server with the VLANs that lead to it, without paths that are being moved."""

@@ -31,6 +31,8 @@ from hydra.reconfiguration.switches import Switches
 
 LOG = logging.getLogger("hydra.upkeep")
 _KeyT = TypeVar("_KeyT")
+_Dark = tuple[Circuit, PortId]
+"""A circuit, and one of its ports, which has no carrier."""
 _LONGEST_WAIT_S: Final = 60.0
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
@@ -101,10 +103,8 @@ class Upkeep:
         self._retries = Retries()
         """By the name of a device, or a switch's datapath."""
         self._port_retries = Retries()
-        self.dark: frozenset[PortId] = frozenset()
-        """Ports of circuits that lost their light while their ToR was away, or while a change was
-        under way.
-        """
+        self.dark: frozenset[_Dark] = frozenset()
+        """Circuits that lost their light while a ToR was away, or while a change was under way."""
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -152,8 +152,8 @@ class Upkeep:
         if planes or racks:
             self._runner.run(self._care.mend(planes, racks))
             back = set(racks) - self._care.uncertain_racks
-            dark = self._runner.run(self._care.dark_ports(back))
-            self.dark |= dark  # which may have become more meanwhile
+            ends = self._runner.run(self._care.dark_ports(back))
+            self.dark |= self._at(ends)  # which may have become more meanwhile
 
     def make_certain(self, plan: Plan) -> None:
         """Mend what an earlier change left uncertain, before circuits are set up there.
@@ -237,22 +237,25 @@ class Upkeep:
         """
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
+        state = self._ledger.state
         told, self.dark = self.dark, frozenset()
-        dark = self._dark_ends() | told
-        dead = self._on(dark)
+        seen = self._dark_now() | told
+        dark = {end for circuit, end in seen if circuit in state.topology.circuits}
+        dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
         unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
         ends = {end for one in unlit for end in one.ends} & dark
-        return dead, self._put_out(unlit, ends, self._ledger.state)
+        return dead, self._put_out(unlit, ends, state)
 
-    def _dark_ends(self) -> frozenset[PortId]:
+    def _dark_now(self) -> frozenset[_Dark]:
         """Ports of circuits in use that are known to have no carrier."""
         circuits = self._ledger.state.topology.circuits
-        return frozenset(end for one in circuits for end in one.ends if self._switches.is_dark(end))
+        ends = {end for one in circuits for end in one.ends}
+        return self._at(set(filter(self._switches.is_dark, ends)))
 
-    def _on(self, ends: Collection[PortId]) -> frozenset[Circuit]:
+    def _at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
         """Circuits in use that have one of these ports."""
         circuits = self._ledger.state.topology.circuits
-        return frozenset(one for one in circuits if not set(ends).isdisjoint(one.ends))
+        return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
 
     def divert_meanwhile(
         self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
@@ -264,17 +267,15 @@ class Upkeep:
         """
         if not self._recovery.done:
             return
-        dark = self._dark_ends()
-        course = self._switches.divert(
-            self._on(dark) | set(circuits), paths, self._ledger.under_way
-        )
+        dark = self._dark_now()
+        dead = {circuit for circuit, _ in dark}.union(circuits)
+        course = self._switches.divert(dead, paths, self._ledger.under_way)
         diverted = self._runner.run_meanwhile(course)
-        self.dark |= {end for one in diverted for end in one.ends} & dark
+        self.dark |= {one for one in dark if one[0] in diverted}
 
-    def keep_diverted(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
-        """Divert the pairs on what could not be withdrawn; :meth:`dead_circuits` has it again."""
-        self.divert_meanwhile(circuits, paths)
-        self.dark |= {end for circuit in circuits for end in circuit.ends}
+    def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
+        """Divert the pairs on what has died, while no change is under way."""
+        self._runner.run(self._switches.divert(circuits, paths))
 
     def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.

@@ -50,16 +50,20 @@ class Withdrawals:
         self._mover = mover
         self._reservations = reservations
         self._clock_s = clock_s
-        self._left: frozenset[Circuit | Path] = frozenset()
-        """Lost circuits and paths that still stand after the last attempt to withdraw them."""
+        self._left: dict[Circuit | Path, str] = {}
+        """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
         self._pause_s = _FIRST_PAUSE_S
         self._again_s = 0.0
 
+    @property
+    def due(self) -> bool:
+        """True if :meth:`of_dead_circuits` has something to do."""
+        return bool(self._upkeep.dark or self._left)
+
     def of_dead_circuits(self) -> None:
-        """Withdraw the circuits that have lost their light."""
+        """Withdraw the circuits that have lost their light, and what could not be withdrawn."""
         dead, reason = self._upkeep.dead_circuits()
-        if dead:
-            self._withdraw(dead, (), reason)
+        self._withdraw(dead, reason)
 
     def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` that the recovery found without light."""
@@ -79,7 +83,7 @@ class Withdrawals:
             reason = "; ".join(one.reason for one in standing)
             ends = {end for one in circuits for end in one.ends}
             self._quarantine.put(ends, reason, self._ledger.state.topology.paths)
-            self._withdraw(circuits, [one.path for one in standing], reason)
+            self._withdraw([*circuits, *(one.path for one in standing)], reason)
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
         """Divert their pairs while a change under way waits; they are withdrawn after that."""
@@ -91,38 +95,39 @@ class Withdrawals:
         state = self._ledger.state
         return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
-    def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
-        """Divert the pairs on these circuits and paths at once, and then plan around them.
+    def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
+        """Divert the pairs on what is lost at once, withdraw it, and then plan around it.
 
         What can't be withdrawn, since a vswitch is silent or the journal is full, stays diverted
         and is tried again after ever longer pauses.
         """
-        lost = {*circuits, *paths}
+        self._left = self._still_standing()
+        news = [one for one in lost if one not in self._left]
+        self._left |= dict.fromkeys(news, why)
+        circuits = [one for one in self._left if isinstance(one, Circuit)]
+        paths = [one for one in self._left if isinstance(one, Path)]
+        if news:
+            LOG.error("%s", why)
+            self._upkeep.divert(circuits, paths)
+            self._ledger.note_loss([one for one in circuits if one in news])
+            self._pause_s = _FIRST_PAUSE_S
+        elif not self._left or self._clock_s() < self._again_s:
+            return
         try:
-            if not lost <= self._left:
-                LOG.error("%s", why)
-                self._ledger.note_loss([one for one in circuits if one not in self._left])
-                self._pause_s = _FIRST_PAUSE_S
-            elif self._clock_s() < self._again_s:
-                return
             before = directions(self._ledger.state)
-            entry = self._ledger.enter("circuit lost", why)
+            told = "; ".join(dict.fromkeys(self._left.values()))
+            entry = self._ledger.enter("circuit lost", told)
             self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
             self._plan_around(before)
         finally:
-            self._keep_diverted(circuits, paths)
-
-    def _keep_diverted(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
-        standing = self._ledger.state.topology
-        left = standing.circuits.intersection(circuits)
-        ways = [path for path in paths if path in standing.paths]
-        if not {*left, *ways} <= self._left or self._clock_s() >= self._again_s:
+            self._left = self._still_standing()
             self._again_s = self._clock_s() + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-        still = standing.circuits.union(standing.paths)
-        self._left = self._left.intersection(still).union(left, ways)
-        if left or ways:
-            self._upkeep.keep_diverted(left, ways)
+
+    def _still_standing(self) -> dict[Circuit | Path, str]:
+        topology = self._ledger.state.topology
+        standing = {*topology.circuits, *topology.paths}
+        return {one: why for one, why in self._left.items() if one in standing}
 
     def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
         """Give pairs, as (from, to), other paths for those that they have lost."""

@@ -18,7 +18,10 @@ from typing import Any, Final
 
 from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind, entry
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
+"""To be raised with every change of tables or records that earlier releases can't read."""
+_ONE_TABLE: Final = 3
+"""The first schema with one table for all kinds of records."""
 _SCHEMA: Final = (
     "CREATE TABLE owner (generation INTEGER NOT NULL)",
     "INSERT INTO owner VALUES (0)",
@@ -159,7 +162,7 @@ class SqliteJournal:
         with db:  # commits, or rolls back
             db.execute("BEGIN IMMEDIATE")
             if version < SCHEMA_VERSION:
-                for statement in _SCHEMA:
+                for statement in _SCHEMA if version < _ONE_TABLE else ():
                     db.execute(statement)
                 for change in _earlier(db):
                     _make(db, change)

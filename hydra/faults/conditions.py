@@ -138,7 +138,8 @@ class Watch:
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
         """Reservations that have failed, and since when.
 
-        Until their time is up, a day has passed, or another one was made in their place.
+        Until their time is up (a day, if they have no end), they are released, or another one was
+        made in their place.
         """
         failed = [one for one in facts.reservations if one.state is ReservationState.FAILED]
         if not failed:
@@ -305,7 +306,7 @@ def _reservations(missed: Iterable[tuple[Reservation, float]]) -> Iterator[Condi
             f"failed: {one.reason}",
             since_s,
             "its traffic goes electrically, with nothing promised",
-            "reserve anew what fits now",
+            f"reserve anew what fits now, or `hydra release {one.id}` if nobody needs it",
             f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}",
             () if GONE in one.pair else (one.pair,),
             (one.id,),

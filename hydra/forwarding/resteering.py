@@ -30,7 +30,7 @@ def steering_of(
 
 def diverting(
     substrate: Substrate, switches: Mapping[Steering, Collection[RackId]], epoch: int
-) -> dict[DatapathId, tuple[RuleChange, ...]]:
+) -> dict[DatapathId, tuple[Install, ...]]:
     """Changes by which each switch sends what is for these racks electrical."""
     return {
         switch.datapath: tuple(Install(substrate.divert(rack, epoch)) for rack in sorted(racks))

@@ -112,6 +112,10 @@ class Conditions:
     """Servers whose optical uplink is down: nothing of theirs is on a circuit."""
     closed: frozenset[str] = frozenset()
     """Servers from whom their ToR takes nothing for circuits."""
+    diverted: frozenset[Pair] = frozenset()
+    """Pairs that are electrical since their circuits or paths have died. They stay so, unless the
+    plan moves them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,8 @@ class Execution:
     _retag_failed: bool = False
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
+    activated: frozenset[Pair] = frozenset()
+    """Pairs whose divert rules are gone, but at switches that did not confirm that."""
     closed: set[str] = field(default_factory=set)
     """Servers of silent vswitches that were closed out, so that circuits could move."""
     _push: _Push | None = None
@@ -202,6 +208,11 @@ class Execution:
     def hear_of_uplinks(self, dead: frozenset[str]) -> None:
         """Take servers for unable from now on whose uplink is down by now."""
         self.conditions = replace(self.conditions, dead_uplinks=dead)
+
+    def hear_of_dead(self, pairs: frozenset[Pair]) -> None:
+        """Leave these pairs electrical, unless they are moved: what they are on has died."""
+        diverted = self.conditions.diverted | pairs
+        self.conditions = replace(self.conditions, diverted=diverted)
 
     # -- the course of a reconfiguration ------------------------------------------------------
 
@@ -817,14 +828,17 @@ class Execution:
         steer = Resteering.between(self._substrate, self.plan.target, self.result)
         changes: dict[DatapathId, list[RuleChange]] = {}
         epoch = self.plan.target.epoch
+        dead = self.conditions.diverted
+        self.activated = self.moving - (dead - self.plan.affected)  # the dead that are held
         for switch, racks in self._diverted.items():
             if switch.datapath in self._stuck:
                 continue
             mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):
-                if (min(switch.rack, rack), max(switch.rack, rack)) in lost:
+                pair = (min(switch.rack, rack), max(switch.rack, rack))
+                if pair in lost:
                     mine += steer.changes(switch.rack, rack)
-                if self._hitless:
+                if pair in self.activated and (self._hitless or pair in dead):
                     mine.append(Remove(self._substrate.divert(rack, epoch)))
         frozen = {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
         outcomes = yield Batch("activate", (ApplyRules(frozen),))

@@ -17,6 +17,7 @@ from hydra.forwarding.rules import (
     Installation,
     Remove,
     RuleChange,
+    installed,
     match_key,
 )
 from hydra.forwarding.substrate import Steering, substrate_of
@@ -130,6 +131,7 @@ class Switches:
         """True from a start on, as long as a switch may count on relays of an earlier state."""
         self.dead_uplinks: frozenset[str] = frozenset()
         """Servers whose uplink to the ToR is down."""
+        self._dead: frozenset[Pair] = frozenset()
         self._synchronised: set[DatapathId] = set()
         self._renewed: set[DatapathId] = set()
 
@@ -158,11 +160,12 @@ class Switches:
     def _is_known(self, datapath: DatapathId) -> bool:
         return datapath in self.known
 
-    def rules(self, datapath: DatapathId) -> list[FlowRule]:
-        """All rules that an owned switch is to hold now."""
-        state, source_check = self._memory.state, self._policy.now.source_check
-        rules = self._substrate.rules(datapath, state, self.dead_uplinks, source_check)
-        return [*rules, *self._added_rules(datapath)]
+    @property
+    def diverted(self) -> frozenset[Pair]:
+        """Pairs that are electrical since their circuits or paths have died; until these are
+        withdrawn, or the pairs moved to others.
+        """
+        return self._dead.intersection(map(pair_of, self._memory.state.topology.paths))
 
     def tables(
         self, datapaths: Iterable[DatapathId]
@@ -172,6 +175,7 @@ class Switches:
         An object holds what a rack's switches have in common.
         """
         substrate, state = self._substrate, self._memory.state
+        diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
         common: dict[RackId, InstallAll] = {}
         tor_rules = tuple(map(Install, substrate.tor_rules()))
         for datapath in datapaths:
@@ -183,7 +187,15 @@ class Switches:
                 common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
             own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
             added = self._added_rules(datapath)
-            yield datapath, (*map(Install, own), common[rack], *map(Install, added))
+            yield (
+                datapath,
+                (
+                    *map(Install, own),
+                    common[rack],
+                    *diverts.get(datapath, ()),
+                    *map(Install, added),
+                ),
+            )
 
     def _rack_of(self, datapath: DatapathId) -> RackId:
         server = self._fabric.server_by_datapath.get(datapath)
@@ -226,6 +238,7 @@ class Switches:
             if name in unconfirmed
             or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
+        self._dead -= execution.activated
 
     # -- courses ----------------------------------------------------------------------------------
 
@@ -321,20 +334,25 @@ class Switches:
     ) -> Course[frozenset[Circuit]]:
         """Send the pairs on dead circuits and dead paths electrical, until these are withdrawn.
 
-        Pairs that a ``change`` under way moves are left to it, and so are the circuits that it
-        moves. Returns the dead circuits that other pairs are on: they are to be withdrawn, whether
-        or not they have light again by then.
+        Pairs that a ``change`` under way moves are left to it: those that it does not move after
+        all, it leaves diverted. Returns the dead circuits that pairs are on: if they stand after
+        it, they are to be withdrawn, whether or not they have light again by then.
         """
         state = self._memory.state
-        left = frozenset[Pair]() if change is None else change.moving
-        pairs = moving_pairs(state, without(state, circuits, paths)) - left
+        pairs = moving_pairs(state, without(state, circuits, paths))
         if not pairs or not self.settled:
             return frozenset()
-        changes = diverting(self._substrate, steering_of(self._substrate, pairs), state.epoch)
+        self._dead |= pairs
+        left = pairs
+        if change is not None:
+            change.hear_of_dead(pairs)
+            left -= change.moving
+        changes = diverting(self._substrate, steering_of(self._substrate, left), state.epoch)
         (done,) = yield Batch("divert", (ApplyRules(only(changes, self.ready())),))
         for datapath, error in done.value.items():
-            if error is not None:  # withdrawing will meet it again
+            if error is not None:
                 LOG.warning("switch %#x was not diverted: %s", datapath, error)
+        self.doubt(datapath for datapath, error in done.value.items() if error is not None)
         used = {
             circuit
             for path in state.topology.paths
@@ -352,8 +370,8 @@ class Switches:
             return
         self.spares_relays = False
         changes = {
-            datapath: tuple(relays_as_in(self.rules(datapath)))
-            for datapath in sorted(self.owned.keys() & self.ready())
+            datapath: tuple(relays_as_in(installed(table)))
+            for datapath, table in self.tables(sorted(self.owned.keys() & self.ready()))
         }
         # A barrier confirms tables, not the packets that were on their way.
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))

@@ -39,10 +39,12 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
     return record
 
 
-def read_reservation(fabric: Fabric, record: Mapping[str, Any]) -> Reservation:
+def read_reservation(
+    fabric: Fabric, record: Mapping[str, Any], now_unix_s: float | None = None
+) -> Reservation:
     """The reservation that :func:`reservation_record` wrote, or an earlier release.
 
-    A booked reservation has failed, with the reason, if ``fabric`` has lost a part that it was
+    A booked reservation has failed now, with the reason, if ``fabric`` has lost a part that it was
     booked on. Paths that are gone, and all paths where circuits are one-way by now, are left out.
     Raises HydraError for a malformed record, for positions of another wiring, and for a reservation
     of duplex circuits that is not over where circuits are one-way.
@@ -61,6 +63,7 @@ def read_reservation(fabric: Fabric, record: Mapping[str, Any]) -> Reservation:
             )
         if state in BOOKED_STATES and (reason := _loss(fabric, fields)):
             state, fields["reason"] = ReservationState.FAILED, reason
+            fields["since_unix_s"] = now_unix_s
         for key in _PATHS:
             entry = fields[key]
             fields[key] = None if entry is None or fabric.one_way else read_path(fabric, entry)

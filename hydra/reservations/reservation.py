@@ -28,7 +28,10 @@ BOOKED_STATES: Final = HOLDING_STATES | {
 }
 """States in which capacity is set aside for a reservation."""
 
-FINAL_STATES: Final = frozenset(s for s, after in RESERVATION_TRANSITIONS.items() if not after)
+FINAL_STATES: Final = frozenset(s for s, after in RESERVATION_TRANSITIONS.items() if not after) | {
+    ReservationState.FAILED
+}
+"""States in which a reservation is over; its owner may acknowledge a failure by releasing it."""
 
 LATEST_UNIX_S: Final = 253_402_300_799.0
 """The last second of the year 9999: beyond it, points in time can't be written down."""

@@ -9,6 +9,7 @@ import pytest
 from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
+from hydra.errors import LifecycleError
 from hydra.journal import JournalError, JournalTaken
 from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
@@ -72,6 +73,17 @@ def restarted(disk):
 
 def everything(ledger):
     return ledger.reservations(), ledger.pins(), ledger.usage("tina")
+
+
+def test_a_failure_is_acknowledged_by_letting_it_go(ledger, disk):
+    one = reserve(ledger)
+    ledger.change(one.id, State.FAILED, "no path came up")
+    gone = ledger.let_go(one.id)
+    assert gone.state is State.RELEASED
+    assert gone.reason == "asked for; it had failed: no path came up"
+    assert restarted(disk).reservation(one.id) == gone
+    with pytest.raises(LifecycleError):
+        ledger.let_go(one.id)
 
 
 @pytest.mark.parametrize(

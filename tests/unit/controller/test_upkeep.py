@@ -17,7 +17,13 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.service import DeviceStatus, PlanRequest
 from tests.journals import SqliteJournal
-from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
+from tests.unit.core.fabrics import (
+    openflow_only,
+    order_of,
+    path_of,
+    small_fabric,
+    state_of,
+)
 from tests.unit.reconfiguration.simulation import Faults, Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
@@ -154,7 +160,7 @@ def test_a_tor_that_was_away_is_asked_for_its_carrier():
     stage.network.faults = Faults()
     del stage.down["r0"]
     stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 1, 2)))
-    assert stage.upkeep.dark == {END.id}
+    assert stage.upkeep.dark == {(CIRCUIT, END.id)}
     assert stage.upkeep.dead_circuits() == ({CIRCUIT}, TOLD)
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
     assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
@@ -304,3 +310,13 @@ def test_a_rack_whose_vlans_are_not_known_is_out_of_reach(stage):
     stage.core.care.uncertain_racks.add(RackId(1))
     assert stage.reach.within_reach(PlanRequest()).racks == {RackId(0), RackId(2)}
     assert {FABRIC.ports[end].rack for end in stage.reach.blocked_ports()} == {RackId(1)}
+
+
+def test_a_tor_without_vlans_that_missed_a_rule_is_within_reach_again():
+    stage = Stage(openflow_only(FABRIC))
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    stage.core.care.uncertain_racks.add(RackId(1))
+    stage.upkeep.look_after()
+    assert not stage.core.care.uncertain_racks
+    assert stage.reach.blocked_ports() == frozenset()

@@ -6,6 +6,7 @@ import pytest
 
 from apps.controller.withdrawals import Withdrawals
 from hydra.errors import HydraError
+from hydra.faults.surveillance import LostPath
 from hydra.model import NetworkState
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -19,22 +20,30 @@ class Stage:
 
     def __init__(self):
         self.now_s = 0.0
-        self.attempts, self.lost, self.diverted = [], [], []
-        self.held, self.fails = True, False
+        self.attempts, self.lost, self.diverted, self.told = [], [], [], []
+        self.held, self.fails, self.dark = True, False, True
         self.ledger = SimpleNamespace(
             state=state_of(FABRIC, NOTHING, PATH),
-            enter=lambda *_: None,
+            enter=lambda _trigger, why: self.told.append(why),
             note_loss=lambda circuits: self.lost.append(list(circuits)),
         )
         self.upkeep = SimpleNamespace(
-            dead_circuits=lambda: (self.ledger.state.topology.circuits, "carrier lost"),
-            keep_diverted=lambda circuits, paths: self.diverted.append(self.now_s),
+            dark=frozenset(),
+            dead_circuits=lambda: (self.dead(), "carrier lost"),
+            divert=lambda circuits, paths: self.diverted.append([*circuits, *paths]),
         )
         reservations = SimpleNamespace(restore=lambda: None, rejoin=lambda _: None)
         planning = SimpleNamespace(reduced=lambda *_: None)
         mover = SimpleNamespace(move=self._move)
         self.withdrawals = Withdrawals(
-            planning, self.ledger, self.upkeep, None, None, mover, reservations, lambda: self.now_s
+            planning,
+            self.ledger,
+            self.upkeep,
+            SimpleNamespace(put=lambda *_: None),
+            None,
+            mover,
+            reservations,
+            lambda: self.now_s,
         )
 
     def _move(self, *_):
@@ -44,9 +53,13 @@ class Stage:
         if not self.held:
             self.ledger.state = NOTHING
 
+    def dead(self):
+        return self.ledger.state.topology.circuits if self.dark else frozenset()
+
     def look_until(self, end_s):
         while self.now_s <= end_s:
-            self.withdrawals.of_dead_circuits()
+            if self.dark or self.withdrawals.due:
+                self.withdrawals.of_dead_circuits()
             self.now_s += 2.0
 
 
@@ -59,7 +72,26 @@ def test_what_is_held_is_tried_again_after_ever_longer_pauses(stage):
     stage.look_until(300.0)
     assert stage.attempts == [0.0, 4.0, 12.0, 28.0, 60.0, 120.0, 180.0, 240.0, 300.0]
     assert stage.lost == [list(PATH.circuits)], "told once"
-    assert len(stage.diverted) == 151, "diverted at each look, also right after each attempt"
+    assert stage.diverted == [list(PATH.circuits)], "once: that lasts until they are withdrawn"
+
+
+def test_what_has_light_again_is_withdrawn_all_the_same(stage):
+    stage.look_until(10.0)
+    stage.held = stage.dark = False
+    stage.look_until(40.0)
+    assert stage.attempts == [0.0, 4.0, 12.0]
+    assert set(stage.told) == {"carrier lost"}
+    assert not stage.withdrawals.due
+
+
+def test_a_path_that_is_held_is_tried_again_although_there_is_light(stage):
+    stage.dark = False
+    vlan = stage.ledger.state.vlans[PATH]
+    stage.withdrawals.of_lost_paths([LostPath(PATH, vlan, frozenset(), "probes lost")])
+    stage.look_until(60.0)
+    assert stage.attempts == [0.0, 4.0, 12.0, 28.0, 60.0]
+    assert stage.diverted == [[PATH]]
+    assert set(stage.told) == {"probes lost"}
 
 
 def test_what_is_withdrawn_at_last_is_over(stage):
@@ -67,7 +99,7 @@ def test_what_is_withdrawn_at_last_is_over(stage):
     stage.held = False
     stage.look_until(40.0)
     assert stage.attempts == [0.0, 4.0, 12.0]
-    assert stage.diverted == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    assert len(stage.diverted) == 1
     stage.ledger.state, stage.held = state_of(FABRIC, NOTHING, PATH), True
     stage.look_until(50.0)
     assert len(stage.lost) == 2, "the same circuit, made anew and lost again"
@@ -78,4 +110,4 @@ def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
     stage.fails = True
     with pytest.raises(HydraError, match="the journal is full"):
         stage.withdrawals.of_dead_circuits()
-    assert stage.diverted == [0.0]
+    assert stage.diverted == [list(PATH.circuits)]

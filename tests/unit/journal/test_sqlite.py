@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from apps.journal import sqlite as sqlite_journal
 from apps.journal.sqlite import SCHEMA_VERSION, copy_journal, set_aside
 from hydra.journal import Change, JournalError, Kind, entry
 from tests.journals import SqliteJournal
@@ -301,3 +302,49 @@ def test_looking_upgrades_nothing(earlier, schema):
     journal.close()
     assert schema_of(earlier) == schema
     assert list(Path(earlier).parent.glob("*.schema-*")) == []
+
+
+THIRD_SCHEMA = """
+CREATE TABLE owner (generation INTEGER NOT NULL);
+INSERT INTO owner VALUES (8);
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    key TEXT,
+    unix_s REAL,
+    record TEXT NOT NULL,
+    UNIQUE (kind, key)
+);
+CREATE INDEX records_in_order ON records (kind);
+CREATE INDEX records_by_time ON records (kind, unix_s) WHERE unix_s IS NOT NULL;
+INSERT INTO records VALUES (4, 'reservation', 'v1', NULL, '{"id": "v1"}');
+INSERT INTO records VALUES (7, 'entry', NULL, 1000.5, '{"unix_s": 1000.5, "what": "start"}');
+PRAGMA user_version = 3;
+"""
+
+
+@pytest.fixture
+def third(path):
+    Path(path).parent.mkdir()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(THIRD_SCHEMA)
+    return path
+
+
+def test_the_third_schema_is_upgraded_and_its_release_finds_a_copy(third):
+    for journal in (SqliteJournal(third, read_only=True), SqliteJournal(third)):
+        assert journal.records(Kind.RESERVATION) == [{"id": "v1"}]
+        assert journal.records(Kind.ENTRY) == [{"unix_s": 1000.5, "what": "start"}]
+    assert schema_of(third) == SCHEMA_VERSION
+    assert asked(third, "SELECT generation FROM owner") == [(9,)]
+    assert schema_of(f"{third}.schema-3") == 3
+    assert asked(f"{third}.schema-3", "SELECT key FROM records ORDER BY id") == [("v1",), (None,)]
+
+
+def test_the_release_of_the_third_schema_refuses_what_this_one_writes(third, monkeypatch):
+    SqliteJournal(third).close()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sqlite_journal, "SCHEMA_VERSION", 3)
+        with pytest.raises(JournalError, match="has schema 4, this release reads 3: start the"):
+            SqliteJournal(third)
+        assert SqliteJournal(f"{third}.schema-3").records(Kind.RESERVATION) == [{"id": "v1"}]

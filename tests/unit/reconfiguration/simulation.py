@@ -403,16 +403,17 @@ class Network:
         for datapath, installations in command.intended.items():
             if not self.hears(datapath) or self._hit(self.faults.read):
                 continue
-            wanted = {match_key(rule): rule for rule in installed(installations)}
-            held = self.tables[datapath]
+            wanted = {match_key(rule): rule.args for rule in installed(installations)}
+            held = {key: rule.args for key, rule in self.tables[datapath].items()}
             keys = wanted.keys() | held.keys()
             differing = [key for key in keys if wanted.get(key) != held.get(key)]
+            foreign = [Remove(self.tables[datapath][key]) for key in held.keys() - wanted.keys()]
             name = self.name_of(datapath)
             items = [
                 Drift(DriftKind.RULE, name, str(key), str(wanted.get(key)), str(held.get(key)))
                 for key in sorted(differing, key=str)
             ]
-            found[datapath] = RuleDrift(tuple(items), ())
+            found[datapath] = RuleDrift(tuple(items), tuple(foreign))
         yield
         return found, None
 

@@ -12,11 +12,12 @@ import pytest
 
 from hydra.forwarding.pipeline import RuleKind
 from hydra.policy import DrainPolicy, Policy
+from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, pair_of, without
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.reconfiguration.seeds import chunks, hold
-from tests.unit.reconfiguration.simulation import LONGEST_LAG_S, Network
+from tests.unit.reconfiguration.simulation import LONGEST_LAG_S, Faults, Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 
@@ -42,6 +43,9 @@ class Unlucky:
         self.dead = rng.choice(fabric.servers).name if rng.random() < 0.5 else None
         self.changes_left = rng.randrange(60)
         self.diverted = frozenset()
+        self.withdrawals = []
+        self.held = False
+        """True if it was not withdrawn at the first attempt."""
 
     def execution(self, plan):
         fabric = self.network.fabric
@@ -66,7 +70,12 @@ class Unlucky:
         self.network.perform = perform
         self.stay_diverted()
         self.upkeep.take_over(self.change)
-        self.withdraw()
+        self.audit()
+        for held in (True, False):
+            self.withdraw(held=held)
+            self.reconnect()
+            self.audit()
+        self.nobody_diverts()
 
     def act(self) -> None:
         if self.cut is not None:
@@ -82,23 +91,69 @@ class Unlucky:
     def stay_diverted(self) -> None:
         """Nobody sends on a dead circuit, but what the change itself has under way."""
         for path in self.before.topology.paths:
-            if pair_of(path) in self.change.moving or self.diverted.isdisjoint(path.circuits):
+            done = [self.change, *self.withdrawals] if self.withdrawals else []
+            affected = [one.plan.affected for one in done] or [self.change.moving]
+            moved = frozenset().union(*affected)
+            if pair_of(path) in moved or self.diverted.isdisjoint(path.circuits):
                 continue
             for here, there in path.directions:
                 for server in self.network.fabric.racks[here].servers:
                     if self.network.sends_on(server, there):
                         raise Violation(f"{server.name} sends on the dead circuit of {path}")
 
-    def withdraw(self) -> None:
-        """As after the change: with the ordinary course, which leaves nothing behind."""
+    def withdraw(self, *, held: bool) -> None:
+        """As after the change: with the ordinary course, which leaves nothing behind.
+
+        One that is ``held`` meets circuits that carry frames, and vswitches that do not answer.
+        """
         fabric, state = self.network.fabric, self.upkeep.memory.state
-        target = without(state, self.diverted)
-        withdrawal = self.execution(diff(fabric, state, target, self.order))
-        self.upkeep.take_over(Watch(self.network, withdrawal, self.upkeep.uncertain).run())
-        for datapath in self.network.names:
-            wanted = {rule.kind for rule in self.upkeep.switches.rules(datapath)}
-            held = {rule.kind for rule in self.network.tables[datapath].values()}
-            if (RuleKind.DIVERT in held) or (RuleKind.DIVERT_ALL in wanted ^ held):
+        lost = self.diverted & state.topology.circuits
+        self.upkeep.run(self.upkeep.switches.divert(lost))
+        self.network.now_s += LONGEST_LAG_S
+        withdrawal = self.execution(diff(fabric, state, without(state, lost), self.order))
+        self.withdrawals.append(withdrawal)
+        watch = Watch(self.network, withdrawal, self.upkeep.uncertain)
+        watch._devices_are_as_the_result_says = lambda: None  # pairs that are held stay diverted
+        look = watch.look
+        watch.look = lambda command: (look(command), self.stay_diverted())
+        self.network.faults = Faults(vswitch=0.3, busy_circuit=0.3) if held else Faults()
+        self.network.unsettle(sorted(withdrawal.plan.disconnect))
+        self.upkeep.take_over(watch.run())
+        self.network.faults = Faults()
+        self.held |= not lost.isdisjoint(self.upkeep.memory.state.topology.circuits)
+        self.stay_diverted()
+
+    def reconnect(self) -> None:
+        """Switches that were away come back, and one comes back without any rule."""
+        back = self.network.rng.choice(sorted(self.network.names))
+        self.network.tables[back].clear()
+        self.network._ways.pop(back, None)
+        self.network.connected.discard(back)
+        self.upkeep.reconnect()
+        self.network.connected = set(self.network.names)
+        self.upkeep.look_after()
+        self.stay_diverted()
+
+    def audit(self) -> None:
+        """Nothing differs that nobody touched, and mending what differs touches no divert."""
+        upkeep, fabric = self.upkeep, self.network.fabric
+        upkeep.look_after()
+        audit = Audit(fabric, upkeep.memory, upkeep.switches, upkeep.care, upkeep.recovery)
+        if items := upkeep.run(audit.look()).items:
+            raise Violation(f"nobody touched {[str(item) for item in items]}")
+        touched = self.network.rng.choice(sorted(self.network.names))
+        table = self.network.tables[touched]
+        if table:
+            table.pop(self.network.rng.choice(sorted(table, key=str)))
+            self.network._ways.pop(touched, None)
+        upkeep.run(audit.mend_rules(upkeep.run(audit.look())))
+        self.network.now_s += LONGEST_LAG_S
+        self.stay_diverted()
+
+    def nobody_diverts(self) -> None:
+        """Pairs are diverted until they are withdrawn, and no longer."""
+        for datapath, table in self.network.tables.items():
+            if any(rule.kind is RuleKind.DIVERT for rule in table.values()):
                 raise Violation(f"{datapath:#x} diverts for good")
 
 
@@ -117,5 +172,6 @@ def test_the_seeds_divert_on_every_substrate():
     played = [simulate(seed) for seed in range(150)]
     helped = [one for one in played if one.diverted]
     assert len({one.network.fabric.substrate for one in helped}) == 3
+    assert len({one.network.fabric.substrate for one in helped if one.held}) == 3
     assert any(one.cut is not None and not one.diverted for one in played), "the change's own pairs"
     assert any(one.dead in one.change.conditions.dead_uplinks for one in played)

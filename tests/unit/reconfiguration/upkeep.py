@@ -147,7 +147,10 @@ class SimulatedUpkeep:
         self.run(self.recovery.run())
 
     def conditions(self) -> Conditions:
-        return Conditions(self.switches.ready(), self.switches.dead_uplinks, self.care.closed)
+        switches = self.switches
+        return Conditions(
+            switches.ready(), switches.dead_uplinks, self.care.closed, switches.diverted
+        )
 
     def take_over(self, execution: Execution) -> None:
         """A reconfiguration has ended."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.journal.sqlite import SCHEMA_VERSION
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
 from hydra.model import PlaneId, RackId, VlanId
@@ -75,6 +76,16 @@ def test_it_holds_no_position():
         "circuits": [[["r1", "o2.1"], ["r4", "o2.1"]], [["r3", "o1.1"], ["r4", "o1.1"]]],
     }
     assert record["booked"] == record["path"]
+
+
+def test_another_field_is_another_schema():
+    """Earlier releases refuse a record with a field that they don't know, and so do not start."""
+    fields = (
+        "id state src dst bandwidth_mbps duration_s src_rack dst_rack created_unix_s "
+        "expires_unix_s starts_unix_s booked held_until_unix_s group owner retry path vlan "
+        "wanted_mbps minimum_mbps priority preempted_by reason since_unix_s service"
+    )
+    assert (SCHEMA_VERSION, list(written(reservation()))) == (4, fields.split())
 
 
 @pytest.mark.parametrize("state", State)
@@ -150,8 +161,10 @@ LOSSES = {
 @pytest.mark.parametrize("state", State)
 def test_what_has_lost_something_has_failed_if_it_was_booked(what, state):
     fabric, reason = LOSSES[what]
-    record = written(reservation(state))
-    read = read_reservation(fabric, record)
+    one = reservation(state)
+    record = written(one)
+    read = read_reservation(fabric, record, 1_700_000_000.0)
+    assert read.since_unix_s == (1_700_000_000.0 if state in BOOKED_STATES else one.since_unix_s)
     assert out_of_date(record, read) == (state in BOOKED_STATES)
     assert (read.state, read.reason) == (
         (State.FAILED, reason) if state in BOOKED_STATES else (state, "as it was")
