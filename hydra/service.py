@@ -407,7 +407,10 @@ class ControllerService(ReservationService, Protocol):
         """Free a port; returns its former entry. Raises UnknownName, JournalError."""
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why the controller can't do its job yet; empty when ready."""
+        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+
+    def missing(self) -> Sequence[str]:
+        """Parts of the network that are away or behind, in words; empty when all are there."""
 
     def conditions(self) -> Sequence[Condition]:
         """All that is wrong, the most urgent first; empty when healthy."""

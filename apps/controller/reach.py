@@ -1,4 +1,4 @@
-"""The parts that the controller can reach now, and those missing: read-only, for any thread."""
+"""The parts that the controller can reach now, and those missing: for any thread."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ class Reach:
         self._switches = switches
         self._care = care
         self._recovery = recovery
+        self.starting = True
+        """True from the start until everything is there, or has had its time to come."""
 
     # -- switches ---------------------------------------------------------------------------------
 
@@ -205,8 +207,17 @@ class Reach:
         return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why the controller can't do its job yet; empty when ready."""
-        missing = [] if self._recovery.done else ["devices have not been read yet"]
+        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+        reasons = [] if self._recovery.done else ["devices have not been read yet"]
+        if self.starting and (missing := self.missing()):
+            reasons += ["just started, and waits a moment for what is missing", *missing]
+        if (failure := self._ledger.journal_failure) is not None:
+            reasons.append(failure[1])
+        return reasons
+
+    def missing(self) -> Sequence[str]:
+        """Parts of the network that are away or behind, in words; empty when all are there."""
+        missing = []
         if self._switches.spares_relays:
             missing.append("relays of an earlier state are still there")
         connected, ready = self._fleet.connected(), self.ready_switches()

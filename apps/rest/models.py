@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from hydra.access import Role
 from hydra.config.reload import BY_REQUEST
 from hydra.config.schema import policy_model
 from hydra.decisions.decision import Action
@@ -772,6 +773,11 @@ class Health(Document):
 
 class Readiness(Document):
     ready: bool
+
+
+class Caller(Document):
+    name: str
+    role: Role
 
 
 class Condition(Document):

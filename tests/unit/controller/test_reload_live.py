@@ -68,7 +68,7 @@ def test_reload_by_rest_and_by_signal(controller, change):
 
 def test_a_controller_without_devices_shows_its_metrics_and_logs_lines(controller):
     text = controller.http.get("/metrics").text
-    assert "hydra_ready 0.0" in text
+    assert 'hydra_device_connected{device="p1",kind="optical-switch"} 0.0' in text
     assert 'hydra_loop_stage_duration_seconds_count{stage="upkeep"}' in text
     assert 'hydra_device_errors_total{device="p1"}' in text
     assert "process_open_fds" in text

@@ -100,7 +100,8 @@ class FakeService:
         self.for_agents = CurrentPolicy(Policy())
         self.events = EventLog("run", capacity=50)
         self.agents = AgentDesk(fabric, self.for_agents, lambda: (self.network, ()))
-        self.missing: list[str] = []
+        self.unready: list[str] = []
+        self.away: list[str] = []
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
         self.week: Week | None = None
@@ -463,7 +464,10 @@ class FakeService:
         raise UnknownName(f"not in quarantine: {rack} {tor_port}")
 
     def not_ready(self):
-        return self.missing
+        return self.unready
+
+    def missing(self):
+        return self.away
 
     def conditions(self):
         facts = Facts(
