@@ -70,6 +70,8 @@ class PlanReport:
     demand_mbps: float
     verdict: Verdict
     planning_ms: float
+    at_risk: tuple[str, ...] = ()
+    """Devices and switches that are missing for it, in words."""
 
 
 class DemandSource(Enum):
@@ -226,6 +228,8 @@ class ReservationPreview:
     reservation: Reservation
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
+    at_risk: tuple[str, ...] = ()
+    """Devices and switches that are missing for it, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -438,6 +438,9 @@ class ReservationPreview(Document):
     expires_unix_s: float | None
     connect: list[Circuit] = Field(description="Circuits that its start would bring up.")
     disconnect: list[Circuit] = Field(description="Circuits that its start would take down.")
+    at_risk: list[str] = Field(
+        description="Devices and switches that are missing for it, in words."
+    )
 
 
 class Alternative(Document):
@@ -506,6 +509,9 @@ class Plan(Document):
     demand_mbps: float
     verdict: Verdict
     planning_ms: float
+    at_risk: list[str] = Field(
+        description="Devices and switches that are missing for it, in words."
+    )
 
 
 class Step(Document):

@@ -34,6 +34,9 @@ const list = (lines) => el("ul", {},
   ...lines.slice(0, MOST_LINES).map((line) => el("li", {}, line)),
   ...(lines.length > MOST_LINES ? [el("li", {}, `and ${lines.length - MOST_LINES} more`)] : []));
 
+// Devices that are missing for what a dry run shows.
+export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk)] : []);
+
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {
   const { entries } = await get("/v1/demand");
@@ -46,6 +49,7 @@ export async function plan() {
     const text = [
       el("p", {}, `For the demand as measured: ${mbps(dry.served_mbps)} of ${mbps(dry.demand_mbps)} Mb/s would be served. ${dry.verdict.pays ? "It pays" : "It does not pay"}: ${dry.verdict.reason}.`),
       el("p", {}, `${count(dry.connect.length, "circuit")} up, ${dry.disconnect.length} down, ${count(dry.retagged_ports, "port")}, ${count(dry.rules, "rule")}. ${count(dry.affected_pairs.length, "rack pair")} without circuits meanwhile.`),
+      ...risks(dry),
       list(lines),
     ];
     if (!(await ask("Dry run", text, lines.length ? "Carry it out" : ""))) return false;

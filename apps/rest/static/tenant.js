@@ -1,6 +1,6 @@
 // The page of a tenant: its reservations, its quota, what fits, and booking it.
 
-import { ask, tried } from "./actions.js";
+import { ask, risks, tried } from "./actions.js";
 import { get, send } from "./api.js";
 import { by, clock, count, el, keepFocus, mbps } from "./dom.js";
 import * as reservations from "./reservations.js";
@@ -86,7 +86,7 @@ async function book() {
       continue;
     }
     const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${along(seen.booked)}.`);
-    if (!(await ask("It fits", [text], "Book it"))) return false;
+    if (!(await ask("It fits", [text, ...risks(seen)], "Book it"))) return false;
     return (await tried("Not booked", () => send("POST", "/v1/reservations", body))) !== null;
   }
 }

@@ -268,6 +268,22 @@ def test_switches_that_are_missing_are_named_once_with_what_keeps_them(stage):
     )
 
 
+def test_what_is_missing_for_a_change_is_told_before_it(stage):
+    stage.upkeep.look_after()
+    pair = RackId(0), RackId(1)
+    planes, racks = [PlaneId(1)], [RackId(2)]
+    assert stage.reach.at_risk([pair], planes, racks) == ()
+    stage.network.connected.clear()
+    stage.down |= {PlaneId(0): "no answer", PlaneId(1): "no answer"}
+    stage.down |= {"r1": "not known", "r2": "not known"}  # by the rack's number from 0
+    assert stage.reach.at_risk([pair], planes, racks) == (
+        "2 vswitches are not connected: v-h11, v-h21",
+        "optical switch p2 is left out: no answer",
+        "rack r3 is left out, for its ToR: not known",
+    )
+    assert stage.reach.at_risk([(RackId(2), RackId(3))])[0] == "vswitch v-h31 is not connected"
+
+
 def test_where_many_are_missing_some_are_named_and_the_others_counted():
     stage = Stage(small_fabric(racks=4, planes=2, servers=2))
     stage.upkeep.look_after()

@@ -102,6 +102,7 @@ class FakeService:
         self.agents = AgentDesk(fabric, self.for_agents, lambda: (self.network, ()))
         self.unready: list[str] = []
         self.away: list[str] = []
+        """Parts that are missing, for everything that is planned, too."""
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
         self.week: Week | None = None
@@ -257,6 +258,7 @@ class FakeService:
             demand_mbps=80.0,
             verdict=Verdict(True, "gains 70 Mb/s", 70.0, 700.0, 5.0),
             planning_ms=1.5,
+            at_risk=tuple(self.away),
         )
 
     def reconfigure(self, request, trigger: str) -> Reconfiguration:
@@ -357,7 +359,8 @@ class FakeService:
         with self._lock:
             reservation = self._book.add("preview", request, CREATED_UNIX_S)
             self._book.remove("preview")
-        return ReservationPreview(reservation, frozenset(reservation.booked.circuits), frozenset())
+        circuits = frozenset(reservation.booked.circuits)
+        return ReservationPreview(reservation, circuits, frozenset(), tuple(self.away))
 
     def _check_seen(self, seen):
         if seen is not None and self._book.get(seen.id) != seen:

@@ -407,6 +407,18 @@ def test_what_is_missing_is_for_those_who_may_see_devices(ask, service):
         assert ask(name, "GET", "/readyz").json()["missing"] == service.unready
 
 
+def test_tenants_learn_that_something_is_at_risk_and_no_name(ask, service):
+    service.away = ["vswitch h42 is not connected"]
+    seen = {
+        name: ask(name, "POST", "/v1/reservations", json={**GOOD, "dry_run": True}).json()[
+            "at_risk"
+        ]
+        for name in ("tina", "olaf")
+    }
+    assert seen["olaf"] == service.away
+    assert seen["tina"] == ["a device that it needs does not answer now"]
+
+
 def test_everybody_with_a_token_learns_who_they_are(ask):
     for name, role in NAMES.items():
         assert ask(name, "GET", "/v1/whoami").json() == {"name": name, "role": role.value}

@@ -210,7 +210,13 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     ask = page.locator("#ask")
     expect(ask).to_contain_text("80 of 80 Mb/s would be served")
     expect(ask).to_contain_text("up: r1 =p1= r3")
+    expect(ask).not_to_contain_text("At risk")
     shoot(page, "plan")
+    page.get_by_role("button", name="Leave it").click()
+    network.away = ["vswitch h42 is not connected"]
+    page.get_by_role("button", name="Plan…").click()
+    expect(ask).to_contain_text("At risk, as devices are missing:vswitch h42 is not connected")
+    network.away = []
     page.get_by_role("button", name="Leave it").click()
     assert len(network.reconfigurations()) == 1
     page.get_by_role("button", name="Plan…").click()

@@ -136,6 +136,7 @@ def test_a_dry_run(client):
             "cost_mbit": 5.0,
         },
         "planning_ms": 1.5,
+        "at_risk": [],
     }
 
 
