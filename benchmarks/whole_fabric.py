@@ -32,7 +32,7 @@ from typing import Any, BinaryIO
 from benchmarks._fabric import SWITCHING_MS, Size, Switches, devices, wrong_turns
 from benchmarks._report import Result, report
 from mininet_scenarios.stage.controller_client import ControllerError, TimelineStep
-from mininet_scenarios.stage.controller_process import ControllerProcess, members_of
+from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess, members_of
 from mininet_scenarios.stage.delays import split
 
 FULL = Size(320, 32, 32)
@@ -226,7 +226,7 @@ class Session:
         self.note("REST p99", p99(self._rest_ms), "ms")
 
     def _start(self, process: ControllerProcess, switches: Switches) -> float:
-        """Start the controller; the time until ``/readyz`` says yes."""
+        """Start the controller; the time until all switches are there and ready."""
         started_s = told_s = time.monotonic()
         self._peak_gb = 0.0
         pool = ThreadPoolExecutor(1)
@@ -323,7 +323,7 @@ class Session:
         deadline_s = time.monotonic() + MENDED_WITHIN_S
         while wrong and time.monotonic() < deadline_s:
             time.sleep(_TELL_EVERY_S / 2)
-            if Rest(process).ask("GET", "/readyz", None)[0] == HTTPStatus.OK:
+            if Rest(process).ask("GET", ALL_THERE, None)[0] == HTTPStatus.OK:
                 return self._look_for_wrong_turns(process, switches, f"{name}, switches ready")
         return wrong
 

@@ -72,6 +72,8 @@ class PlanReport:
     demand_mbps: float
     verdict: Verdict
     planning_ms: float
+    at_risk: tuple[str, ...] = ()
+    """Devices and switches that are missing for it, in words."""
 
 
 class DemandSource(Enum):
@@ -228,6 +230,8 @@ class ReservationPreview:
     reservation: Reservation
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
+    at_risk: tuple[str, ...] = ()
+    """Devices and switches that are missing for it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +413,10 @@ class ControllerService(ReservationService, Protocol):
         """Free a port; returns its former entry. Raises UnknownName, JournalError."""
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why the controller can't do its job yet; empty when ready."""
+        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+
+    def missing(self) -> Sequence[str]:
+        """Parts of the network that are away or behind, in words; empty when all are there."""
 
     def conditions(self) -> Sequence[Condition]:
         """All that is wrong, the most urgent first; empty when healthy."""

@@ -22,7 +22,7 @@ from apps.client import HydraClient
 from apps.rest import models
 from hydra.lifecycle import ReservationState
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 
 _DEMAND_MBPS: Final = 80.0
@@ -210,7 +210,7 @@ class Soak:
         with self._http() as http:
             # The session is found dead, and opened again, when it is next used.
             http.get("/v1/drift")
-            while http.get("/readyz").status_code != httpx.codes.OK:
+            while http.get(ALL_THERE).status_code != httpx.codes.OK:
                 if time.monotonic() > deadline_s:
                     raise ScenarioError(f"{ocs.plane.name} is not connected again")
                 time.sleep(0.1)

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "check": ("check", "Check a configuration file and say what it describes."),
     "run": ("run", "Run the controller in the foreground."),
     "status": ("network", "Show whether the controller is ready, and its devices."),
+    "whoami": ("whoami", "Show as whom the controller knows you."),
     "devices": ("network", "List switches, whether they are connected, and their alarms."),
     "policy": ("network", "Show the policy that is in force."),
     "topology": ("network", "Show the circuits and paths that stand now."),

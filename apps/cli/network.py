@@ -37,7 +37,7 @@ _POLL_S: Final = 0.2
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Wait at most this long until it is ready; also for a controller that is still starting.",
+    help="Wait at most this long until it is both; also for a controller that is still starting.",
 )
 @url_option
 @json_option
@@ -45,12 +45,11 @@ _POLL_S: Final = 0.2
 def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     """Show whether the controller is ready and healthy, what is wrong, and its devices.
 
-    Ready: all that plans and requests rest on is there. Healthy: nothing is wrong. Exit status 0 if
-    it is both, 1 if it is not ready, 5 if it is ready and something is wrong.
+    Ready: it takes requests. Healthy: nothing is wrong, and no device is away. Exit status 0 if it
+    is both, 1 if it is not ready, 5 if it is ready and something is wrong.
     """
     with ControllerClient(url) as client:
-        missing = _await_readiness(client, time.monotonic() + wait_s)
-        wrong = client.get("/v1/conditions")
+        missing, wrong = _await_health(client, time.monotonic() + wait_s)
         many = client.get("/v1/devices")["devices"]
     if as_json:
         print_json({"ready": not missing, "missing": missing, **wrong, "devices": many})
@@ -88,17 +87,17 @@ def _alarm(alarm: JsonObject) -> str:
     return f"{alarm['severity']} {alarm['code']}{where}: {alarm['text']}"
 
 
-def _await_readiness(client: ControllerClient, deadline_s: float) -> list[str]:
-    """Names of what the controller waits for: empty once it is ready, else at the deadline."""
+def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str], JsonObject]:
+    """Reasons why it is not ready, and what is wrong: once it is both, else at the deadline."""
     while True:
         try:
-            missing = client.get_readiness()
+            missing, wrong = client.get_readiness(), client.get("/v1/conditions")
         except UnreachableError:
             if time.monotonic() >= deadline_s:
                 raise
         else:
-            if not missing or time.monotonic() >= deadline_s:
-                return missing
+            if (not missing and wrong["healthy"]) or time.monotonic() >= deadline_s:
+                return missing, wrong
         time.sleep(_POLL_S)
 
 

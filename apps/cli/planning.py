@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits, print_paths
-from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json
+from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, warn
 from apps.cli.parameters import rate_of, read_positive, read_rate
 from apps.connection import JsonObject
 from hydra.errors import HydraError
@@ -228,6 +228,12 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
     print_plan(document)
 
 
+def warn_of_risks(document: JsonObject) -> None:
+    """Say on standard error which devices are missing for what a dry run shows."""
+    for risk in document["at_risk"]:
+        warn(f"at risk: {risk}")
+
+
 def print_plan(document: JsonObject) -> None:
     verdict = document["verdict"]
     pairs = ", ".join(f"{p['src']}-{p['dst']}" for p in document["affected_pairs"])
@@ -243,6 +249,7 @@ def print_plan(document: JsonObject) -> None:
             ("pays", f"{'yes' if verdict['pays'] else 'no'}: {verdict['reason']}"),
         ]
     )
+    warn_of_risks(document)
     print_circuits("To connect", document["connect"])
     print_circuits("To disconnect", document["disconnect"])
     print_paths("Paths afterwards", document["paths"])

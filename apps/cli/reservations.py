@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -11,6 +12,7 @@ from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from apps.cli.parameters import read_moment, read_positive
+from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, moment
 from apps.connection import WAIT_S, JsonObject, resource
 from hydra.reservations.reservation import ServiceClass
@@ -137,6 +139,8 @@ def reserve(
             _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
         return
     with ControllerClient(url) as client:
+        with suppress(CommandError):  # what is asked for in earnest says why not
+            warn_of_risks(client.post(_RESERVATIONS, {**body, "dry_run": True}))
         document = client.post(_RESERVATIONS, body, wait=wait)
     _print_reservation(document, as_json)
     if wait and document["state"] not in {"active", "scheduled", "held"}:
@@ -175,6 +179,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
             ("path", describe_path(document["booked"])),
         ]
     )
+    warn_of_risks(document)
     print_circuits("To connect", document["connect"])
     print_circuits("To disconnect", document["disconnect"])
 

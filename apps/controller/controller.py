@@ -276,9 +276,8 @@ class Controller:
     # -- the conductor's duties -------------------------------------------------------------------
 
     def _give_duties(self) -> None:
-        policy, duty = self._policy, self._conductor.duty
+        policy, reach, duty = self._policy, self._reach, self._conductor.duty
         self._resume_by_s = time.monotonic() + _RESUME_S
-        self._resumed = False
         duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
         duty("upkeep", self._health.look, lambda: _UPKEEP_S)
         duty("people", self._withdrawals.hear_people, lambda: _UPKEEP_S)
@@ -288,11 +287,11 @@ class Controller:
             lambda: _UPKEEP_S if policy.now.sharing.elephants_only else None,
         )
         duty("spill", self._spiller.look, self._spiller.interval_s)
-        duty("reservations", self._resume, lambda: None if self._resumed else 0.0)
+        duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)
         duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
-        duty("reservations", self._reservations.keep_time, lambda: 0.0 if self._resumed else None)
+        duty("reservations", self._reservations.keep_time, lambda: None if reach.starting else 0.0)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
         duty("slots", self._slots.keep_time, lambda: 0.0)
 
@@ -311,9 +310,10 @@ class Controller:
             self._conductor.put_once(self._synchronise)
 
     def _resume(self) -> None:
-        """Resume reservations once all switches are there, or ``_RESUME_S`` after the start."""
-        if not self._reach.not_ready() or time.monotonic() > self._resume_by_s:
-            self._resumed = True
+        """Resume reservations once everything is there, or ``_RESUME_S`` after the start."""
+        complete = self._recovery.done and not self._reach.missing()
+        if complete or time.monotonic() > self._resume_by_s:
+            self._reach.starting = False
             self._reservations.resume()
 
     def _epoch_s(self) -> float | None:

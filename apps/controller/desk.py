@@ -96,6 +96,7 @@ class Desk:
         self.schedule = slots.schedule
         self.devices = reach.devices
         self.not_ready = reach.not_ready
+        self.missing = reach.missing
         self.conditions = health.conditions
         self.tasks = panels.tasks
 

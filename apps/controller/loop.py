@@ -29,7 +29,7 @@ from hydra.demand.prediction import Forecast
 from hydra.errors import HydraError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
-from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
@@ -200,13 +200,15 @@ class Loop:
     def plan(self, request: PlanRequest, *, urgent: bool = False) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable."""
         demand = self._wanted(request)
-        request = self._reach.within_reach(request)
+        within = self._reach.within_reach(request)
 
         propose = partial(self._propose, urgent)
-        report = self._rounds.plan(self._standing(), request, demand, propose)
-        steering = self._substrate.steering
-        rules = sum(len(steering(a)) + len(steering(b)) for a, b in report.plan.affected)
-        return replace(report, rules=rules)
+        report = self._rounds.plan(self._standing(), within, demand, propose)
+        steering, pairs = self._substrate.steering, report.plan.affected
+        rules = sum(len(steering(a)) + len(steering(b)) for a, b in pairs)
+        racks = {RackId(int(rack)) for rack in np.flatnonzero(demand.any(0) | demand.any(1))}
+        at_risk = self._reach.at_risk(pairs, request.planes, racks)
+        return replace(report, rules=rules, at_risk=at_risk)
 
     def _propose(
         self,

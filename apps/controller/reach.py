@@ -1,8 +1,8 @@
-"""The parts that the controller can reach now, and those missing: read-only, for any thread."""
+"""The parts that the controller can reach now, and those missing: for any thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -17,7 +17,7 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions
-from hydra.reconfiguration.plan import pair_of, without
+from hydra.reconfiguration.plan import Pair, pair_of, without
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Announced, Switches, reachable_on
 from hydra.roles import Alarm
@@ -54,6 +54,8 @@ class Reach:
         self._switches = switches
         self._care = care
         self._recovery = recovery
+        self.starting = True
+        """True from the start until everything is there, or has had its time to come."""
 
     # -- switches ---------------------------------------------------------------------------------
 
@@ -208,19 +210,20 @@ class Reach:
         return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why the controller can't do its job yet; empty when ready."""
-        missing = [] if self._recovery.done else ["devices have not been read yet"]
+        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+        reasons = [] if self._recovery.done else ["devices have not been read yet"]
+        if self.starting and (missing := self.missing()):
+            reasons += ["just started, and waits a moment for what is missing", *missing]
+        if (failure := self._ledger.journal_failure) is not None:
+            reasons.append(failure[1])
+        return reasons
+
+    def missing(self) -> Sequence[str]:
+        """Parts of the network that are away or behind, in words; empty when all are there."""
+        missing = []
         if self._switches.spares_relays:
             missing.append("relays of an earlier state are still there")
-        connected, ready = self._fleet.connected(), self.ready_switches()
-        away: dict[str, list[str]] = {}
-        late: dict[str, list[str]] = {}
-        for datapath, name in self._switches.owned.items():
-            if datapath not in ready:
-                reason = late if datapath in connected else away
-                reason.setdefault(self._kind(datapath), []).append(name)
-        missing += [_in_one(kind, names, "not connected") for kind, names in away.items()]
-        missing += [_in_one(kind, names, _BEING_BROUGHT) for kind, names in late.items()]
+        missing += self._behind(self._switches.owned)
         down: dict[str, list[DeviceStatus]] = {}
         for status in self._devices.statuses():
             if not status.connected:
@@ -230,6 +233,46 @@ class Reach:
             if (more := len(some) - _NAMED) > 0:
                 missing.append(f"{more:,} more {(_ONE if more == 1 else _MANY)[kind]}")
         return missing
+
+    def _behind(self, datapaths: Iterable[DatapathId]) -> list[str]:
+        """Switches among these that are away or differ from the present state, in words."""
+        connected, ready = self._fleet.connected(), self.ready_switches()
+        away: dict[str, list[str]] = {}
+        late: dict[str, list[str]] = {}
+        for datapath in datapaths:
+            if datapath not in ready:
+                reason = late if datapath in connected else away
+                name = self._switches.owned[datapath]
+                reason.setdefault(self._kind(datapath), []).append(name)
+        return [
+            *(_in_one(kind, names, "not connected") for kind, names in away.items()),
+            *(_in_one(kind, names, _BEING_BROUGHT) for kind, names in late.items()),
+        ]
+
+    def at_risk(
+        self,
+        pairs: Iterable[Pair],
+        planes: Collection[PlaneId] | None = (),
+        racks: Collection[RackId] = (),
+    ) -> tuple[str, ...]:
+        """Devices and switches that are missing for new paths of these pairs, in words.
+
+        Those of ``planes`` (None: of all) and ``racks`` that can't be commanded are left out.
+        """
+        ends = {rack for pair in pairs for rack in pair}
+        steering = self._switches.steering
+        needed = (dp for dp in self._switches.owned if dp in steering and steering[dp].rack in ends)
+        out = [
+            f"optical switch {self._fabric.planes[plane].name} is left out: {reason}"
+            for plane, reason in self.planes_down().items()
+            if planes is None or plane in planes
+        ]
+        out += [
+            f"rack {self._fabric.racks[rack].name} is left out, for its ToR: {reason}"
+            for rack, reason in self.tors_down().items()
+            if rack in racks
+        ]
+        return (*self._behind(needed), *out)
 
 
 def _in_one(kind: str, names: Sequence[str], state: str) -> str:

@@ -99,9 +99,11 @@ class ReservationCare:
         state, all_pins, blocked = basis
         if self._builds(state, (reservation,)):
             self._planning.with_pins(state, all_pins, blocked)
+        at_risk = self._reach.at_risk([reservation.pair])
         if not pins:
             circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
-            return ReservationPreview(reservation, circuits - state.topology.circuits, frozenset())
+            new = circuits - state.topology.circuits
+            return ReservationPreview(reservation, new, frozenset(), at_risk)
         target, displaced = self._planning.with_pins(state, pins, blocked)
         if displaced:
             try:
@@ -110,7 +112,7 @@ class ReservationCare:
                 why = f"what else would move is not known now: ask again ({error})"
                 raise DeviceUnavailable("planner", why) from error
         plan = self._planning.diff(state, target)
-        return ReservationPreview(reservation, plan.connect, plan.disconnect)
+        return ReservationPreview(reservation, plan.connect, plan.disconnect, at_risk)
 
     def _reserve(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool

@@ -223,7 +223,7 @@ class ServiceCollector(Collector):
         service = self._service()
         state = service.state()
         yield GaugeMetricFamily(
-            "hydra_ready", "1: the controller can do its job.", value=not service.not_ready()
+            "hydra_ready", "1: the controller takes requests.", value=not service.not_ready()
         )
         yield _conditions(service)
         yield GaugeMetricFamily(

@@ -63,4 +63,6 @@ def roles(method: str, path: str) -> frozenset[Role]:
         allowed.add(Role.TENANT)
     if (method, path) in _AGENTS:
         allowed.add(Role.AGENT)
+    if (method, path) == ("GET", "/v1/whoami"):
+        allowed |= set(Role)
     return frozenset(allowed)

@@ -43,6 +43,7 @@ from apps.rest.routes import (
     sharing,
     topology,
     webhooks,
+    whoami,
 )
 from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
@@ -67,6 +68,7 @@ _ROUTERS: Final = (
     devices.router,
     decisions.router,
     health.router,
+    whoami.router,
     conditions.router,
     history.router,
     problem_types.router,

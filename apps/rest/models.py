@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from hydra.access import Role
 from hydra.config.reload import BY_REQUEST
 from hydra.config.schema import policy_model
 from hydra.decisions.decision import Action
@@ -437,6 +438,9 @@ class ReservationPreview(Document):
     expires_unix_s: float | None
     connect: list[Circuit] = Field(description="Circuits that its start would bring up.")
     disconnect: list[Circuit] = Field(description="Circuits that its start would take down.")
+    at_risk: list[str] = Field(
+        description="Devices and switches that are missing for it, in words."
+    )
 
 
 class Alternative(Document):
@@ -505,6 +509,9 @@ class Plan(Document):
     demand_mbps: float
     verdict: Verdict
     planning_ms: float
+    at_risk: list[str] = Field(
+        description="Devices and switches that are missing for it, in words."
+    )
 
 
 class Step(Document):
@@ -772,6 +779,11 @@ class Health(Document):
 
 class Readiness(Document):
     ready: bool
+
+
+class Caller(Document):
+    name: str
+    role: Role
 
 
 class Condition(Document):

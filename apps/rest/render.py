@@ -213,6 +213,7 @@ def preview(fabric: Fabric, one: ReservationPreview) -> models.ReservationPrevie
         expires_unix_s=document.expires_unix_s,
         connect=circuits(fabric, one.connect),
         disconnect=circuits(fabric, one.disconnect),
+        at_risk=list(one.at_risk),
     )
 
 
@@ -298,6 +299,7 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         demand_mbps=report.demand_mbps,
         verdict=_verdict(report.verdict),
         planning_ms=report.planning_ms,
+        at_risk=list(report.at_risk),
     )
 
 

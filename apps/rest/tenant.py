@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
@@ -20,6 +21,9 @@ from hydra.service import (
     ReservationPreview,
     ReservationService,
 )
+
+_UNNAMED: Final = ("a device that it needs does not answer now",)
+"""Names of devices are for operators and viewers."""
 
 
 class TenantService:
@@ -68,7 +72,8 @@ class TenantService:
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         with self._discreet():
-            return self._service.preview(self._own(request))
+            seen = self._service.preview(self._own(request))
+        return replace(seen, at_risk=_UNNAMED if seen.at_risk else ())
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         self._check(reservation_id)

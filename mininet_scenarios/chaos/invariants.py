@@ -12,6 +12,7 @@ import httpx
 from hydra.model import Fabric
 from mininet_scenarios.chaos import readers
 from mininet_scenarios.chaos.readers import Told
+from mininet_scenarios.stage.controller_process import ALL_THERE
 
 _AT_REST: Final = frozenset(
     {"held", "scheduled", "active", "released", "expired", "failed", "cancelled", "preempted"}
@@ -35,7 +36,7 @@ class Seen:
 
 
 def ready(seen: Seen) -> Iterator[str]:
-    answer = seen.http.get("/readyz")
+    answer = seen.http.get(ALL_THERE)
     if answer.status_code != httpx.codes.OK:
         yield f"not ready: {answer.text}"
 

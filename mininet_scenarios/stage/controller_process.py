@@ -19,6 +19,8 @@ from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.testbed.shell import member_environment
 
+ALL_THERE: Final = "/readyz?complete=true"
+"""Answers 200 once the controller takes requests and no device or switch is away."""
 _READY_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 10.0
 _SAID_CHARACTERS: Final = 500
@@ -106,7 +108,8 @@ class ControllerProcess:
         return self._process.pid
 
     def start(self, *, ready: bool = True) -> None:
-        """Start it, and return once ``/readyz`` says 200, or without ``ready`` once REST answers.
+        """Start it, and return once it takes requests and all devices are there, or without
+        ``ready`` once REST answers.
 
         Raises :class:`ControllerProcessError`, with the end of the log, if it does not.
         """
@@ -116,7 +119,7 @@ class ControllerProcess:
         with self.log.open("ab") as log:
             self._process = self._launch(self.config, log)
         try:
-            self._wait_for(self._process, "/readyz" if ready else "/healthz")
+            self._wait_for(self._process, ALL_THERE if ready else "/healthz")
         except BaseException:
             self.kill()
             raise

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from contextlib import contextmanager
 
 import pytest
 
 from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.streams import paced_stream
 
+from .full_disk import filled, refused_for_the_disk, small_disk
 from .live import live, wait_until
 
 pytestmark = pytest.mark.ovs
@@ -21,37 +20,8 @@ FOR_EVER = {"duration_s": 400_000}
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of its own, of 1 MiB."""
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    options = f"size={DISK_BYTES}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(directory)], check=True)
-    yield directory
-    subprocess.run(["umount", "--lazy", str(directory)], check=True)
-
-
-@contextmanager
-def filled(disk):
-    """Not a byte is left on it."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(bytes(1024))
-            except OSError:
-                break
-    yield
-    filler.unlink()
-
-
-def refused_for_the_disk(network):
-    """Ask until the journal's file has no room left that it had before."""
-    body = {"src": "r1", "dst": "r3", "bandwidth_mbps": 1}
-    for _ in range(200):
-        answer = network.api("POST", "/v1/reservations", json=body)
-        if answer.status_code != 201:
-            return answer
-    raise AssertionError("it never noticed")
+    with small_disk(tmp_path / "disk", DISK_BYTES) as directory:
+        yield directory
 
 
 def test_a_full_disk_stops_changes_and_no_traffic(demo_testbed, tmp_path, disk):

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, on_each_substrate, wait_until
@@ -312,7 +313,7 @@ def test_a_switch_that_is_not_connected(network):
         assert network.everyone_reaches_everyone()
     finally:
         subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
-    wait_until(lambda: not gone() and network.api("GET", "/readyz").status_code == 200)
+    wait_until(lambda: not gone() and network.api("GET", ALL_THERE).status_code == 200)
     assert network.reserve("h11", "h21")["state"] == "active"
 
 

@@ -15,12 +15,14 @@ import httpx
 import pytest
 import yaml
 
+from mininet_scenarios.stage.controller_process import ALL_THERE
+
 from .live import DEMO_CONFIG, wait_until
 
 pytestmark = pytest.mark.ovs
 
 REPOSITORY = DEMO_CONFIG.parents[1]
-READY = "http://127.0.0.1:8080/readyz"
+READY = "http://127.0.0.1:8080" + ALL_THERE
 COMMANDS = Path(sys.executable).parent
 LAUNCHES = ("ryu-manager", "hydra")
 

@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from mininet_scenarios.stage.controller_process import ALL_THERE
+
 from .live import wait_until
 from .reserved import RESERVED_MBPS, kept_against_greedy_tcp, ofctl, release, slow
 
@@ -44,7 +46,7 @@ def test_what_is_held_outlives_the_controller_and_ends_with_the_reservation(netw
     network.process.kill()
     assert ofctl("dump-meters", "hyv-h12") == held
     network.process.start()
-    wait_until(lambda: network.api("GET", "/readyz").status_code == 200)
+    wait_until(lambda: network.api("GET", ALL_THERE).status_code == 200)
     wait_until(lambda: "meter:" in ofctl("dump-flows", "hyv-h12"))
     assert network.get("/v1/drift")["items"] == []
     release(network, reservation)

@@ -14,6 +14,7 @@ import pytest
 
 from apps.openflow.framework import ECHO_S
 from mininet_scenarios.emulators.stranger import Stranger
+from mininet_scenarios.stage.controller_process import ALL_THERE
 
 from .live import Live, live, wait_until
 
@@ -140,7 +141,7 @@ def test_a_switch_whose_old_connection_hangs_is_back_within_seconds(network, swi
     try:
         with targets(switch.bridge, way.target):
             wait_until(lambda: way.carried_bytes > _HANDSHAKE_BYTES, BACK_S)
-            wait_until(lambda: network.api("GET", "/readyz").is_success, BACK_S)
+            wait_until(lambda: network.api("GET", ALL_THERE).is_success, BACK_S)
             assert not log_lines(network, "is used")
             way.fall_silent()
             with targets(switch.bridge, straight):

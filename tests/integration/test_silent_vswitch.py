@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from mininet_scenarios.stage.controller_process import ALL_THERE
+
 from .live import live, wait_until
 
 pytestmark = pytest.mark.ovs
@@ -48,7 +50,7 @@ def test_its_port_is_closed_circuits_move_and_it_comes_back(demo_testbed, tmp_pa
             assert not network.reaches("h11", "h21", count=1)
             assert network.dark_frames() == dark
             assert network.get("/v1/drift")["items"] == []
-        wait_until(lambda: network.api("GET", "/readyz").is_success)
+        wait_until(lambda: network.api("GET", ALL_THERE).is_success)
         wait_until(lambda: status_of(network, bridge)["detail"] == "")
         assert network.reaches("h11", "h21")
         assert network.get("/v1/drift")["items"] == []

@@ -18,6 +18,7 @@ from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.errors import DeviceUnavailable, HeldElsewhere
 from hydra.roles import PortVlans
 from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.stage.controller_process import ALL_THERE
 from tests.integration.test_ovsdb_tor import BRIDGE, Database
 
 from .live import live, wait_until
@@ -173,7 +174,7 @@ def test_a_second_one_on_another_host_leaves_openflow_tors_to_the_first(network,
     for rack in network.fabric.racks:
         targets = ["tcp:127.0.0.1:6653", f"tcp:127.0.0.1:{port}"]
         subprocess.run(["ovs-vsctl", "set-controller", rack.tor.bridge, *targets], check=True)
-    wait_until(lambda: network.api("GET", "/readyz").status_code == 200, 20)
+    wait_until(lambda: network.api("GET", ALL_THERE).status_code == 200, 20)
     elsewhere = {"openflow": f"127.0.0.1:{port}", "rest": "127.0.0.1:8099"}
     done = start_another(network, tmp_path, journal=str(tmp_path / "other.db"), **elsewhere)
     assert done.returncode == 1
@@ -228,7 +229,7 @@ def test_a_switch_that_another_controller_took_is_left_alone_and_named(network):
         assert answer["unconfirmed"] == ["h31"]
         assert "another controller has taken this switch over" in answer["reason"]
         assert network.everyone_reaches_everyone()
-    wait_until(lambda: network.api("GET", "/readyz").status_code == 200, 20)
+    wait_until(lambda: network.api("GET", ALL_THERE).status_code == 200, 20)
     network.change("r3", "r4")
     assert network.planes_between("r3", "r4") != ()
     assert network.everyone_reaches_everyone()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from apps.rest import models
@@ -28,9 +30,14 @@ async def health() -> models.Health:
     response_model=models.Readiness,
     responses=responses(NOT_READY),
 )
-def readiness(request: Request, service: Service, known: Known) -> models.Readiness | JSONResponse:
-    """Whether it can do its job; if not, operators and viewers learn what is missing."""
-    missing = service.not_ready()
+def readiness(
+    request: Request,
+    service: Service,
+    known: Known,
+    complete: Annotated[bool, Query(description="Only if no device is away, too.")] = False,
+) -> models.Readiness | JSONResponse:
+    """Whether requests are taken; if not, operators and viewers learn what is missing."""
+    missing = service.not_ready() or (service.missing() if complete else ())
     if missing and not known:
         return problem_response(NOT_READY, "not ready", request.url.path)
     if missing:

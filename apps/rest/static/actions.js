@@ -7,7 +7,7 @@ import { along, describe, uses } from "./why.js";
 const MOST_LINES = 12;
 
 // Resolves to whether the answer is yes; without `yes` there is nothing to agree to.
-function ask(title, text, yes) {
+export function ask(title, text, yes) {
   const dialog = by("ask");
   by("ask-title").textContent = title;
   by("ask-text").replaceChildren(...text);
@@ -21,7 +21,7 @@ function ask(title, text, yes) {
 }
 
 // Whether it may go on; a refusal is told in the dialog.
-async function tried(title, request) {
+export async function tried(title, request) {
   try {
     return await request();
   } catch (error) {
@@ -33,6 +33,9 @@ async function tried(title, request) {
 const list = (lines) => el("ul", {},
   ...lines.slice(0, MOST_LINES).map((line) => el("li", {}, line)),
   ...(lines.length > MOST_LINES ? [el("li", {}, `and ${lines.length - MOST_LINES} more`)] : []));
+
+// Devices that are missing for what a dry run shows.
+export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk)] : []);
 
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {
@@ -46,6 +49,7 @@ export async function plan() {
     const text = [
       el("p", {}, `For the demand as measured: ${mbps(dry.served_mbps)} of ${mbps(dry.demand_mbps)} Mb/s would be served. ${dry.verdict.pays ? "It pays" : "It does not pay"}: ${dry.verdict.reason}.`),
       el("p", {}, `${count(dry.connect.length, "circuit")} up, ${dry.disconnect.length} down, ${count(dry.retagged_ports, "port")}, ${count(dry.rules, "rule")}. ${count(dry.affected_pairs.length, "rack pair")} without circuits meanwhile.`),
+      ...risks(dry),
       list(lines),
     ];
     if (!(await ask("Dry run", text, lines.length ? "Carry it out" : ""))) return false;
@@ -60,12 +64,14 @@ function table(heads, many) {
 }
 
 // The file is where the policy is written; what a new reading of it would change is the dry run.
-export async function policy() {
+export async function policy(mayReload) {
   const { values } = await get("/v1/policy");
-  const file = await send("POST", "/v1/reload", { dry_run: true }).catch((error) => error);
+  const file = mayReload && await send("POST", "/v1/reload", { dry_run: true }).catch((error) => error);
   const changes = (many) => many.map((one) => [one.key, one.before, one.after]);
   const text = [];
-  if (file instanceof Error) {
+  if (!mayReload) {
+    text.push(el("p", {}, "Operators can take over what the configuration file has anew."));
+  } else if (file instanceof Error) {
     text.push(el("p", {}, `The file can't be taken over: ${file.message}`));
   } else if (file.applied.length || file.waiting.length) {
     if (file.applied.length) text.push(el("h3", {}, "The file differs, and can be taken over at once"), table(["key", "in force", "file"], changes(file.applied)));

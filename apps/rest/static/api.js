@@ -3,38 +3,44 @@
 const KEY = "hydra-token";
 
 export class Refused extends Error {
-  constructor(status, detail) {
-    super(detail);
+  constructor(status, document, token) {
+    super(document.detail ?? `HTTP ${status}`);
     this.status = status;
+    this.document = document;
+    this.token = token;
   }
 }
 
-export const signIn = (token) => sessionStorage.setItem(KEY, token);
+// The token that requests are sent with; null: none.
+export const token = () => sessionStorage.getItem(KEY);
+export const signIn = (text) => sessionStorage.setItem(KEY, text);
+export const signOut = () => sessionStorage.removeItem(KEY);
 
-function headers(more = {}) {
-  const token = sessionStorage.getItem(KEY);
-  return token === null ? more : { ...more, Authorization: `Bearer ${token}` };
-}
+const headers = (sent) => (sent === null ? {} : { Authorization: `Bearer ${sent}` });
 
-async function answer(response) {
+async function answer(response, sent) {
   const document = await response.json().catch(() => ({}));
   if (!response.ok && response.status !== 503) {
-    throw new Refused(response.status, document.detail ?? `HTTP ${response.status}`);
+    throw new Refused(response.status, document, sent);
   }
   return document;
 }
 
-export const get = async (path) => answer(await fetch(path, { headers: headers() }));
+export async function get(path) {
+  const sent = token();
+  return answer(await fetch(path, { headers: headers(sent) }), sent);
+}
 
 export async function send(method, path, body) {
-  const request = { method, headers: headers() };
+  const sent = token();
+  const request = { method, headers: headers(sent) };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
   const response = await fetch(path, request);
-  const document = await answer(response);
-  if (!response.ok) throw new Refused(response.status, document.detail);
+  const document = await answer(response, sent);
+  if (!response.ok) throw new Refused(response.status, document, sent);
   return document;
 }
 
@@ -42,8 +48,9 @@ const line = (block, name) => block.match(new RegExp(`^${name}: ?(.*)$`, "m"))?.
 
 // Calls `happened` with the kind and the data of every event until the stream ends.
 export async function follow(happened, opened) {
-  const response = await fetch("/v1/events", { headers: headers() });
-  if (!response.ok) await answer(response);
+  const sent = token();
+  const response = await fetch("/v1/events", { headers: headers(sent) });
+  if (!response.ok) await answer(response, sent);
   opened();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -17,6 +17,13 @@ export function rows(table, many, empty) {
   body.replaceChildren(el("tr", {}, cell));
 }
 
+// Tables are made anew at each look; whoever was on a button there stays on it.
+export function keepFocus(table, make) {
+  const key = table.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  make();
+  if (key !== undefined) [...table.querySelectorAll("button")].find((one) => one.dataset.key === key)?.focus();
+}
+
 // Keeps the choice where it is still there.
 export function options(select, many) {
   const shown = [...select.options].map((one) => one.value + one.text).join("\n");

@@ -1,12 +1,14 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
 import { clearQuarantine, plan, policy, setAside } from "./actions.js";
-import { Refused, follow, get, signIn } from "./api.js";
-import { by, clock, count, el, mbps, options, row, rows } from "./dom.js";
+import { Refused, follow, get, signIn, signOut, token } from "./api.js";
+import { by, clock, count, el, keepFocus, mbps, options, row, rows } from "./dom.js";
 import * as heat from "./heat.js";
+import * as reservations from "./reservations.js";
 import * as ring from "./ring.js";
-import { calendar, gantt, span } from "./timeline.js";
-import { along, describe, explain } from "./why.js";
+import * as tenant from "./tenant.js";
+import { gantt } from "./timeline.js";
+import { describe, explain } from "./why.js";
 
 const PAUSE_MS = 2000;
 const SOON_MS = 100;
@@ -21,13 +23,13 @@ let due = Infinity;
 let reading = false;
 let again = false;
 let shownAt = null;
+let who = null;
 
-const READS = {
+const OF_THE_NETWORK = {
   topology: ["/v1/topology", (document) => document],
   demand: ["/v1/demand", (document) => document],
   reconfigurations: ["/v1/reconfigurations", (document) => document.reconfigurations],
-  reservations: ["/v1/reservations?limit=1000", (document) => document.reservations],
-  deliveries: ["/v1/deliveries", (document) => new Map(document.deliveries.map((one) => [one.reservation, one]))],
+  ...reservations.READS,
   devices: ["/v1/devices", (document) => document.devices],
   quarantine: ["/v1/quarantine", (document) => document.ports],
   history: ["/v1/history?limit=50", (document) => document.happenings],
@@ -46,9 +48,10 @@ async function refresh() {
   due = Infinity;
   const started = performance.now();
   try {
-    const names = Object.keys(READS);
-    const documents = await Promise.all(names.map((name) => get(READS[name][0])));
-    names.forEach((name, index) => { seen[name] = READS[name][1](documents[index]); });
+    const reads = who.role === "tenant" ? tenant.READS : OF_THE_NETWORK;
+    const names = Object.keys(reads);
+    const documents = await Promise.all(names.map((name) => get(reads[name][0])));
+    names.forEach((name, index) => { seen[name] = reads[name][1](documents[index]); });
     shownAt = Date.now() / 1000;
     by("error").hidden = true;
     render();
@@ -92,7 +95,7 @@ async function happened(kind, event) {
 
 function fail(error) {
   if (error instanceof Refused && error.status === 401) {
-    if (!by("sign-in").open) by("sign-in").showModal();
+    if (error.token === token()) askForToken(error.token !== null); // else another one was given meanwhile
     return;
   }
   if (!(error instanceof Refused) && shownAt !== null) renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
@@ -100,7 +103,20 @@ function fail(error) {
   by("error").textContent = error instanceof Refused ? error.message : "The controller does not answer; trying again. What is shown is old.";
 }
 
+// `wrong`: a token was sent, and is nobody's.
+function askForToken(wrong) {
+  if (by("sign-in").open) return;
+  signOut();
+  by("wrong-token").hidden = !wrong;
+  by("sign-in").showModal();
+}
+
 function render() {
+  if (who.role === "tenant") {
+    renderSummary();
+    tenant.render(seen, act);
+    return;
+  }
   const { topology, demand } = seen;
   by("name").textContent = topology.fabric;
   renderSummary();
@@ -112,12 +128,16 @@ function render() {
   renderReconfigurations();
   by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
   rows(by("history"), seen.history.map((one) => row(clock(one.unix_s), one.kind, one.text)), "Nothing yet.");
-  renderReservations();
+  reservations.render(seen);
   renderDevices();
 }
 
 // What was seen last says nothing of now: it is grey, with its age.
 function renderSummary(age = "") {
+  if (who.role === "tenant") {
+    by("summary").textContent = `${tenant.summary(seen)}${age ? ` ${age}` : ""}`;
+    return;
+  }
   const { topology, missing, conditions } = seen;
   const word = (good, yes, no) => el("span", { className: age ? "old" : good ? "good" : "bad" }, good ? `${age ? "" : "✓ "}${yes}` : `${age ? "" : "✗ "}${no}`);
   const wrong = conditions.length;
@@ -185,13 +205,6 @@ function legend(name, index, alone) {
   return el("li", {}, picture, `${name}: ${many}`);
 }
 
-// Tables are made anew at each look; whoever was on a button there stays on it.
-function keepFocus(table, make) {
-  const key = table.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  make();
-  if (key !== undefined) [...table.querySelectorAll("button")].find((one) => one.dataset.key === key)?.focus();
-}
-
 function circuitRow(circuit) {
   const share = ring.load(circuit);
   const meter = el("meter", { max: 1, value: share, high: 0.9, optimum: 0 });
@@ -228,26 +241,6 @@ function renderReconfiguration() {
   by("timeline").replaceChildren(gantt(one, isOver));
 }
 
-function delivered(one) {
-  const ways = one ? [one.there_mbps, one.back_mbps] : [];
-  return ways.map((way) => (way === null ? "–" : mbps(way))).join(" / ");
-}
-
-function renderReservations() {
-  const now = Date.now() / 1000;
-  const current = seen.reservations.filter((one) => !["released", "cancelled", "expired"].includes(one.state));
-  const limits = span(current, now);
-  rows(by("reservations"), current.map((one) => {
-    const bad = ["failed", "preempted"].includes(one.state);
-    const state = el("div", {}, el("span", { className: bad ? "bad" : "" }, bad ? `✗ ${one.state}` : one.state), ...[one.reason].filter(Boolean).map((why) => el("div", {}, why)));
-    const pair = el("div", {}, `${one.src} to ${one.dst}`, ...[one.id, one.booked && along(one.booked)].filter(Boolean).map((text) => el("div", { className: "quiet" }, text)));
-    const end = one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`;
-    const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, `from ${clock(one.start_unix_s)} ${end}`));
-    return row(pair, mbps(one.bandwidth_mbps), state, delivered(seen.deliveries.get(one.id)), time);
-  }), "No reservations.");
-  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now` : "";
-}
-
 function renderDevices() {
   const away = seen.devices.filter((one) => !one.connected);
   const complaints = seen.devices.reduce((sum, one) => sum + one.alarms.length, 0);
@@ -274,7 +267,7 @@ function alarms(device) {
 }
 
 function quarantineRow(port) {
-  const button = el("button", { type: "button" }, "clear…");
+  const button = el("button", { type: "button", hidden: !operates() }, "clear…");
   button.dataset.key = `${port.rack} ${port.port}`;
   button.setAttribute("aria-label", `Clear ${port.rack} ${port.port}`);
   button.addEventListener("click", () => act(() => clearQuarantine(port)));
@@ -290,6 +283,32 @@ async function act(action) {
   }
 }
 
+const operates = () => who.role === "operator";
+
+// What the page is depends on who looks; nobody is shown a button that would be refused.
+async function begin() {
+  try {
+    who = await get("/v1/whoami");
+  } catch (error) {
+    fail(error);
+    if (!(error instanceof Refused)) setTimeout(begin, PAUSE_MS);
+    return;
+  }
+  by("error").hidden = true;
+  by("who").textContent = `${who.name}, ${who.role}`;
+  by("name").textContent = "";
+  for (const one of document.querySelectorAll(".operators")) one.hidden = !operates();
+  by("policy").hidden = who.role === "tenant";
+  if (who.role === "agent") {
+    by("summary").textContent = "Agents report by their token; there is nothing here for them to see.";
+    return;
+  }
+  if (who.role === "tenant") tenant.begin(act);
+  by("main").hidden = false;
+  refresh();
+  listen();
+}
+
 async function listen() {
   for (;;) {
     try {
@@ -303,7 +322,7 @@ async function listen() {
 }
 
 by("plan").addEventListener("click", () => act(plan));
-by("policy").addEventListener("click", () => act(policy));
+by("policy").addEventListener("click", () => act(() => policy(operates())));
 by("aside").addEventListener("submit", (event) => {
   event.preventDefault();
   act(() => setAside(by("aside-rack").value.trim(), by("aside-port").value.trim()));
@@ -314,10 +333,11 @@ by("rack").addEventListener("input", renderFabric);
 by("reconfiguration").addEventListener("change", renderReconfiguration);
 by("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  signIn(by("token").value);
+  signIn(by("token").value.trim());
   by("token").value = "";
   by("sign-in").close();
-  refresh();
+  if (who === null) begin();
+  else refresh();
 });
 heat.listen(by("heat"));
 const redraw = () => {
@@ -327,5 +347,4 @@ const redraw = () => {
 };
 window.addEventListener("resize", redraw);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-refresh();
-listen();
+begin();

@@ -123,7 +123,7 @@ def test_one_way_circuits_in_tables_lead_from_rack_to_rack(call, service):
 
 
 def test_top_shows_load_demand_and_what_is_missing(call, network):
-    network.missing = ["vswitch b11", "vswitch b12", "vswitch b21", "vswitch b22"]
+    network.unready = ["vswitch b11", "vswitch b12", "vswitch b21", "vswitch b22"]
     shown = call("top", "--count", "1").stdout
     assert "NOT READY" in shown
     assert "; and 1 more" in shown

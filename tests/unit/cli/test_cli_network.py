@@ -49,28 +49,36 @@ def test_status_says_first_what_is_wrong(call, service):
 
 
 def test_status_when_not_ready(call, service):
-    service.missing = ["vswitch h42 is not connected", "ToR r1: no answer"]
+    service.unready = ["vswitch h42 is not connected", "ToR r1: no answer"]
     result = call("status")
     assert result.exit_code == 1
     assert "not ready: vswitch h42 is not connected; ToR r1: no answer" in result.stdout
     document = json.loads(call("status", "--json").stdout)
-    assert (document["ready"], document["missing"]) == (False, service.missing)
+    assert (document["ready"], document["missing"]) == (False, service.unready)
     assert {device["name"] for device in document["devices"]} == {"p1", "h42"}
 
 
-def test_status_waits_until_ready(call, service):
-    service.missing = ["rack r1"]
-    later = threading.Timer(0.3, service.missing.clear)
+@pytest.mark.parametrize("of", ["unready", "quarantined"])
+def test_status_waits_until_ready_and_healthy(call, service, of):
+    if of == "unready":
+        service.unready = ["rack r1"]
+        service.quarantined.clear()
+    later = threading.Timer(0.3, getattr(service, of).clear)
     later.start()
-    service.quarantined.clear()
     result = call("status", "--wait", "20")
     later.join()
     assert result.exit_code == 0
     assert result.stdout.startswith("ready\n")
 
 
+def test_who_am_i(call):
+    assert call("whoami").stdout.split() == ["name", "local", "role", "operator"]
+    document = json.loads(call("whoami", "--json").stdout)
+    assert document == {"name": "local", "role": "operator"}
+
+
 def test_status_waits_no_longer_than_told(call, service):
-    service.missing = ["rack r1"]
+    service.unready = ["rack r1"]
     assert call("status", "--wait", "0.3").exit_code == 1
 
 

@@ -134,6 +134,18 @@ def test_all_wrong_names_are_listed(call):
     assert "/demand/1/src: no rack 'r8'" in result.stderr
 
 
+def test_what_is_at_risk_is_told_before_anything_is_done(call, service):
+    assert call("plan", "--demand", "r1:r2=80").stderr == ""
+    service.away = ["vswitch h42 is not connected"]
+    words = "Warning: at risk: vswitch h42 is not connected\n"
+    assert call("plan", "--demand", "r1:r2=80").stderr == words
+    assert call("reserve", "r1", "r2", "--mbps", "30", "--dry-run").stderr == words
+    assert list(service.reservations()) == []
+    reserved = call("reserve", "r1", "r2", "--mbps", "30")
+    assert (reserved.exit_code, reserved.stderr) == (0, words)
+    assert len(service.reservations()) == 1
+
+
 def test_no_plan(call, service):
     service.fails_with = PlanError("no optical port is free at r1")
     result = call("plan")

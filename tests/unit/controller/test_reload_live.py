@@ -68,8 +68,19 @@ def test_reload_by_rest_and_by_signal(controller, change):
 
 def test_a_controller_without_devices_shows_its_metrics_and_logs_lines(controller):
     text = controller.http.get("/metrics").text
-    assert "hydra_ready 0.0" in text
+    assert 'hydra_device_connected{device="p1",kind="optical-switch"} 0.0' in text
     assert 'hydra_loop_stage_duration_seconds_count{stage="upkeep"}' in text
     assert 'hydra_device_errors_total{device="p1"}' in text
     assert "process_open_fds" in text
     assert json.loads(controller.http.get("/healthz").text) == {"status": "ok"}
+
+
+def test_a_plan_tells_which_devices_are_missing_for_it(controller):
+    wait_until(lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, 30)
+    body = {"demand": [{"src": "r1", "dst": "r2", "mbps": 80}]}
+    planned = controller.http.post("/v1/plan", json=body)
+    assert planned.status_code == 200, planned.text
+    (one,) = [risk for risk in planned.json()["at_risk"] if "optical switch p1" in risk]
+    assert one.startswith("optical switch p1 is left out: ")
+    assert any(risk.startswith("rack r2 is left out") for risk in planned.json()["at_risk"])
+    assert not any("rack r3" in risk for risk in planned.json()["at_risk"]), "nothing goes there"

@@ -78,6 +78,7 @@ class Stage:
         )
         self.reach = SimpleNamespace(
             blocked_ports=lambda: self.blocked,
+            at_risk=lambda _pairs: (),
             down_planes=list,
             ready_switches=lambda: switches,
         )

@@ -252,16 +252,42 @@ def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     assert first in stage.reach.ready_switches()
 
 
+def test_it_is_ready_though_switches_are_away_once_they_had_their_time(stage):
+    assert stage.reach.not_ready()[0] == "devices have not been read yet"
+    stage.upkeep.look_after()
+    stage.network.connected.discard(min(stage.network.names))
+    assert stage.reach.not_ready()[1:] == ["vswitch v-h11 is not connected"]
+    stage.reach.starting = False
+    assert stage.reach.not_ready() == []
+    assert stage.reach.missing() == ["vswitch v-h11 is not connected"]
+
+
 def test_switches_that_are_missing_are_named_once_with_what_keeps_them(stage):
     stage.upkeep.look_after()
-    assert stage.reach.not_ready() == []
+    assert stage.reach.missing() == []
     one, *others = sorted(stage.network.names)
     stage.network.connected.discard(one)
-    assert stage.reach.not_ready() == ["vswitch v-h11 is not connected"]
+    assert stage.reach.missing() == ["vswitch v-h11 is not connected"]
     stage.core.switches.doubt(others)
-    assert stage.reach.not_ready()[1] == (
+    assert stage.reach.missing()[1] == (
         "2 vswitches are being brought to the present state: v-h21, v-h31"
     )
+
+
+def test_what_is_missing_for_a_change_is_told_before_it(stage):
+    stage.upkeep.look_after()
+    pair = RackId(0), RackId(1)
+    planes, racks = [PlaneId(1)], [RackId(2)]
+    assert stage.reach.at_risk([pair], planes, racks) == ()
+    stage.network.connected.clear()
+    stage.down |= {PlaneId(0): "no answer", PlaneId(1): "no answer"}
+    stage.down |= {"r1": "not known", "r2": "not known"}  # by the rack's number from 0
+    assert stage.reach.at_risk([pair], planes, racks) == (
+        "2 vswitches are not connected: v-h11, v-h21",
+        "optical switch p2 is left out: no answer",
+        "rack r3 is left out, for its ToR: not known",
+    )
+    assert stage.reach.at_risk([(RackId(2), RackId(3))])[0] == "vswitch v-h31 is not connected"
 
 
 def test_where_many_are_missing_some_are_named_and_the_others_counted():
@@ -272,7 +298,7 @@ def test_where_many_are_missing_some_are_named_and_the_others_counted():
         DeviceStatus(f"r{number}", "tor", "ovs-ovsdb", number == 2, "no answer")
         for number in range(1, 9)
     ]
-    assert stage.reach.not_ready() == [
+    assert stage.reach.missing() == [
         "8 vswitches are not connected: v-h11, v-h12, v-h21, v-h22, v-h31 and 3 more",
         *(f"ToR r{number}: no answer" for number in (1, 3, 4, 5, 6)),
         "2 more ToRs",

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,12 +14,10 @@ from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from mininet_scenarios.emulators.ports import free_port
+from tests.prometheus import BIN, DEPLOY, ask, scraping
 from tests.unit.rest.fake_service import FakeService
 
 ROOT = Path(__file__).parents[3]
-DEPLOY = ROOT / "deploy"
-BIN = Path(sys.executable).parent
 NAMES = re.compile(r"\b(?:hydra|process)_\w+")
 
 
@@ -91,42 +88,9 @@ def test_rules_and_panels_ask_for_what_there_is(exposed):
 
 @pytest.fixture
 def prometheus(controller, tmp_path):
-    """A Prometheus with our rules that scrapes the controller five times a second."""
-    document = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
-    document["global"]["scrape_interval"] = "200ms"
-    document["rule_files"] = [str(DEPLOY / "prometheus" / "hydra.rules.yml")]
-    document["scrape_configs"][0]["static_configs"] = [
-        {"targets": [controller.url.removeprefix("http://")]}
-    ]
-    config = tmp_path / "prometheus.yml"
-    config.write_text(yaml.safe_dump(document))
-    port = free_port()
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                BIN / "prometheus",
-                f"--config.file={config}",
-                f"--storage.tsdb.path={tmp_path}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False) as client:
-        try:
-            yield client
-        finally:
-            process.kill()  # how it ends is its own affair, and nobody reads its data again
-            process.wait()
-
-
-def ask(client, expression):
-    """The samples of ``expression``; none while Prometheus is still starting."""
-    try:
-        answer = client.get("/query", params={"query": expression})
-    except httpx.TransportError:
-        return []
-    return answer.json()["data"]["result"] if answer.status_code == 200 else []
+    rules = DEPLOY / "prometheus" / "hydra.rules.yml"
+    with scraping(controller.url.removeprefix("http://"), rules, tmp_path) as client:
+        yield client
 
 
 def test_prometheus_scrapes_us_and_every_panel_can_be_asked(prometheus):

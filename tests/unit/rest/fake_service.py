@@ -100,7 +100,9 @@ class FakeService:
         self.for_agents = CurrentPolicy(Policy())
         self.events = EventLog("run", capacity=50)
         self.agents = AgentDesk(fabric, self.for_agents, lambda: (self.network, ()))
-        self.missing: list[str] = []
+        self.unready: list[str] = []
+        self.away: list[str] = []
+        """Parts that are missing, for everything that is planned, too."""
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
         self.week: Week | None = None
@@ -256,6 +258,7 @@ class FakeService:
             demand_mbps=80.0,
             verdict=Verdict(True, "gains 70 Mb/s", 70.0, 700.0, 5.0),
             planning_ms=1.5,
+            at_risk=tuple(self.away),
         )
 
     def reconfigure(self, request, trigger: str) -> Reconfiguration:
@@ -356,7 +359,8 @@ class FakeService:
         with self._lock:
             reservation = self._book.add("preview", request, CREATED_UNIX_S)
             self._book.remove("preview")
-        return ReservationPreview(reservation, frozenset(reservation.booked.circuits), frozenset())
+        circuits = frozenset(reservation.booked.circuits)
+        return ReservationPreview(reservation, circuits, frozenset(), tuple(self.away))
 
     def _check_seen(self, seen):
         if seen is not None and self._book.get(seen.id) != seen:
@@ -463,7 +467,10 @@ class FakeService:
         raise UnknownName(f"not in quarantine: {rack} {tor_port}")
 
     def not_ready(self):
-        return self.missing
+        return self.unready
+
+    def missing(self):
+        return self.away
 
     def conditions(self):
         facts = Facts(

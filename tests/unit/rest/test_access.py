@@ -61,12 +61,13 @@ OPERATE = (
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
 PUBLIC |= {"GET /docs", "GET /docs/start.js", "GET /docs/{name}"}
 PUBLIC |= {"GET /", "GET /dashboard/{name}"}
+WHOAMI = {"GET /v1/whoami"}
 ALLOWED = {
     None: PUBLIC,
-    "vera": PUBLIC | READ | OWN_READ,
-    "tina": PUBLIC | OWN_READ | OWN_WRITE,
-    "h11": PUBLIC | AGENT,
-    "olaf": PUBLIC | READ | OWN_READ | OWN_WRITE | OPERATE,
+    "vera": PUBLIC | WHOAMI | READ | OWN_READ,
+    "tina": PUBLIC | WHOAMI | OWN_READ | OWN_WRITE,
+    "h11": PUBLIC | WHOAMI | AGENT,
+    "olaf": PUBLIC | WHOAMI | READ | OWN_READ | OWN_WRITE | OPERATE,
 }
 
 
@@ -396,14 +397,33 @@ def test_a_certificate_that_can_not_be_used(fabric, certificate, tmp_path):
 
 
 def test_what_is_missing_is_for_those_who_may_see_devices(ask, service):
-    service.missing = ["switch 127.0.0.1:6640 of rack r1"]
+    service.unready = ["switch 127.0.0.1:6640 of rack r1"]
     for name in (None, "tina", "h11"):
         answer = ask(name, "GET", "/readyz")
         assert answer.status_code == 503
         assert "r1" not in answer.text
         assert "missing" not in answer.json()
     for name in ("vera", "olaf"):
-        assert ask(name, "GET", "/readyz").json()["missing"] == service.missing
+        assert ask(name, "GET", "/readyz").json()["missing"] == service.unready
+
+
+def test_tenants_learn_that_something_is_at_risk_and_no_name(ask, service):
+    service.away = ["vswitch h42 is not connected"]
+    seen = {
+        name: ask(name, "POST", "/v1/reservations", json={**GOOD, "dry_run": True}).json()[
+            "at_risk"
+        ]
+        for name in ("tina", "olaf")
+    }
+    assert seen["olaf"] == service.away
+    assert seen["tina"] == ["a device that it needs does not answer now"]
+
+
+def test_everybody_with_a_token_learns_who_they_are(ask):
+    for name, role in NAMES.items():
+        assert ask(name, "GET", "/v1/whoami").json() == {"name": name, "role": role.value}
+    refused = ask(None, "GET", "/v1/whoami")
+    assert (refused.status_code, "valid token" in refused.json()["detail"]) == (401, True)
 
 
 def test_viewers_see_no_secrets_of_webhooks(ask):

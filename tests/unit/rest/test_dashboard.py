@@ -16,6 +16,7 @@ from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.policy import DemandBasis, Prediction
+from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import relay_path, ring_state
@@ -209,7 +210,13 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     ask = page.locator("#ask")
     expect(ask).to_contain_text("80 of 80 Mb/s would be served")
     expect(ask).to_contain_text("up: r1 =p1= r3")
+    expect(ask).not_to_contain_text("At risk")
     shoot(page, "plan")
+    page.get_by_role("button", name="Leave it").click()
+    network.away = ["vswitch h42 is not connected"]
+    page.get_by_role("button", name="Plan…").click()
+    expect(ask).to_contain_text("At risk, as devices are missing:vswitch h42 is not connected")
+    network.away = []
     page.get_by_role("button", name="Leave it").click()
     assert len(network.reconfigurations()) == 1
     page.get_by_role("button", name="Plan…").click()
@@ -266,7 +273,7 @@ def test_alarms_are_shown_with_their_device(server, network, page):
 
 
 def test_names_are_text_and_never_markup(server, network, page):
-    network.missing = ["<img src=x onerror=alert(1)>"]
+    network.unready = ["<img src=x onerror=alert(1)>"]
     network.reconfigure(None, "<script>alert(1)</script>")
     page.goto(server.url)
     option = page.locator("#reconfiguration option").nth(1)
@@ -287,7 +294,7 @@ def test_a_controller_that_goes_and_comes_back(server, network, page):
 
 
 def test_what_is_wrong_comes_first_and_as_text(server, network, page):
-    network.missing = ["vswitch h42 is not connected"]
+    network.unready = ["vswitch h42 is not connected"]
     network.network = NetworkState(4)
     network.settle("v0", ReservationState.FAILED, "no other path")
     page.excused.append("503")  # /readyz: the browser reports it itself
@@ -305,7 +312,7 @@ def test_what_is_wrong_comes_first_and_as_text(server, network, page):
         )
         assert tops[0] < min(tops[1:])
         shoot(page, f"wrong-{width}")
-    network.missing = []
+    network.unready = []
     network.quarantined.clear()
     network._book.remove("v0")
     expect(page.locator("#conditions")).to_have_text("✓ Nothing.")
@@ -360,22 +367,115 @@ def test_every_control_can_be_reached_with_the_keyboard(server, network, page):
     assert {"Why is r1 =p1= r3 here?", "Clear r1 hyt-r1-p1"} <= reached
 
 
-def test_who_has_no_token_is_asked_for_one(service, tmp_path, page):
-    token, stored = make_token("vera", Role.VIEWER, "of-no-controller", 1.0)
-    write_tokens(tmp_path / "tokens.json", [stored])
+@pytest.fixture
+def guarded(service, tmp_path):
+    """A server that asks for tokens, and tokens by their name."""
+    roles = {"vera": Role.VIEWER, "tina": Role.TENANT, "olaf": Role.OPERATOR, "h11": Role.AGENT}
+    made = {
+        name: make_token(name, role, "of-no-controller", 1.0, Quota(5, 120.0))
+        for name, role in roles.items()
+    }
+    write_tokens(tmp_path / "tokens.json", [stored for _, stored in made.values()])
     server = RestServer(create_app(service, TokenFile(tmp_path / "tokens.json")), "127.0.0.1", 0)
     server.start()
-    try:
-        page.goto(server.url)
-        page.get_by_label("Token").fill(token)
-        page.get_by_role("button", name="Go on").click()
-        expect(page.locator("#summary")).to_contain_text("ready")
-        expect(page.locator("#connection")).to_have_text("● live")
-        page.get_by_role("button", name="Plan…").click()
-        expect(page.locator("#ask")).to_contain_text("vera has the role viewer and may not")
-    finally:
-        server.stop()
-    page.excused += ["401", "403", "ERR_"]  # the browser reports each of them itself
+    yield server, {name: token for name, (token, _) in made.items()}
+    server.stop()
+
+
+def sign_in(page: Page, url: str, token: str) -> None:
+    """The browser reports refusals itself: 401 before there is a token."""
+    page.excused += ["401", "ERR_"]
+    page.goto(url)
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Go on").click()
+
+
+def test_a_viewer_gives_a_token_and_sees_no_buttons_of_operators(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"])
+    expect(page.locator("#who")).to_have_text("vera, viewer")
+    expect(page.locator("#summary")).to_contain_text("ready")
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#quarantine tbody tr")).to_have_count(2)
+    for name in ("Plan…", "Set aside…", re.compile("^Clear")):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+    page.get_by_role("button", name="Policy…").click()
+    expect(page.locator("#ask")).to_contain_text("Operators can take over")
+    expect(page.locator("#ask")).to_contain_text("epoch_s")
+
+
+def test_an_operator_has_the_buttons(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["olaf"])
+    expect(page.locator("#who")).to_have_text("olaf, operator")
+    for name in ("Plan…", "Policy…", "Set aside…", "Clear r1 hyt-r1-p1"):
+        expect(page.get_by_role("button", name=name)).to_be_visible()
+
+
+def test_a_wrong_token_is_told_of_and_another_one_asked_for(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"] + "x")
+    expect(page.get_by_role("alert").filter(has_text="not valid")).to_be_visible()
+    page.get_by_label("Token").fill(tokens["vera"])
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#who")).to_have_text("vera, viewer")
+    expect(page.locator("#sign-in")).not_to_be_visible()
+
+
+def test_a_token_that_is_revoked_meanwhile_is_told_of(guarded, network, page, tmp_path):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"])
+    expect(page.locator("#wrong-token")).to_be_hidden()
+    expect(page.locator("#summary")).to_contain_text("ready")
+    write_tokens(tmp_path / "tokens.json", [])
+    expect(page.locator("#wrong-token")).to_be_visible()
+
+
+def test_an_agent_is_told_that_there_is_nothing_to_see(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["h11"])
+    expect(page.locator("#summary")).to_contain_text("nothing here for them")
+    expect(page.locator("main")).to_be_hidden()
+
+
+def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["tina"])
+    expect(page.locator("#who")).to_have_text("tina, tenant")
+    expect(page.locator("#reservations tbody")).to_have_text("No reservations.")  # v0 is another's
+    expect(page.locator("#quota")).to_have_text(
+        "You have 0 of 5 reservations and at most 0 of 120 Mb/s at a time."
+    )
+    expect(page.get_by_role("button", name="Plan…")).to_have_count(0)
+    expect(page.locator("#fabric, #wrong")).to_have_count(0)
+    ask = page.locator("#ask")
+    page.get_by_label("From").fill("r3")
+    page.get_by_label("To", exact=True).fill("r4")
+    page.get_by_label("Mb/s").fill("110")
+    page.get_by_role("button", name="See whether it fits…").click()
+    expect(ask).to_contain_text("It does not fit")
+    expect(ask.get_by_role("listitem").first).to_have_text("60 Mb/s")
+    shoot(page, "tenant-does-not-fit")
+    ask.get_by_role("button", name="Take 60 Mb/s").click()
+    expect(ask).to_contain_text("r3 to r4, 60 Mb/s in both directions")
+    shoot(page, "tenant-fits")
+    ask.get_by_role("button", name="Book it").click()
+    booked = page.locator("#reservations tbody tr")
+    expect(booked).to_contain_text("r3 to r4v1")
+    page.get_by_role("button", name="Change v1, r3 to r4").click()
+    ask.get_by_label("Mb/s").fill("50")
+    ask.get_by_role("button", name="Change it").click()
+    expect(booked.locator("td").nth(1)).to_have_text("50")
+    assert network.reservation("v1").owner == "tina"
+    for width in (390, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        shoot(page, f"tenant-{width}")
+    page.get_by_role("button", name="Release v1, r3 to r4").click()
+    ask.get_by_role("button", name="Release it").click()
+    expect(page.locator("#reservations")).not_to_contain_text("v1active")
+    assert network.reservation("v1").state is not ReservationState.ACTIVE
+    page.excused.append("409")
 
 
 def test_nothing_comes_from_elsewhere(client):

@@ -20,6 +20,7 @@ ROUTES = {
     ("DELETE", "/v1/groups/{group_id}"),
     ("GET", "/v1/events"),
     ("GET", "/v1/quotas"),
+    ("GET", "/v1/whoami"),
     ("GET", "/v1/servers"),
     ("GET", "/v1/webhooks"),
     ("POST", "/v1/webhooks"),

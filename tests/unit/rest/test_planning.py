@@ -136,6 +136,7 @@ def test_a_dry_run(client):
             "cost_mbit": 5.0,
         },
         "planning_ms": 1.5,
+        "at_risk": [],
     }
 
 
@@ -288,14 +289,23 @@ def test_an_explanation_of_what_is_not_there(client, pair, status):
 
 def test_ready_only_when_nothing_is_missing(client, service):
     assert client.get("/readyz").json() == {"ready": True}
-    service.missing = ["vswitch h42 is not connected", "optical switch p2: no answer"]
+    service.unready = ["vswitch h42 is not connected", "optical switch p2: no answer"]
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["type"] == "/problems/not-ready"
-    assert answer.json()["missing"] == service.missing
-    assert answer.json()["detail"] == "; ".join(service.missing)
+    assert answer.json()["missing"] == service.unready
+    assert answer.json()["detail"] == "; ".join(service.unready)
     assert client.get("/healthz").status_code == 200
+
+
+def test_it_is_ready_while_devices_are_away_and_complete_when_they_are_back(client, service):
+    service.away = ["vswitch h42 is not connected"]
+    assert client.get("/readyz").json() == {"ready": True}
+    answer = client.get("/readyz?complete=true")
+    assert (answer.status_code, answer.json()["missing"]) == (503, service.away)
+    service.away.clear()
+    assert client.get("/readyz?complete=true").status_code == 200
 
 
 def test_what_is_wrong_is_listed_apart_from_being_ready(client, service):

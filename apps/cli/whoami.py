@@ -1,0 +1,25 @@
+"""``hydra whoami``: name and role that the token stands for."""
+
+from __future__ import annotations
+
+import click
+
+from apps.cli.client import ControllerClient, url_option
+from apps.cli.command import Command
+from apps.cli.output import json_option, print_facts, print_json
+
+
+@click.command(cls=Command, examples=["hydra whoami", "hydra whoami --json | jq -r .role"])
+@url_option
+@json_option
+def whoami(url: str, as_json: bool) -> None:
+    """Show as whom the controller knows you: the name and role of your token.
+
+    Without tokens, whoever reaches the controller is an operator by the name of local.
+    """
+    with ControllerClient(url) as client:
+        document = client.get("/v1/whoami")
+    if as_json:
+        print_json(document)
+    else:
+        print_facts([("name", document["name"]), ("role", document["role"])])

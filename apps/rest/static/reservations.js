@@ -1,0 +1,31 @@
+// The table of reservations, of everybody or of a tenant.
+
+import { by, clock, el, mbps, row, rows } from "./dom.js";
+import { calendar, span } from "./timeline.js";
+import { along } from "./why.js";
+
+export const READS = {
+  reservations: ["/v1/reservations?limit=1000", (document) => document.reservations],
+  deliveries: ["/v1/deliveries", (document) => new Map(document.deliveries.map((one) => [one.reservation, one]))],
+};
+
+function delivered(one) {
+  const ways = one ? [one.there_mbps, one.back_mbps] : [];
+  return ways.map((way) => (way === null ? "–" : mbps(way))).join(" / ");
+}
+
+// `more` makes what comes below a reservation's times.
+export function render({ reservations, deliveries }, more = () => []) {
+  const now = Date.now() / 1000;
+  const current = reservations.filter((one) => !["released", "cancelled", "expired"].includes(one.state));
+  const limits = span(current, now);
+  rows(by("reservations"), current.map((one) => {
+    const bad = ["failed", "preempted"].includes(one.state);
+    const state = el("div", {}, el("span", { className: bad ? "bad" : "" }, bad ? `✗ ${one.state}` : one.state), ...[one.reason].filter(Boolean).map((why) => el("div", {}, why)));
+    const pair = el("div", {}, `${one.src} to ${one.dst}`, ...[one.id, one.booked && along(one.booked)].filter(Boolean).map((text) => el("div", { className: "quiet" }, text)));
+    const end = one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`;
+    const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, `from ${clock(one.start_unix_s)} ${end}`), ...more(one));
+    return row(pair, mbps(one.bandwidth_mbps), state, delivered(deliveries.get(one.id)), time);
+  }), "No reservations.");
+  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now` : "";
+}

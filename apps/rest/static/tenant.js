@@ -1,0 +1,117 @@
+// The page of a tenant: its reservations, its quota, what fits, and booking it.
+
+import { ask, risks, tried } from "./actions.js";
+import { get, send } from "./api.js";
+import { by, clock, count, el, keepFocus, mbps } from "./dom.js";
+import * as reservations from "./reservations.js";
+import { along } from "./why.js";
+
+const HOUR_S = 3600;
+const AT_WORK = new Set(["held", "scheduled", "activating", "active"]);
+
+export const READS = {
+  ...reservations.READS,
+  quotas: ["/v1/quotas", (document) => document.quotas],
+};
+
+// Names that reservations may join do not change while a controller runs.
+async function offerEnds() {
+  const { servers } = await get("/v1/servers");
+  const names = [...new Set(servers.map((one) => one.rack)), ...servers.map((one) => one.name)];
+  by("ends").replaceChildren(...names.map((value) => el("option", { value })));
+}
+
+export function begin(act) {
+  by("main").replaceChildren(by("tenant").content, by("reservations-section"));
+  by("main").className = "own";
+  by("skip").href = "#book-section";
+  by("book").addEventListener("submit", (event) => {
+    event.preventDefault();
+    act(book);
+  });
+  offerEnds().catch(() => {});
+}
+
+export function render(seen, act) {
+  keepFocus(by("reservations"), () => reservations.render(seen, (one) => [el("div", { className: "buttons-here" }, ...buttons(one, act))]));
+  by("quota").textContent = seen.quotas.map(quota).join(" ");
+}
+
+export const summary = ({ reservations: many }) => count(many.filter((one) => AT_WORK.has(one.state)).length, "reservation");
+
+function quota(one) {
+  const of = (limit) => (limit === null ? "" : ` of ${mbps(limit)}`);
+  return `You have ${one.reservations}${of(one.max_reservations)} reservations and at most ${mbps(one.peak_mbps)}${of(one.max_mbps)} Mb/s at a time.`;
+}
+
+function buttons(one, act) {
+  const button = (word, action) => {
+    const made = el("button", { type: "button" }, `${word}…`);
+    made.dataset.key = `${word} ${one.id}`;
+    made.setAttribute("aria-label", `${word} ${one.id}, ${one.src} to ${one.dst}`);
+    made.addEventListener("click", () => act(() => action(one)));
+    return made;
+  };
+  if (!AT_WORK.has(one.state)) return [];
+  return [...(one.state === "held" ? [button("Keep", keep)] : []), button("Change", change), button("Release", release)];
+}
+
+const place = ({ id }) => `/v1/reservations/${encodeURIComponent(id)}`;
+const times = (one) => `from ${clock(one.start_unix_s)} ${one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`}`;
+
+// What was entered; empty fields are left out.
+function wanted() {
+  const body = { src: by("book-src").value.trim(), dst: by("book-dst").value.trim(), bandwidth_mbps: Number(by("book-mbps").value) };
+  if (by("book-start").value) body.start_unix_s = new Date(by("book-start").value).getTime() / 1000;
+  if (by("book-hours").value) body.duration_s = Number(by("book-hours").value) * HOUR_S;
+  return body;
+}
+
+// An alternative without a start is one at the start that was asked for.
+const fits = (one) => `${mbps(one.bandwidth_mbps)} Mb/s${one.start_unix_s ? ` from ${clock(one.start_unix_s)}` : ""}`;
+
+// Asks what would come of it, and books it once that is agreed to; what fits instead is offered.
+async function book() {
+  let body = wanted();
+  for (;;) {
+    let seen;
+    try {
+      seen = await send("POST", "/v1/reservations", { ...body, dry_run: true });
+    } catch (error) {
+      const [first] = error.document?.alternatives ?? [];
+      const others = (error.document?.alternatives ?? []).map((one) => el("li", {}, fits(one)));
+      const text = [el("p", {}, error.message), ...(first ? [el("p", {}, "This would fit:"), el("ul", {}, ...others)] : [])];
+      if (!(await ask("It does not fit", text, first ? `Take ${fits(first)}` : ""))) return false;
+      body = { ...body, bandwidth_mbps: first.bandwidth_mbps, ...(first.start_unix_s && { start_unix_s: first.start_unix_s }) };
+      continue;
+    }
+    const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${along(seen.booked)}.`);
+    if (!(await ask("It fits", [text, ...risks(seen)], "Book it"))) return false;
+    return (await tried("Not booked", () => send("POST", "/v1/reservations", body))) !== null;
+  }
+}
+
+async function change(one) {
+  const rate = el("input", { type: "number", min: 0, step: "any", value: one.bandwidth_mbps, required: true });
+  const hours = el("input", { type: "number", min: 0, step: "any" });
+  const text = [
+    el("p", {}, `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. Its traffic is not interrupted.`),
+    el("p", { className: "controls" }, el("label", {}, "Mb/s ", rate), el("label", {}, "End in hours from now (empty: as it is) ", hours)),
+  ];
+  if (!(await ask(`Change ${one.id}?`, text, "Change it"))) return false;
+  const body = { bandwidth_mbps: Number(rate.value) };
+  if (hours.value) body.end_unix_s = Date.now() / 1000 + Number(hours.value) * HOUR_S;
+  return (await tried("Not changed", () => send("PATCH", place(one), body))) !== null;
+}
+
+async function keep(one) {
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. It is only held, and goes unless it is kept.`;
+  if (!(await ask(`Keep ${one.id}?`, [el("p", {}, text)], "Keep it"))) return false;
+  return (await tried("Not kept", () => send("POST", `${place(one)}/commit`))) !== null;
+}
+
+async function release(one) {
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. From then on its traffic has nothing promised.`;
+  if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it"))) return false;
+  return (await tried("Not released", () => send("DELETE", place(one)))) !== null;
+}

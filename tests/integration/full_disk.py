@@ -1,0 +1,46 @@
+"""A disk that can be filled under a controller's journal."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from .live import Live
+
+
+@contextmanager
+def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
+    """A file system of its own, in memory."""
+    directory.mkdir()
+    options = f"size={size_bytes}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(directory)], check=True)
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@contextmanager
+def filled(disk: Path) -> Iterator[None]:
+    """Not a byte is left on it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(bytes(1024))
+            except OSError:
+                break
+    yield
+    filler.unlink()
+
+
+def refused_for_the_disk(network: Live) -> httpx.Response:
+    """Ask until the journal's file has no room left that it had before."""
+    body = {"src": "r1", "dst": "r3", "bandwidth_mbps": 1}
+    for _ in range(200):
+        answer = network.api("POST", "/v1/reservations", json=body)
+        if answer.status_code != httpx.codes.CREATED:
+            return answer
+    raise AssertionError("it never noticed")
