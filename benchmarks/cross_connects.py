@@ -28,9 +28,8 @@ from benchmarks._report import Result, report
 from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
-from mininet_scenarios.emulators.craft_terminal import LOGIN
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.sonic_switch import CA
-from mininet_scenarios.emulators.sonic_switch import LOGIN as SONIC_LOGIN
 from mininet_scenarios.testbed import open_vswitch
 
 REPOSITORY = Path(__file__).parents[1]
@@ -41,22 +40,11 @@ PLANES = 32
 PLANE_RUNS = 30
 TIMEOUT_S = 60.0
 PARALLEL_TARGET = 1.5
-LOGIN_VARIABLE = "HYDRA_BENCHMARK_LOGIN"
-CRAFT_VARIABLE = "HYDRA_BENCHMARK_CRAFT"
-SONIC_VARIABLE = "HYDRA_BENCHMARK_SONIC"
-EMULATORS = {
-    "polatis-scpi": ("polatis", None),
-    "polatis-tl1": ("polatis_tl1", Login("admin", password_env=LOGIN_VARIABLE)),
-    "calient-tl1": ("calient", Login("admin", password_env=LOGIN_VARIABLE)),
-    "glimmerglass-tl1": ("glimmerglass", None),
-    "template": ("craft_terminal", Login("craft", password_env=CRAFT_VARIABLE)),
-    "sonic-ocs": ("sonic", Login(SONIC_LOGIN[0], password_env=SONIC_VARIABLE)),
-}
 
 
 def options(driver: str, folder: str) -> dict[str, object]:
     """Options of the documented example, and whom to trust, for the drivers that need some."""
-    if driver == "sonic-ocs":
+    if EMULATORS[driver].has_directory:
         return {"ca_file": f"{folder}/{CA}"}
     if driver != "template":
         return {}
@@ -71,8 +59,7 @@ def driven(
     number: int,
     address: str,
     login: Login | None = None,
-    folder: str = "",
-    more: Mapping[str, object] = MappingProxyType({}),
+    options: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[OpticalSwitch]:
     """An open driver of the device at ``address``."""
     plane = Plane(
@@ -84,7 +71,7 @@ def driven(
         SWITCHING_MS,
         1.0,
         login,
-        {**options(driver, folder), **more},
+        options,
     )
     switch = optical_switch(plane, TIMEOUT_S)
     switch.open()
@@ -103,15 +90,18 @@ def emulated(
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[OpticalSwitch]:
     """A driver with an emulator of its own; ``more``: options of the driver."""
-    module, login = EMULATORS[driver]
+    emulator = EMULATORS[driver]
+    variable = f"HYDRA_BENCHMARK_{emulator.module.upper()}"
+    os.environ[variable] = emulator.password
+    login = None if emulator.user is None else Login(emulator.user, password_env=variable)
     line = f"{tempfile.gettempdir()}/hydra-benchmark-{os.getpid()}-{number}"
-    command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
+    command = [sys.executable, "-m", emulator.path]
     command += ["--listen", "127.0.0.1:0", "--ports", f"{PORTS}"]
     command += ["--switching-ms", f"{SWITCHING_MS:g}", *(["--serial", line] if serial else [])]
     with (
         tempfile.TemporaryDirectory() as folder,
         subprocess.Popen(
-            [*command, *(["--directory", folder] if driver == "sonic-ocs" else [])],
+            [*command, *(["--directory", folder] if emulator.has_directory else [])],
             stdout=subprocess.PIPE,
             text=True,
             cwd=REPOSITORY,
@@ -120,8 +110,8 @@ def emulated(
         address = process.stdout.readline().split()[2]
         where = f"serial:{line}" if serial else address
         try:
-            with driven(driver, number, where, login, folder, more) as switch:
-                yield switch
+            with driven(driver, number, where, login, {**options(driver, folder), **more}) as found:
+                yield found
         finally:
             process.terminate()
 
@@ -262,11 +252,6 @@ def plane_results() -> list[Result]:
 
 
 def main(named: Sequence[str] = ()) -> int:
-    os.environ |= {
-        LOGIN_VARIABLE: "root",
-        CRAFT_VARIABLE: LOGIN[1],
-        SONIC_VARIABLE: SONIC_LOGIN[1],
-    }
     results = [*driver_results(named), *([] if named else plane_results())]
     report("cross_connects", results)
     return 0 if all(result.meets_target for result in results) else 1

@@ -1,4 +1,4 @@
-"""Driver names of the configuration file, and the functions that they stand for.
+"""Driver names of the configuration file, and the modules that they stand for.
 
 A new driver is a file and an entry here. ``hydra`` does not import drivers: callers that load a
 configuration pass it :func:`plane_checks` and :func:`rack_checks`.
@@ -6,9 +6,8 @@ configuration pass it :func:`plane_checks` and :func:`rack_checks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from drivers.optical import (
     calient_tl1,
@@ -16,6 +15,7 @@ from drivers.optical import (
     manual,
     openflow_xc,
     polatis_netconf,
+    polatis_restconf,
     polatis_scpi,
     polatis_tl1,
     sonic_ocs,
@@ -29,68 +29,65 @@ from drivers.tor import (
     ovs_ovsdb,
 )
 from hydra.config.devices import PlaneCheck, RackCheck
-from hydra.errors import UnknownName
+from hydra.errors import Problem, UnknownName
 from hydra.model import Plane, Rack
 from hydra.roles import OpticalCapabilities, OpticalSwitch, TorCapabilities, TorSwitch
 
 _EntryT = TypeVar("_EntryT")
 
 
-@dataclass(frozen=True, slots=True)
-class OpticalEntry:
-    """A driver of optical switches."""
+class OpticalDriver(Protocol):
+    """A driver of optical switches: the names that its module has."""
 
-    build: Callable[[Plane, float], OpticalSwitch]
-    """Makes the driver, not connected yet, from a plane and the seconds that a command may take."""
-    check: PlaneCheck
-    capabilities: OpticalCapabilities
+    @property
+    def CAPABILITIES(self) -> OpticalCapabilities: ...  # noqa: N802
 
+    def build(self, plane: Plane, timeout_s: float) -> OpticalSwitch:
+        """Make the driver, not connected yet; ``timeout_s`` is what a command may take."""
 
-@dataclass(frozen=True, slots=True)
-class TorEntry:
-    """A driver of ToR switches."""
-
-    build: Callable[[Rack, float], TorSwitch]
-    check: RackCheck
-    capabilities: TorCapabilities
+    def check(self, plane: Plane) -> Iterable[Problem]: ...
 
 
-OPTICAL: Final[Mapping[str, OpticalEntry]] = {
-    "polatis-netconf": OpticalEntry(
-        polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
-    ),
-    "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
-    "openflow-xc": OpticalEntry(openflow_xc.build, openflow_xc.check, openflow_xc.CAPABILITIES),
-    "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
-    "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
-    "glimmerglass-tl1": OpticalEntry(
-        glimmerglass_tl1.build, glimmerglass_tl1.check, glimmerglass_tl1.CAPABILITIES
-    ),
-    "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
-    "sonic-ocs": OpticalEntry(sonic_ocs.build, sonic_ocs.check, sonic_ocs.CAPABILITIES),
-    "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
+class TorDriver(Protocol):
+    """A driver of ToR switches: the names that its module has."""
+
+    @property
+    def CAPABILITIES(self) -> TorCapabilities: ...  # noqa: N802
+
+    def build(self, rack: Rack, timeout_s: float) -> TorSwitch: ...
+
+    def check(self, rack: Rack) -> Iterable[Problem]: ...
+
+
+OPTICAL: Final[Mapping[str, OpticalDriver]] = {
+    "calient-tl1": calient_tl1,
+    "glimmerglass-tl1": glimmerglass_tl1,
+    "manual": manual,
+    "openflow-xc": openflow_xc,
+    "polatis-netconf": polatis_netconf,
+    "polatis-restconf": polatis_restconf,
+    "polatis-scpi": polatis_scpi,
+    "polatis-tl1": polatis_tl1,
+    "sonic-ocs": sonic_ocs,
+    "template": template,
 }
-TOR: Final[Mapping[str, TorEntry]] = {
-    "ibm-g8264": TorEntry(ibm_g8264.build, ibm_g8264.check, ibm_g8264.CAPABILITIES),
-    "ibm-g8264-netconf": TorEntry(
-        ibm_g8264_netconf.build, ibm_g8264_netconf.check, ibm_g8264_netconf.CAPABILITIES
-    ),
-    "openconfig-vlan": TorEntry(
-        openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
-    ),
-    "openflow": TorEntry(openflow.build, openflow.check, openflow.CAPABILITIES),
-    "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),
+TOR: Final[Mapping[str, TorDriver]] = {
+    "ibm-g8264": ibm_g8264,
+    "ibm-g8264-netconf": ibm_g8264_netconf,
+    "openconfig-vlan": openconfig_vlan,
+    "openflow": openflow,
+    "ovs-ovsdb": ovs_ovsdb,
 }
 
 
 def plane_checks() -> dict[str, PlaneCheck]:
     """Checks of a configuration's planes, by driver name."""
-    return {name: entry.check for name, entry in OPTICAL.items()}
+    return {name: driver.check for name, driver in OPTICAL.items()}
 
 
 def rack_checks() -> dict[str, RackCheck]:
     """Checks of a configuration's ToR switches, by driver name."""
-    return {name: entry.check for name, entry in TOR.items()}
+    return {name: driver.check for name, driver in TOR.items()}
 
 
 def optical_switch(plane: Plane, timeout_s: float) -> OpticalSwitch:

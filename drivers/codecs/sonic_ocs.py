@@ -19,24 +19,26 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-MAX_JSON_BYTES: Final = 16 << 20
-"""Longest text that is read: 1024 ports on each side take less than 1 MiB a table."""
-_SHOWN: Final = 60
+from drivers.codecs.yang_json import (
+    Json,
+    YangJsonError,
+    as_array,
+    as_object,
+    member,
+    parse,
+    shown,
+)
+
 _PORT: Final = re.compile(r"([1-9][0-9]{0,4})([AB])")
 _CROSS_CONNECT: Final = re.compile(r"([1-9][0-9]{0,4}A)-([1-9][0-9]{0,4}B)")
 _PORT_AT_END: Final = re.compile(r"(?:^|[^0-9A-Za-z])([1-9][0-9]{0,4}[AB])$")
 _MODULE: Final = "sonic-ocs"
 
-_Json: TypeAlias = Any
 Fields = Mapping[str, str]
 Rows = Mapping[str, Fields]
 """Fields of each key."""
-
-
-class SonicError(Exception):
-    """Something that a SONiC switch does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ..
     for name in names:
         match = _PORT.fullmatch(name)
         if match is None:
-            raise SonicError(f"not a port such as 1A: {_shown(name)}")
+            raise YangJsonError(f"not a port such as 1A: {shown(name)}")
         sides[match[2]].append((int(match[1]), name))
     a, b = (tuple(name for _, name in sorted(side)) for side in sides.values())
     return a, b
@@ -120,10 +122,10 @@ def parse_cross_connect(key: str, fields: Fields) -> tuple[str, str]:
     """Ports of sides A and B, by the key, which the fields must not contradict."""
     match = _CROSS_CONNECT.fullmatch(key)
     if match is None:
-        raise SonicError(f"not a cross-connect such as 1A-2B: {_shown(key)}")
+        raise YangJsonError(f"not a cross-connect such as 1A-2B: {shown(key)}")
     told = fields.get("a_side") or match[1], fields.get("b_side") or match[2]
     if told != (match[1], match[2]):
-        raise SonicError(f"cross-connect {key} has the sides {_shown(told[0])}, {_shown(told[1])}")
+        raise YangJsonError(f"cross-connect {key} has the sides {shown(told[0])}, {shown(told[1])}")
     return told
 
 
@@ -152,7 +154,7 @@ def port_word(configured: Fields, state: Fields) -> str:
 
 def parse_alarm(key: str, fields: Fields) -> AlarmRow:
     if not (key.isascii() and key.isdigit() and len(key) <= 20):
-        raise SonicError(f"not the number of an alarm: {_shown(key)}")
+        raise YangJsonError(f"not the number of an alarm: {shown(key)}")
     match = _PORT_AT_END.search(fields.get("resource", ""))
     return AlarmRow(
         int(key),
@@ -172,28 +174,28 @@ def place(rows: dict[str, dict[str, str]], path: Sequence[str], text: bytes) -> 
 
     ``path`` is what follows the table's name: nothing, a key, or a key and a field.
     """
-    value = _json(text)
+    value = parse(text)
     if len(path) > 2:
-        raise SonicError(f"more than a key and a field: {_shown('/'.join(path))}")
+        raise YangJsonError(f"more than a key and a field: {shown('/'.join(path))}")
     for part in reversed(path):
         value = {part: value}
-    for key, fields in _object(value).items():
+    for key, fields in as_object(value).items():
         rows.setdefault(key, {}).update(_fields(fields))
 
 
 def parse_resource(table: Table, text: bytes) -> Rows:
     """Rows of a table that RESTCONF was asked for: its container with a list in it, or nothing."""
-    document = _object(_json(text))
+    document = as_object(parse(text))
     if not document:
         return {}
-    container = _object(_member(document, table.module, table.name))
+    container = as_object(member(document, table.module, table.name))
     if not container:
         return {}
     rows: dict[str, Fields] = {}
-    for entry in _array(_member(container, table.module, table.list_name)):
+    for entry in as_array(member(container, table.module, table.list_name)):
         fields = _fields(entry)
         if not fields.get(table.key):
-            raise SonicError(f"an entry of {table.list_name} has no {table.key}")
+            raise YangJsonError(f"an entry of {table.list_name} has no {table.key}")
         rows[fields[table.key]] = fields
     return rows
 
@@ -215,59 +217,19 @@ def bulk_update_text(delete: Collection[str], add: Rows) -> bytes:
 
 def parse_bulk_result(text: bytes) -> tuple[str, ...]:
     """Keys that failed, by the rpc's output. Its counts are not read: they count what was asked."""
-    document = _object(_json(text))
+    document = as_object(parse(text))
     if not document:
         return ()
-    output = _object(_member(document, _MODULE, "output"))
-    failed = _array(output.get("failed_keys", []))
+    output = as_object(member(document, _MODULE, "output"))
+    failed = as_array(output.get("failed_keys", []))
     return tuple(_word(key) for key in failed)
 
 
-def parse_refusal(text: bytes) -> str:
-    """The reason in a RESTCONF error; empty if there is none that can be read."""
-    try:
-        errors = _object(_member(_object(_json(text)), "ietf-restconf", "errors"))
-        reasons = [_object(error) for error in _array(errors.get("error", []))]
-    except SonicError:
-        return ""
-    told = (error.get("error-message") or error.get("error-tag") for error in reasons)
-    return "; ".join(str(reason) for reason in told if reason)
+def _fields(value: Json) -> dict[str, str]:
+    return {name: _word(one) for name, one in as_object(value).items()}
 
 
-def _json(text: bytes) -> _Json:
-    if len(text) > MAX_JSON_BYTES:
-        raise SonicError(f"{len(text)} bytes of JSON, more than {MAX_JSON_BYTES}")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise SonicError(f"not JSON: {_shown(text[:_SHOWN].decode('latin-1'))}") from None
-
-
-def _object(value: _Json) -> dict[str, _Json]:
-    if not isinstance(value, dict):
-        raise SonicError(f"not an object: {_shown(str(value)[:_SHOWN])}")
-    return value
-
-
-def _array(value: _Json) -> list[_Json]:
-    if not isinstance(value, list):
-        raise SonicError(f"not a list: {_shown(str(value)[:_SHOWN])}")
-    return value
-
-
-def _member(value: Mapping[str, _Json], module: str, name: str) -> _Json:
-    """A member with or without its module's name."""
-    for spelt in (f"{module}:{name}", name):
-        if spelt in value:
-            return value[spelt]
-    raise SonicError(f"no {name} in {_shown(', '.join(value))}")
-
-
-def _fields(value: _Json) -> dict[str, str]:
-    return {name: _word(one) for name, one in _object(value).items()}
-
-
-def _word(value: _Json) -> str:
+def _word(value: Json) -> str:
     """A field as the databases hold it: text. Lists are joined by commas, as SONiC does."""
     if isinstance(value, list):
         return ",".join(_word(one) for one in value if not isinstance(one, list | dict))
@@ -277,8 +239,4 @@ def _word(value: _Json) -> str:
         return str(value)
     if value is None:
         return ""
-    raise SonicError(f"not a field's value: {_shown(str(value)[:_SHOWN])}")
-
-
-def _shown(text: str) -> str:
-    return repr(text[:_SHOWN])
+    raise YangJsonError(f"not a field's value: {shown(str(value))}")

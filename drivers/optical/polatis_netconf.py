@@ -11,6 +11,7 @@ of alarms, which the modules do not tell.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from drivers.optical.changes import (
     shortfall,
 )
 from drivers.optical.input_power import InputPowerOptions, check_input_power
+from drivers.optical.polatis_model import port_state, size_of, warn_of_start
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -42,6 +44,8 @@ from hydra.roles import (
     Severity,
 )
 
+_log: Final = logging.getLogger(__name__)
+
 CAPABILITIES: Final = OpticalCapabilities(
     bulk=True, unidirectional=True, power_readings=True, alarms=True
 )
@@ -52,14 +56,6 @@ _REVISION: Final = re.compile(re.escape(_SWITCH) + r"\?.*\brevision=(\d{4}-\d\d-
 _RENAMED: Final = "2017-08-04"
 """First revision that calls the list of cross-connects pair, not pairs."""
 _OLD_PAIR: Final = "pairs"
-_OLD_STATE: Final = "PC_"
-"""Beginning of a port's states in older models."""
-_SIZE: Final = re.compile(r"-([1-9][0-9]{0,4})x([1-9][0-9]{0,4})(?:-|$)")
-_STATES: Final = {
-    "ENABLED": PortState.ENABLED,
-    "DISABLED": PortState.DISABLED,
-    "FAILED": PortState.FAILED,
-}
 _CONDITIONS: Final = {
     "NOTIF_PORT_POWER": "port-power-alarm",
     "NOTIF_PORT_POWER_WARN": "port-power-warn-alarm",
@@ -131,8 +127,25 @@ class PolatisNetconf:
 
     @exclusive
     def open(self) -> None:
-        """Connect and subscribe to alarms; a second call on an open device does nothing."""
+        """Connect and subscribe to alarms; a second call on an open device does nothing.
+
+        Warns of a device that loses its cross-connects with its power.
+        """
+        was_connected = self._netconf.connected
         self._netconf.open()
+        if not was_connected:
+            warn_of_start(self._name, self._start())
+
+    def _start(self) -> str | None:
+        """The start-up mode; None where the switch does not tell it."""
+        subtree = etree.Element(f"{{{_SWITCH}}}system-config")
+        etree.SubElement(subtree, f"{{{_POLATIS}}}startup-mode")
+        try:
+            mode: str | None = self._read(subtree).findtext(f"{{{_POLATIS}}}startup-mode")
+        except DeviceError as error:
+            _log.info("%s does not say with what it starts: %s", self._name, error)
+            return None
+        return mode
 
     @exclusive
     def close(self) -> None:
@@ -153,15 +166,7 @@ class PolatisNetconf:
     def size(self) -> tuple[int, int]:
         """Numbers of (ingress, egress) ports, from the model name; asked once until closed."""
         if self._size is None:
-            model = self.identity().model
-            match = _SIZE.search(model)
-            if match is None:
-                raise DeviceError(
-                    self._name,
-                    f"model {model!r} tells no size such as 16x16; this driver takes switches "
-                    "with separate ingress and egress ports: use polatis-tl1 for others",
-                )
-            self._size = int(match[1]), int(match[2])
+            self._size = size_of(self._name, self.identity().model)
         return self._size
 
     @exclusive
@@ -197,10 +202,7 @@ class PolatisNetconf:
         older = self._pair() == _OLD_PAIR
         container, leaf = ("ports", "port-state") if older else ("port-config", "status")
         words = self._per_port(container, ports, leaf)
-        return {
-            port: _STATES.get((word or "").removeprefix(_OLD_STATE), PortState.UNKNOWN)
-            for port, word in words.items()
-        }
+        return {port: port_state(word) for port, word in words.items()}
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:

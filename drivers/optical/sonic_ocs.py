@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from drivers.codecs import sonic_ocs
+from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
@@ -29,8 +30,8 @@ from drivers.optical.changes import (
 )
 from drivers.transports import gnmi
 from drivers.transports.gnmi import GnmiDatabases
-from drivers.transports.restconf import RestconfDatabases
 from drivers.transports.sonic_databases import SonicDatabases
+from drivers.transports.sonic_restconf import RestconfDatabases
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, Problem, ProtocolError
@@ -278,7 +279,7 @@ class SonicOcs:
                 )
                 state = sonic_ocs.parse_state(states[key]) if key in states else None
                 entries[cross_connect] = _Entry(key in configured, state)
-        except sonic_ocs.SonicError as error:
+        except YangJsonError as error:
             raise ProtocolError(self._name, str(error)) from error
         return entries
 
@@ -286,7 +287,7 @@ class SonicOcs:
         ends = sonic_ocs.parse_cross_connect(key, fields)
         unknown = [name for name in ends if name not in self._numbers]
         if unknown:
-            raise sonic_ocs.SonicError(f"cross-connect {key} uses {unknown[0]}, which is no port")
+            raise YangJsonError(f"cross-connect {key} uses {unknown[0]}, which is no port")
         return CrossConnect(self._numbers[ends[0]], self._numbers[ends[1]])
 
     def _sides(self, cross_connect: CrossConnect) -> tuple[str, str]:
@@ -342,7 +343,7 @@ class SonicOcs:
     def _understood(self, parse: Callable[[], _T]) -> _T:
         try:
             return parse()
-        except sonic_ocs.SonicError as error:
+        except YangJsonError as error:
             raise ProtocolError(self._name, str(error)) from error
 
     # --- alarms ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs import sonic_ocs
 from drivers.codecs.sonic_ocs import Fields, Rows, Table
+from drivers.codecs.yang_json import MAX_JSON_BYTES, YangJsonError
 from drivers.credentials import secret
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
@@ -86,7 +87,7 @@ class GnmiDatabases:
         settings: list[tuple[str, str | int]] = [
             ("grpc.use_local_subchannel_pool", 1),  # no other device's pauses between attempts
             ("grpc.enable_http_proxy", 0),
-            ("grpc.max_receive_message_length", sonic_ocs.MAX_JSON_BYTES),
+            ("grpc.max_receive_message_length", MAX_JSON_BYTES),
         ]
         if self._options.server_name is not None:
             settings.append(("grpc.ssl_target_name_override", self._options.server_name))
@@ -184,7 +185,7 @@ class GnmiDatabases:
                 heard.append((key, None))
                 continue
             rows: dict[str, dict[str, str]] = {}
-            with suppress(sonic_ocs.SonicError):  # a read of the table will say so
+            with suppress(YangJsonError):  # a read of the table will say so
                 sonic_ocs.place(rows, path, text)
             # The server tells of a row that was deleted as of one without fields.
             heard += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
@@ -238,7 +239,7 @@ class GnmiDatabases:
             try:
                 path = _below(table, update.path)
                 sonic_ocs.place(rows, path, update.val.json_ietf_val or update.val.json_val)
-            except sonic_ocs.SonicError as error:
+            except YangJsonError as error:
                 raise ProtocolError(self._device, f"{table.name}: {error}") from error
         return rows
 
@@ -321,7 +322,7 @@ class _Listener:
         # Those that stood before the session are read, not reported.
         if not self._synchronised.is_set():
             return
-        with suppress(sonic_ocs.SonicError):
+        with suppress(YangJsonError):
             for path in notice.delete:
                 self._told.append(("ended", _below(sonic_ocs.ALARMS, path), b""))
             for update in notice.update:
@@ -333,7 +334,7 @@ def _below(table: Table, path: _Message) -> tuple[str, ...]:
     """Part of a path that follows the table's name."""
     names = tuple(element.name for element in path.elem)
     if table.name not in names:
-        raise sonic_ocs.SonicError(f"an answer about {'/'.join(names)[:60]!r}")
+        raise YangJsonError(f"an answer about {'/'.join(names)[:60]!r}")
     return names[names.index(table.name) + 1 :]
 
 

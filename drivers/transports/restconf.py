@@ -1,118 +1,112 @@
-"""SONiC databases over RESTCONF: the management framework's server, with TLS, user and password.
-
-Changes are the rpc ``bulk-update``, the one request there that both deletes and adds.
-"""
+"""RESTCONF (RFC 8040) with user and password, with or without TLS, in JSON."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Collection
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import httpx
 
-from drivers.codecs import sonic_ocs
-from drivers.codecs.sonic_ocs import Rows, Table
+from drivers.codecs.yang_json import parse_refusal
 from drivers.credentials import secret
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
 
 _JSON: Final = "application/yang-data+json"
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
-class RestconfDatabases:
-    """:class:`~drivers.transports.sonic_databases.SonicDatabases` over one HTTPS connection.
+class RestconfSession:
+    """One HTTP connection, opened on first use and again after every failure.
 
-    ``timeout_s`` covers each step of a request: connecting, sending, the answer's parts.
+    ``root`` is the path below which resources are; ``tls`` None: plain HTTP. ``timeout_s`` covers
+    each step of a request: connecting, sending, the answer's parts. Used by one thread at a time.
     """
 
     def __init__(
-        self, device: str, address: str, login: Login, options: TlsOptions, *, timeout_s: float
+        self,
+        device: str,
+        address: str,
+        login: Login,
+        root: str,
+        *,
+        tls: TlsOptions | None,
+        timeout_s: float,
     ) -> None:
         self._device = device
         self._address = address
         self._login = login
-        self._options = options
+        self._root = root
+        self._tls = tls
         self._timeout_s = timeout_s
         self._client: httpx.Client | None = None
 
-    def open(self) -> None:
-        if self._client is None:
-            self._connected()
-            self.read(sonic_ocs.METADATA)
+    @property
+    def connected(self) -> bool:
+        return self._client is not None
 
     def close(self) -> None:
+        """Drop the connection; safe to repeat."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
-    def read(self, table: Table) -> Rows:
+    def get(self, path: str) -> httpx.Response:
+        """The answer, whatever its status. Raises DeviceUnavailable."""
         again = self._client is not None
         while True:
             try:
-                answer = self._ask("GET", f"data/{table.resource}")
-                break
+                return self._ask("GET", path)
             except httpx.TransportError as error:
                 self.close()
                 # A connection that the device gave up while nobody used it.
                 if not (again and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)):
                     raise self._unavailable(error) from error
                 again = False
-        if answer.status_code == httpx.codes.NOT_FOUND and table is sonic_ocs.ALARMS:
-            return {}
-        self._check(answer)
-        try:
-            return sonic_ocs.parse_resource(table, answer.content)
-        except sonic_ocs.SonicError as error:
-            raise ProtocolError(self._device, f"{table.name}: {error}") from error
 
-    def write(self, delete: Collection[str], add: Rows) -> None:
-        body = sonic_ocs.bulk_update_text(delete, add)
+    def change(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> httpx.Response:
+        """The answer to a request that changes the device, unless the server failed at it.
+
+        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost.
+        """
         try:
-            answer = self._ask("POST", f"operations/{sonic_ocs.BULK_UPDATE}", body)
+            answer = self._ask(method, path, body, headers)
         except _NOT_CONNECTED as error:
             self.close()
             raise self._unavailable(error) from error
         except httpx.TransportError as error:
             self.close()
-            raise OutcomeUnknown(
-                self._device,
-                f"a change was sent and not confirmed: {self._reason(error)}; read it back",
-            ) from error
-        if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED):
+            raise self._unconfirmed(self._reason(error)) from error
+        if answer.is_server_error:
+            raise self._unconfirmed(self.refusal(answer))
+        return answer
+
+    def check(self, answer: httpx.Response) -> None:
+        """Raises DeviceError for a refusal."""
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
             raise DeviceError(
                 self._device,
-                f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, by which cross-connects are "
-                "changed over RESTCONF; set options.transport to gnmi",
+                f"{self._address} does not let {self._login.username} in; check login",
             )
-        if answer.is_server_error:
-            raise OutcomeUnknown(
-                self._device,
-                f"a change was sent and not confirmed: {self._refusal(answer)}; read it back",
-            )
-        self._check(answer)
-        try:
-            failed = sonic_ocs.parse_bulk_result(answer.content)
-        except sonic_ocs.SonicError as error:
-            raise OutcomeUnknown(
-                self._device, f"a change was sent, and its answer makes no sense: {error}"
-            ) from error
-        if failed:
-            raise OutcomeUnknown(
-                self._device, f"the switch did not take all of a change: {', '.join(failed[:8])}"
-            )
-
-    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
-        return ()
+        if not answer.is_success:
+            raise DeviceError(self._device, f"the switch refuses ({self.refusal(answer)})")
 
     def _connected(self) -> httpx.Client:
         if self._client is None:
-            roots = authorities(self._device, self._options)
-            trusted = ssl.create_default_context(cadata=roots)
+            trusted: ssl.SSLContext | bool = True
+            if self._tls is not None:
+                trusted = ssl.create_default_context(cadata=authorities(self._device, self._tls))
             self._client = httpx.Client(
-                base_url=f"https://{self._address}/restconf/",
+                base_url=f"http{'' if self._tls is None else 's'}://{self._address}/{self._root}/",
                 auth=httpx.BasicAuth(self._login.username, secret(self._device, self._login)),
                 verify=trusted,
                 timeout=self._timeout_s,
@@ -121,28 +115,32 @@ class RestconfDatabases:
             )
         return self._client
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
-        name = self._options.server_name
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> httpx.Response:
+        name = None if self._tls is None else self._tls.server_name
         extensions = {} if name is None else {"sni_hostname": name}
-        return self._connected().request(method, path, content=body, extensions=extensions)
+        return self._connected().request(
+            method, path, content=body, headers=dict(headers), extensions=extensions
+        )
 
-    def _check(self, answer: httpx.Response) -> None:
-        """Raises DeviceError for a refusal."""
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            raise DeviceError(
-                self._device,
-                f"{self._address} does not let {self._login.username} in; check login",
-            )
-        if not answer.is_success:
-            raise DeviceError(self._device, f"the switch refuses ({self._refusal(answer)})")
-
-    def _refusal(self, answer: httpx.Response) -> str:
-        reason = sonic_ocs.parse_refusal(answer.content) or answer.reason_phrase
+    def refusal(self, answer: httpx.Response) -> str:
+        """An answer's status and reason, for people."""
+        reason = parse_refusal(answer.content) or answer.reason_phrase
         return f"HTTP {answer.status_code}: {reason}"
 
     def _unavailable(self, error: httpx.TransportError) -> DeviceUnavailable:
         hint = NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
         return DeviceUnavailable(self._device, f"can't reach {self._reason(error)}{hint}")
+
+    def _unconfirmed(self, reason: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            self._device, f"a change was sent and not confirmed: {reason}; read it back"
+        )
 
     def _reason(self, error: httpx.TransportError) -> str:
         told = str(error)

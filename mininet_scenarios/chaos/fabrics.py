@@ -7,10 +7,11 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mininet_scenarios.emulators.catalogue import EMULATORS
+
 SUBSTRATES: Final = ("dual-homed-vlan", "single-homed-vlan", "single-homed-openflow")
 _VARIABLE: Final = "HYDRA_CHAOS_PASSWORD"
 _DRIVERS: Final = ("polatis-scpi", "polatis-tl1", "calient-tl1", "glimmerglass-tl1")
-_WITH_USERS: Final = ("polatis-tl1", "calient-tl1")
 _PORTS: Final = 16
 _WIRED: Final = 0.8
 """Part of all racks that a plane reaches."""
@@ -124,6 +125,6 @@ def _plane(chance: random.Random, number: int) -> dict[str, Any]:
         "switching_ms": 25,
         "rate_mbps": 100,
     }
-    if driver in _WITH_USERS:
-        plane["login"] = {"username": "admin", "password_env": _VARIABLE}
+    if (user := EMULATORS[driver].user) is not None:
+        plane["login"] = {"username": user, "password_env": _VARIABLE}
     return plane

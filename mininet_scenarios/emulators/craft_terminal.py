@@ -22,15 +22,17 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.ocs import CommandError, EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
-from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
+from mininet_scenarios.emulators.sessions import SessionServer, answered
 
-LOGIN: Final = ("craft", "lambda")
 PROMPT: Final = "OXC> "
+_DEVICE: Final = EMULATORS["template"]
 _LAUNCHED_DBM: Final = -3.0
 _LOSS_DB: Final = 1.5
 _MAX_LINE_BYTES: Final = 65536
@@ -68,18 +70,17 @@ class CraftTerminal(SessionServer):
         while (line := await lines.read()) is not None:
             if self._ocs.faults.active(FaultKind.MUTE):
                 continue
-            answers = await self._answer(line)
-            if _moves(line) and self._ocs.faults.strikes(FaultKind.LOSE_REPLY):
-                raise ReplyLostError
-            await asyncio.sleep(self._ocs.faults.delay_s)
-            await self._print(writer, [line, *answers], PROMPT)
+            writer.write(
+                await answered(self._ocs.faults, partial(self._reply, line), moves=_moves(line))
+            )
+            await writer.drain()
 
     async def _log_in(self, lines: _Lines, writer: asyncio.StreamWriter) -> bool:
         await self._print(writer, ["Optical cross-connect"], "login: ")
         while (username := await lines.read()) is not None:
             await self._print(writer, [], "password: ")
             password = await lines.read()
-            if (username, password) == LOGIN:
+            if (username, password) == (_DEVICE.user, _DEVICE.password):
                 await self._print(writer, [""], PROMPT)
                 return True
             await self._print(writer, ["", "login incorrect"], "login: ")
@@ -88,8 +89,11 @@ class CraftTerminal(SessionServer):
     async def _print(self, writer: asyncio.StreamWriter, lines: list[str], prompt: str) -> None:
         if self._ocs.faults.active(FaultKind.MUTE):
             return
-        writer.write("".join([*(f"{line}\r\n" for line in lines), prompt]).encode())
+        writer.write(_printed(lines, prompt))
         await writer.drain()
+
+    async def _reply(self, line: str) -> bytes:
+        return _printed([line, *await self._answer(line)], PROMPT)
 
     async def _answer(self, line: str) -> list[str]:
         if not line.strip():
@@ -168,6 +172,10 @@ class _Lines:
             self._pending += data
         self._pending = self._pending[match.end() :]
         return match[1].decode("ascii", errors="replace")
+
+
+def _printed(lines: list[str], prompt: str) -> bytes:
+    return "".join([*(f"{line}\r\n" for line in lines), prompt]).encode()
 
 
 def _moves(line: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from mininet_scenarios.emulators import polatis_language as language
@@ -17,7 +17,7 @@ from mininet_scenarios.emulators.ocs import (
     NoSuchPortError,
 )
 from mininet_scenarios.emulators.polatis_language import Command, GrammarError
-from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
+from mininet_scenarios.emulators.sessions import SessionServer, answered
 
 _MAX_LINE_BYTES: Final = 65536
 _MAX_ERRORS: Final = 100
@@ -79,19 +79,12 @@ class PolatisServer(SessionServer):
     async def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
         parts = language.split_line(line.decode("ascii", errors="replace"))
         moving = any(isinstance(part, Command) and part.keyword in _MOVING for part in parts)
-        killed = moving and self._ocs.faults.strikes(FaultKind.KILL)
-        if killed:
-            self._ocs.faults.arm(FaultKind.PARTIAL, 1, 0.0)
-        replies = [r for r in [await self._carry_out(part) for part in parts] if r is not None]
-        if killed or (moving and replies and self._ocs.faults.strikes(FaultKind.LOSE_REPLY)):
-            raise ReplyLostError
-        if not replies:
-            return
-        if self._ocs.faults.delay_s:
-            await asyncio.sleep(self._ocs.faults.delay_s)
-        reply = self.SEPARATOR.join(replies) + self.LINE_END
-        writer.write(self._ocs.faults.distorted(reply.encode()))
+        writer.write(await answered(self._ocs.faults, lambda: self._reply(parts), moves=moving))
         await writer.drain()
+
+    async def _reply(self, parts: Sequence[Command | GrammarError]) -> bytes:
+        replies = [r for r in [await self._carry_out(part) for part in parts] if r is not None]
+        return (self.SEPARATOR.join(replies) + self.LINE_END).encode() if replies else b""
 
     async def _carry_out(self, command: Command | GrammarError) -> str | None:
         try:

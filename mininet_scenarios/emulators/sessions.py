@@ -8,14 +8,35 @@ import logging
 import os
 import tty
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
+
+from mininet_scenarios.emulators.faults import FaultKind, Faults
 
 _log: Final = logging.getLogger(__name__)
 
 
 class ReplyLostError(Exception):
     """The connection is to close instead of carrying a reply."""
+
+
+async def answered(
+    faults: Faults, carry_out: Callable[[], Awaitable[bytes]], *, moves: bool
+) -> bytes:
+    """A command's reply as its client receives it, when it does; ``moves``: it moves mirrors.
+
+    Meets the faults of replies and connections. What a switch does about its mirrors is
+    :class:`~mininet_scenarios.emulators.ocs.EmulatedOcs`' to fail at. Raises ReplyLostError.
+    """
+    killed = moves and faults.strikes(FaultKind.KILL)
+    if killed:
+        faults.arm(FaultKind.PARTIAL, 1, 0.0)
+    reply = await carry_out()
+    if killed or (moves and faults.strikes(FaultKind.LOSE_REPLY)):
+        raise ReplyLostError
+    await asyncio.sleep(faults.delay_s)
+    return faults.distorted(reply) if reply else reply
 
 
 class SessionServer(ABC):

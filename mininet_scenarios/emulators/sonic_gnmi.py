@@ -19,6 +19,7 @@ import grpc
 import redis
 from pygnmi.spec.v080 import gnmi_pb2 as messages
 
+from mininet_scenarios.emulators.relayed import GoneError
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, PubSub
 from mininet_scenarios.emulators.sonic_orchagent import (
     ALARMS,
@@ -29,7 +30,7 @@ from mininet_scenarios.emulators.sonic_orchagent import (
     PORTS,
     shown_fields,
 )
-from mininet_scenarios.emulators.sonic_switch import GoneError, RefusedError, SonicServer
+from mininet_scenarios.emulators.sonic_switch import RefusedError, SonicServer
 
 _ORIGINS: Final = ("sonic-db", "")
 _VERSION: Final = "0.8.0"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mininet_scenarios.emulators.relayed import GoneError, HttpDoor
 from mininet_scenarios.emulators.sonic_orchagent import (
     ALARMS,
     CROSS_CONNECT_STATES,
@@ -26,10 +21,9 @@ from mininet_scenarios.emulators.sonic_orchagent import (
     PORTS,
     shown_fields,
 )
-from mininet_scenarios.emulators.sonic_switch import GoneError, RefusedError, SonicServer
+from mininet_scenarios.emulators.sonic_switch import RefusedError, SonicServer
 
 _JSON: Final = "application/yang-data+json"
-_POLL_S: Final = 0.01
 _TABLES: Final = {
     f"sonic-ocs:sonic-ocs/{CROSS_CONNECTS}": (
         "CONFIG_DB",
@@ -53,34 +47,17 @@ _TABLES: Final = {
 """Database, list and its key, by a container's path."""
 
 
-class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the process that it is a part of."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class RestconfServer(SonicServer):
     async def serve(self, door: Path) -> None:
         routes = [
             Route("/restconf/data/{path:path}", self._get, methods=["GET"]),
             Route("/restconf/operations/{name}", self._call, methods=["POST"]),
         ]
-        certificate, key = self.certificate
-        settings = uvicorn.Config(
-            Starlette(routes=routes), uds=str(door), lifespan="off", log_level="warning",
-            ssl_certfile=str(certificate), ssl_keyfile=str(key),
-        )  # fmt: skip
-        self._http = _Uvicorn(settings)
-        self._serving = asyncio.create_task(self._http.serve())
-        while not self._http.started:
-            await asyncio.sleep(_POLL_S)
+        self._http = HttpDoor(Starlette(routes=routes), door, self.certificate)
+        await self._http.open()
 
     async def finish(self) -> None:
-        self._http.force_exit = True
-        self._http.should_exit = True
-        await self._serving
+        await self._http.close()
 
     async def _get(self, request: Request) -> Response:
         if (refusal := await self._begin(request)) is not None:
@@ -125,12 +102,7 @@ class RestconfServer(SonicServer):
 
     async def _begin(self, request: Request) -> Response | None:
         """Check the login and meet faults; a refusal, if there is one."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        try:
-            user, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            user, password = "", ""
-        if scheme.lower() != "basic" or not self.admits(user, password):
+        if not self.admits_sender(request):
             return _error(401, "access-denied", "wrong user or password")
         try:
             await self.begin()

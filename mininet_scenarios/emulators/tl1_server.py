@@ -19,7 +19,7 @@ from mininet_scenarios.emulators.ocs import (
     NoSuchPortError,
     StandingAlarm,
 )
-from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
+from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer, answered
 from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
 
 _READ_BYTES: Final = 65536
@@ -113,14 +113,9 @@ class Tl1Server(SessionServer):
             client.writer.write(f"{command.text};\r\n".encode())
         if client.logged_in and faults.strikes(FaultKind.IDLE_LOGOUT):
             client.logged_in = not self.USERS
-        moving = command.verb in self.MOVING
-        killed = moving and faults.strikes(FaultKind.KILL)
-        if killed:
-            faults.arm(FaultKind.PARTIAL, 1, 0.0)
-        reply = await self._carry_out(client, command)
-        if killed or (moving and faults.strikes(FaultKind.LOSE_REPLY)):
-            raise ReplyLostError
-        await asyncio.sleep(faults.delay_s)
+        reply = await answered(
+            faults, lambda: self._carry_out(client, command), moves=command.verb in self.MOVING
+        )
         if faults.strikes(FaultKind.AUTONOMOUS):
             report = self._autonomous("A", "REPT EVT EQPT", '"SYSTEM:TEST,TC"')
             if self.REPORTS_IN_MID_REPLY:
@@ -128,7 +123,7 @@ class Tl1Server(SessionServer):
                 reply = head + report + line_end + rest if line_end else reply
             else:
                 self._write(client, report)
-        self._write(client, faults.distorted(reply))
+        self._write(client, reply)
         await client.writer.drain()
 
     async def _carry_out(self, client: Tl1Client, command: Tl1Command) -> bytes:

@@ -12,6 +12,7 @@ from typing import Final
 import mininet_scenarios
 from hydra.model import Fabric, Plane
 from mininet_scenarios.emulators.admin import AdminClient, OcsCounters
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
@@ -94,22 +95,14 @@ class OcsProcess:
         return " | ".join(lines) or "it wrote nothing"
 
 
-_EMULATORS: Final = {
-    "calient-tl1": "mininet_scenarios.emulators.calient",
-    "glimmerglass-tl1": "mininet_scenarios.emulators.glimmerglass",
-    "polatis-scpi": "mininet_scenarios.emulators.polatis",
-    "polatis-tl1": "mininet_scenarios.emulators.polatis_tl1",
-}
-
-
 def _emulator_of(plane: Plane) -> str:
-    try:
-        return _EMULATORS[plane.driver]
-    except KeyError:
-        known = ", ".join(sorted(_EMULATORS))
+    known = {driver: each for driver, each in EMULATORS.items() if not each.has_directory}
+    if plane.driver not in known:
         raise TestbedError(
-            f"plane {plane.name}: no emulator speaks {plane.driver!r}; known: {known}"
-        ) from None
+            f"plane {plane.name}: no emulator here speaks {plane.driver!r}; "
+            f"known: {', '.join(sorted(known))}"
+        )
+    return known[plane.driver].path
 
 
 def _accepts(address: tuple[str, int]) -> bool:

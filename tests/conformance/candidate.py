@@ -9,7 +9,7 @@ from enum import Enum
 
 import pytest
 
-from drivers.registry import OPTICAL, OpticalEntry, optical_switch
+from drivers.registry import OPTICAL, OpticalDriver, optical_switch
 from hydra.model import CrossConnect, Plane
 from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.admin import AdminClient
@@ -49,7 +49,7 @@ class Bench:
         return optical_switch(plane, self.timeout_s if timeout_s is None else timeout_s)
 
     @property
-    def entry(self) -> OpticalEntry:
+    def module(self) -> OpticalDriver:
         return OPTICAL[self.plane.driver]
 
     def moves(self) -> int:

@@ -50,7 +50,7 @@ def _is_beyond(item: pytest.Item) -> bool:
     if fault is None and ability is None:
         return False
     candidate: Candidate = item.callspec.params["candidate"]
-    capabilities = OPTICAL[candidate.driver].capabilities
+    capabilities = OPTICAL[candidate.driver].CAPABILITIES
     return (
         not candidate.faults
         or (fault is not None and fault.args[0] not in candidate.faults)

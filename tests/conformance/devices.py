@@ -16,9 +16,10 @@ import yaml
 
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
-from mininet_scenarios.emulators.sonic_switch import CA, LOGIN
+from mininet_scenarios.emulators.sonic_switch import CA
 from tests.conformance.candidate import Bench, Candidate, Deviation
 from tests.conformance.local_devices import PORTS, openflow_bridge, panel
 
@@ -65,18 +66,18 @@ LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
 
 def emulated(
     driver: str,
-    module: str,
     *arguments: str,
-    login: Login | None = None,
-    password: str = "",
     serial: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
     """An emulator of ours, as a process of its own on a real socket."""
+    emulator = EMULATORS[driver]
+    user = emulator.user
+    login = None if user is None else Login(user, password_env=LOGIN_VARIABLE)
 
     @contextmanager
     def start() -> Iterator[Bench]:
-        command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
+        command = [sys.executable, "-m", emulator.path]
         command += ["--name", "000042", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--ports", f"{PORTS}", "--switching-ms", f"{SWITCHING_MS:g}", *arguments]
         line = f"{tempfile.gettempdir()}/hydra-conformance-{os.getpid()}-{driver}"
@@ -85,7 +86,7 @@ def emulated(
             pytest.MonkeyPatch.context() as patch,
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server,
         ):
-            patch.setenv(LOGIN_VARIABLE, password)
+            patch.setenv(LOGIN_VARIABLE, emulator.password)
             try:
                 _, _, address, _, admin = server.stdout.readline().split()
                 address = f"serial:{line}" if serial else address
@@ -104,7 +105,6 @@ def emulated(
 
 
 SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
-ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
 
 
 def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
@@ -116,15 +116,7 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
         options |= {"connect": "patch {ingress} to {output}"}
         options |= {"disconnect": "unpatch {ingress} to {output}"}
         del options["power"]
-    started = emulated("template", "craft_terminal", login=Login(**plane["login"]), options=options)
-
-    @contextmanager
-    def start() -> Iterator[Bench]:
-        with pytest.MonkeyPatch.context() as environment, started() as bench:
-            environment.setenv("OXC_PASSWORD", "lambda")
-            yield bench
-
-    return start
+    return emulated("template", options=options)
 
 
 def sonic(protocol: str, dialect: str) -> Callable[[], AbstractContextManager[Bench]]:
@@ -135,10 +127,7 @@ def sonic(protocol: str, dialect: str) -> Callable[[], AbstractContextManager[Be
         with TemporaryDirectory() as directory:
             arguments = ["--protocol", protocol, "--dialect", dialect, "--directory", directory]
             options = {"transport": protocol, "ca_file": f"{directory}/{CA}"}
-            started = emulated(
-                "sonic-ocs", "sonic", *arguments, login=ADMIN, password=LOGIN[1], options=options
-            )
-            with started() as bench:
+            with emulated("sonic-ocs", *arguments, options=options)() as bench:
                 yield bench
 
     return start
@@ -164,7 +153,7 @@ def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
 CANDIDATES = [
     Candidate(
         "calient-tl1",
-        emulated("calient-tl1", "calient", login=ADMIN, password="root"),
+        emulated("calient-tl1"),
         faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
         deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
     ),
@@ -172,11 +161,8 @@ CANDIDATES = [
         "calient-tl1",
         emulated(
             "calient-tl1",
-            "calient",
             "--firmware",
             "plain",
-            login=ADMIN,
-            password="root",
             options={"bulk": True},
         ),
         variant="plain-bulk",
@@ -184,47 +170,58 @@ CANDIDATES = [
     ),
     Candidate(
         "glimmerglass-tl1",
-        emulated("glimmerglass-tl1", "glimmerglass"),
+        emulated("glimmerglass-tl1"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
     ),
     Candidate(
         "glimmerglass-tl1",
-        emulated("glimmerglass-tl1", "glimmerglass", "--firmware", "6.0"),
+        emulated("glimmerglass-tl1", "--firmware", "6.0"),
         variant="system100",
     ),
     Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate(
+        "polatis-restconf",
+        emulated("polatis-restconf"),
+        faults=COMMON_FAULTS | {FaultKind.KILL, FaultKind.IDLE_LOGOUT},
+    ),
+    Candidate(
+        "polatis-restconf",
+        emulated("polatis-restconf", "--firmware", "old"),
+        variant="old",
+        faults=BULK_FAULTS,
+    ),
+    Candidate(
         "polatis-scpi",
-        emulated("polatis-scpi", "polatis"),
+        emulated("polatis-scpi"),
         faults=COMMON_FAULTS | BAD_LINE | {FaultKind.KILL},
     ),
     Candidate(
         "polatis-scpi",
-        emulated("polatis-scpi", "polatis", serial=True),
+        emulated("polatis-scpi", serial=True),
         variant="serial",
         faults=COMMON_FAULTS | BAD_LINE | {FaultKind.KILL},
         deviations=SERIAL,
     ),
     Candidate(
         "polatis-scpi",
-        emulated("polatis-scpi", "polatis", "--firmware", "linewise"),
+        emulated("polatis-scpi", "--firmware", "linewise"),
         variant="linewise",
         faults=BULK_FAULTS | BAD_LINE,
     ),
     Candidate(
         "polatis-tl1",
-        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
+        emulated("polatis-tl1"),
         faults=TL1_FAULTS,
     ),
     Candidate(
         "polatis-tl1",
-        emulated("polatis-tl1", "polatis_tl1", "--firmware", "any", login=ADMIN, password="root"),
+        emulated("polatis-tl1", "--firmware", "any"),
         variant="any-to-any",
         faults=BULK_FAULTS | {FaultKind.AUTONOMOUS, FaultKind.IDLE_LOGOUT},
     ),
     Candidate(
         "polatis-tl1",
-        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root", serial=True),
+        emulated("polatis-tl1", serial=True),
         variant="serial",
         faults=TL1_FAULTS,
         deviations=SERIAL,

@@ -18,22 +18,22 @@ from tests.conformance.candidate import Deviation
 
 
 def test_the_registry_takes_the_configuration(bench):
-    assert list(bench.entry.check(bench.plane)) == []
+    assert list(bench.module.check(bench.plane)) == []
 
 
 def test_a_bad_address_is_found_before_anything_connects(bench):
     bad = dataclasses.replace(bench.plane, address="not an address at all")
-    assert "address" in {problem.path for problem in bench.entry.check(bad)}
+    assert "address" in {problem.path for problem in bench.module.check(bad)}
 
 
 def test_an_unknown_option_is_found_before_anything_connects(bench):
     bad = dataclasses.replace(bench.plane, options={**bench.plane.options, "warp_factor": 9})
-    assert [problem.path for problem in bench.entry.check(bad)] == ["options.warp_factor"]
+    assert [problem.path for problem in bench.module.check(bad)] == ["options.warp_factor"]
 
 
 def test_what_it_can_do_is_what_it_declares(bench, switch):
     # Options may add to what every device of a driver can do.
-    always = dataclasses.asdict(bench.entry.capabilities)
+    always = dataclasses.asdict(bench.module.CAPABILITIES)
     assert {
         name for name, can in always.items() if can and not getattr(switch.capabilities, name)
     } == set()
@@ -199,8 +199,8 @@ def test_power_is_a_reading_or_none(bench, switch, slots):
 def test_light_that_is_too_strong_is_not_let_in(bench, slots, admin):
     options = {**bench.plane.options, "max_input_dbm": -1.0}
     plane = dataclasses.replace(bench.plane, options=options)
-    assert list(bench.entry.check(plane)) == []
-    driver = bench.entry.build(plane, bench.timeout_s)
+    assert list(bench.module.check(plane)) == []
+    driver = bench.module.build(plane, bench.timeout_s)
     driver.change([], slots.many((0, 1)))
     before, moves = driver.cross_connects(), bench.moves()
     admin.input_power(slots.ingress[2], 3.2)
@@ -302,9 +302,9 @@ def test_a_device_that_is_not_there(bench, deviations):
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
     plane = dataclasses.replace(bench.plane, address=nobody)
     if Deviation.NOT_ON_THE_NETWORK in deviations:
-        assert [problem.path for problem in bench.entry.check(plane)] == ["address"]
+        assert [problem.path for problem in bench.module.check(plane)] == ["address"]
         return
-    driver = bench.entry.build(plane, 1.0)
+    driver = bench.module.build(plane, 1.0)
     for attempt in (driver.open, driver.size, lambda: driver.change([], [CrossConnect(1, 99)])):
         with pytest.raises(DeviceUnavailable, match=nobody):
             attempt()

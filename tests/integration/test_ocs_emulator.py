@@ -15,6 +15,7 @@ import pytest
 from drivers.registry import optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed import light_check
 from mininet_scenarios.testbed.links import Cable, lay, limit_rates
@@ -28,14 +29,8 @@ SWITCHING_MS = 25
 FEW = 75
 """Frames that fit into a queue even where a busy machine passes them on in one go."""
 FRAME = bytes.fromhex("0200000000020200000000018888") + bytes(486)
-
-ADMIN = Login("admin", password_env="HYDRA_TEST_SECRET")
-EMULATORS = {
-    "calient-tl1": ("calient", ADMIN),
-    "glimmerglass-tl1": ("glimmerglass", None),
-    "polatis-scpi": ("polatis", None),
-    "polatis-tl1": ("polatis_tl1", ADMIN),
-}
+DRIVERS = ("calient-tl1", "glimmerglass-tl1", "polatis-restconf", "polatis-scpi", "polatis-tl1")
+"""Those that need no options."""
 
 
 def run(*command: str) -> None:
@@ -55,8 +50,10 @@ class Ocs:
         self.start()
 
     def start(self) -> None:
-        module, login = EMULATORS[self._driver]
-        command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}", "--name", "p1"]
+        emulator = EMULATORS[self._driver]
+        user = emulator.user
+        login = None if user is None else Login(user, password_env="HYDRA_TEST_SECRET")
+        command = [sys.executable, "-m", emulator.path, "--name", "p1"]
         command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ports", f"{SIZE}"]
         command += ["--backend", "kernel", "--switching-ms", f"{SWITCHING_MS}"]
         for port in PORTS:
@@ -156,9 +153,9 @@ def test_a_circuit_gives_light_at_both_ends_and_nowhere_else(plane):
     assert not any(carrier(port) for port in PORTS)
 
 
-@pytest.mark.parametrize("driver", sorted(EMULATORS))
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_light_follows_whatever_protocol_is_spoken(cables, monkeypatch, driver):
-    monkeypatch.setenv("HYDRA_TEST_SECRET", "root")
+    monkeypatch.setenv("HYDRA_TEST_SECRET", EMULATORS[driver].password)
     plane = Ocs(driver=driver)
     plane.switch.change([], circuit(1, 2))
     assert [carrier(port) for port in PORTS] == [True, True, False, False]

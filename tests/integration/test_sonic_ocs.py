@@ -19,12 +19,14 @@ from drivers.codecs import sonic_ocs
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect, Login
 from hydra.roles import Mirrors, Severity
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import YANG
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, SOCKET
-from mininet_scenarios.emulators.sonic_switch import LOGIN
 from tests.conformance.candidate import Bench
 from tests.conformance.devices import PORTS, sonic
+
+LOGIN = (EMULATORS["sonic-ocs"].user, EMULATORS["sonic-ocs"].password)
 
 CONFIGURED = "sonic-db:CONFIG_DB/localhost/OCS_CROSS_CONNECT"
 STATES = "sonic-db:STATE_DB/localhost/OCS_CROSS_CONNECT_TABLE"

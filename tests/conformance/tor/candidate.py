@@ -11,7 +11,7 @@ from enum import Enum
 
 import pytest
 
-from drivers.registry import TOR, TorEntry, tor_switch
+from drivers.registry import TOR, TorDriver, tor_switch
 from hydra.model import Rack
 from hydra.roles import TorSwitch
 from mininet_scenarios.emulators.admin import AdminClient
@@ -50,7 +50,7 @@ class TorBench:
         return replace(self.rack, tor=replace(self.rack.tor, **changes))
 
     @property
-    def entry(self) -> TorEntry:
+    def module(self) -> TorDriver:
         return TOR[self.rack.tor.driver]
 
     def changes(self) -> int:

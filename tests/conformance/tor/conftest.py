@@ -43,7 +43,7 @@ def _is_beyond(item: pytest.Item) -> bool:
 
 _ASKED: dict[str, Callable[[TorCandidate, Any], bool]] = {
     "fault": lambda candidate, kind: kind in candidate.faults,
-    "ability": lambda candidate, name: getattr(TOR[candidate.driver].capabilities, name),
+    "ability": lambda candidate, name: getattr(TOR[candidate.driver].CAPABILITIES, name),
     "deviates": lambda candidate, deviation: deviation in candidate.deviations,
     "conforms": lambda candidate, deviation: deviation not in candidate.deviations,
 }
@@ -61,7 +61,7 @@ def _candidates(config: pytest.Config) -> list[TorCandidate]:
     loaded = {key: yaml.safe_load(value) for key, value in options.items()}
     wanted = rack(driver, address, login=login, options=loaded)
     bench = TorBench(wanted, tuple(ports), config.getoption("--device-timeout"))
-    deviations = LABELS_NOT_VLANS if TOR[driver].capabilities.labels else {}
+    deviations = LABELS_NOT_VLANS if TOR[driver].CAPABILITIES.labels else {}
     deviations |= SERIAL if address.startswith("serial:") else {}
     return [TorCandidate(driver, lambda: nullcontext(bench), deviations=deviations)]
 

@@ -25,22 +25,22 @@ def trunk(*vlans: int, native: int | None = None) -> PortVlans:
 
 
 def test_the_registry_takes_the_configuration(bench):
-    assert list(bench.entry.check(bench.rack)) == []
+    assert list(bench.module.check(bench.rack)) == []
 
 
 def test_a_bad_address_is_found_before_anything_connects(bench):
     bad = bench.with_tor(address="not an address at all", options={})
-    assert [problem.path for problem in bench.entry.check(bad)] == ["address"]
+    assert [problem.path for problem in bench.module.check(bad)] == ["address"]
 
 
 def test_an_unknown_option_is_found_before_anything_connects(bench):
     bad = bench.with_tor(options={**bench.rack.tor.options, "warp_factor": 9})
-    assert [problem.path for problem in bench.entry.check(bad)] == ["options.warp_factor"]
+    assert [problem.path for problem in bench.module.check(bad)] == ["options.warp_factor"]
 
 
 def test_what_it_can_do_is_what_it_declares(bench, tor):
     assert tor.name == bench.rack.name
-    assert tor.capabilities == bench.entry.capabilities
+    assert tor.capabilities == bench.module.CAPABILITIES
     assert isinstance(tor, CounterReader) == tor.capabilities.counters
 
 

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from drivers.codecs import (
     iscli,
+    polatis_restconf,
     scpi,
     sonic_ocs,
     terminal,
@@ -16,6 +18,7 @@ from drivers.codecs import (
     tl1_calient,
     tl1_glimmerglass,
     tl1_polatis,
+    yang_json,
 )
 from drivers.codecs.openflow import messages
 from tests.unit.drivers import device_side
@@ -59,70 +62,36 @@ class Codec:
         return sorted((CORPUS / self.name).glob("*.bin"))
 
 
-def _decode_tl1(chunks: Sequence[bytes]) -> Outcome:
-    decoder, found = tl1.Decoder(PROMPTS), []
-    try:
-        for chunk in chunks:
-            decoder.receive(chunk)
-            while (event := decoder.next_event()) is not None:
-                found.append(event)
-    except tl1.Tl1Error as error:
-        return Outcome(tuple(found), str(error))
-    return Outcome(tuple(found), None)
+def _fed(decoder: Any, take: str, error: type[Exception]) -> Callable[[Sequence[bytes]], Outcome]:
+    """Feeds a new decoder, which ``decoder`` makes, and takes what there is after each chunk."""
 
+    def decode(chunks: Sequence[bytes]) -> Outcome:
+        fed, found = decoder(), []
+        try:
+            for chunk in chunks:
+                fed.receive(chunk)
+                while (event := getattr(fed, take)()) is not None:
+                    found.append(event)
+        except error as told:
+            return Outcome(tuple(found), str(told))
+        return Outcome(tuple(found), None)
 
-def _decode_scpi(chunks: Sequence[bytes]) -> Outcome:
-    decoder, found = scpi.ReplyDecoder(), []
-    try:
-        for chunk in chunks:
-            decoder.receive(chunk)
-            while (line := decoder.next_line()) is not None:
-                found.append(line)
-    except scpi.ScpiError as error:
-        return Outcome(tuple(found), str(error))
-    return Outcome(tuple(found), None)
+    return decode
 
 
 ISCLI_NAME = "RS G8264"
 ISCLI_LOG_IN = f"{ISCLI_NAME}#{iscli.MARK}\r\n{ISCLI_NAME}#".encode()
 
 
-def _decode_iscli(chunks: Sequence[bytes]) -> Outcome:
-    terminal, found = iscli.Terminal(), []
+def _iscli_terminal() -> iscli.Terminal:
+    terminal = iscli.Terminal()
     terminal.receive(ISCLI_LOG_IN)
     terminal.next_event()  # the prompt
-    try:
-        for chunk in chunks:
-            terminal.receive(chunk)
-            while (event := terminal.next_event()) is not None:
-                found.append(event)
-    except iscli.IscliError as error:
-        return Outcome(tuple(found), str(error))
-    return Outcome(tuple(found), None)
+    return terminal
 
 
-def _decode_openflow(chunks: Sequence[bytes]) -> Outcome:
-    decoder, found = messages.MessageDecoder(), []
-    try:
-        for chunk in chunks:
-            decoder.receive(chunk)
-            while (message := decoder.next_message()) is not None:
-                found.append(message)
-    except messages.OpenFlowError as error:
-        return Outcome(tuple(found), str(error))
-    return Outcome(tuple(found), None)
-
-
-def _decode_terminal(chunks: Sequence[bytes]) -> Outcome:
-    decoder, found = terminal.TerminalDecoder((), terminal.End(prompt=TERMINAL_PROMPT)), []
-    try:
-        for chunk in chunks:
-            decoder.receive(chunk)
-            while (reply := decoder.next_line()) is not None:
-                found.append(reply)
-    except terminal.TerminalError as error:
-        return Outcome(tuple(found), str(error))
-    return Outcome(tuple(found), None)
+def _craft_terminal() -> terminal.TerminalDecoder:
+    return terminal.TerminalDecoder((), terminal.End(prompt=TERMINAL_PROMPT))
 
 
 def _decode_sonic(chunks: Sequence[bytes]) -> Outcome:
@@ -134,7 +103,18 @@ def _decode_sonic(chunks: Sequence[bytes]) -> Outcome:
                 rows: dict[str, dict[str, str]] = {}
                 sonic_ocs.place(rows, (), line)
                 found.append(rows)
-    except sonic_ocs.SonicError as error:
+    except yang_json.YangJsonError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _decode_polatis_restconf(chunks: Sequence[bytes]) -> Outcome:
+    """Each line is a list of cross-connects."""
+    found: list[object] = []
+    try:
+        lists = map(polatis_restconf.parse_pairs, b"".join(chunks).split(b"\n"))
+        found.extend(pairs for pairs in lists if pairs)
+    except yang_json.YangJsonError as error:
         return Outcome(tuple(found), str(error))
     return Outcome(tuple(found), None)
 
@@ -151,7 +131,7 @@ def _encode_terminal(reply: str) -> bytes:
 CODECS = [
     Codec(
         "iscli",
-        _decode_iscli,
+        _fed(_iscli_terminal, "next_event", iscli.IscliError),
         lambda event: device_side.iscli_event(event, ISCLI_NAME),
         (
             lambda text: iscli.parse_memberships(text.splitlines()),
@@ -163,7 +143,7 @@ CODECS = [
     ),
     Codec(
         "openflow",
-        _decode_openflow,
+        _fed(messages.MessageDecoder, "next_message", messages.OpenFlowError),
         lambda message: messages.encode(message.type, message.xid, message.body),
         (
             _of_body(messages.decode_description),
@@ -177,7 +157,7 @@ CODECS = [
     ),
     Codec(
         "tl1",
-        _decode_tl1,
+        _fed(lambda: tl1.Decoder(PROMPTS), "next_event", tl1.Tl1Error),
         device_side.tl1_event,
         (
             tl1.parse_alarm,
@@ -202,8 +182,21 @@ CODECS = [
         tl1.Tl1Error,
     ),
     Codec(
+        "polatis-restconf",
+        _decode_polatis_restconf,
+        lambda pairs: polatis_restconf.pairs_text(pairs) + b"\n",
+        (
+            _of_body(polatis_restconf.parse_port_states),
+            _of_body(polatis_restconf.parse_powers),
+            _of_body(polatis_restconf.parse_product),
+            _of_body(polatis_restconf.parse_start),
+            _of_body(yang_json.parse_refusal),
+        ),
+        yang_json.YangJsonError,
+    ),
+    Codec(
         "scpi",
-        _decode_scpi,
+        _fed(scpi.ReplyDecoder, "next_line", scpi.ScpiError),
         lambda line: f"{line}\r".encode(),
         (
             scpi.parse_connections,
@@ -228,14 +221,20 @@ CODECS = [
         (
             _of_body(lambda body: sonic_ocs.parse_resource(sonic_ocs.CROSS_CONNECT_STATES, body)),
             _of_body(sonic_ocs.parse_bulk_result),
-            _of_body(sonic_ocs.parse_refusal),
+            _of_body(yang_json.parse_refusal),
             lambda text: sonic_ocs.ports_in_order([text]),
             lambda text: sonic_ocs.parse_cross_connect(text, {"a_side": text}),
             lambda text: sonic_ocs.parse_alarm(text, {"resource": text, "severity": text}),
             lambda text: sonic_ocs.parse_state({"status": text}),
             lambda text: sonic_ocs.parse_state({"a_side_status": text}),
         ),
-        sonic_ocs.SonicError,
+        yang_json.YangJsonError,
     ),
-    Codec("terminal", _decode_terminal, _encode_terminal, (), terminal.TerminalError),
+    Codec(
+        "terminal",
+        _fed(_craft_terminal, "next_line", terminal.TerminalError),
+        _encode_terminal,
+        (),
+        terminal.TerminalError,
+    ),
 ]

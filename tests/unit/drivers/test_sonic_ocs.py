@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from pygnmi.spec.v080 import gnmi_pb2
 
-from drivers.codecs import sonic_ocs
-from drivers.codecs.sonic_ocs import CrossConnectState, SonicError
+from drivers.codecs import sonic_ocs, yang_json
+from drivers.codecs.sonic_ocs import CrossConnectState
+from drivers.codecs.yang_json import YangJsonError
 from drivers.optical.sonic_ocs import SonicOcs
 from drivers.registry import OPTICAL, optical_switch
 from drivers.transports.gnmi import GnmiDatabases, _Listener
@@ -50,13 +51,13 @@ def test_a_table_comes_whole_by_rows_or_by_fields():
     ],
 )
 def test_other_values_are_refused(path, text, told):
-    with pytest.raises(SonicError, match=told):
+    with pytest.raises(YangJsonError, match=told):
         sonic_ocs.place({}, path, text)
 
 
 def test_a_text_without_end_is_not_read(monkeypatch):
-    monkeypatch.setattr(sonic_ocs, "MAX_JSON_BYTES", 100)
-    with pytest.raises(SonicError, match="101 bytes of JSON, more than 100"):
+    monkeypatch.setattr(yang_json, "MAX_JSON_BYTES", 100)
+    with pytest.raises(YangJsonError, match="101 bytes of JSON, more than 100"):
         sonic_ocs.parse_bulk_result(b" " * 101)
 
 
@@ -67,16 +68,16 @@ def test_ports_go_by_their_numbers():
 
 @pytest.mark.parametrize("name", ["0A", "1C", "A", "1A ", "01A", "Ethernet0", "1a", "١A"])
 def test_what_is_no_port(name):
-    with pytest.raises(SonicError, match="not a port such as 1A"):
+    with pytest.raises(YangJsonError, match="not a port such as 1A"):
         sonic_ocs.ports_in_order([name])
 
 
 def test_a_cross_connect_is_its_key():
     assert sonic_ocs.parse_cross_connect("1A-2B", {}) == ("1A", "2B")
     for key in ("1B-2A", "1A-2A", "1A", "1A-2B-3A", ""):
-        with pytest.raises(SonicError, match="not a cross-connect such as 1A-2B"):
+        with pytest.raises(YangJsonError, match="not a cross-connect such as 1A-2B"):
             sonic_ocs.parse_cross_connect(key, {})
-    with pytest.raises(SonicError, match="1A-2B has the sides '1A', '3B'"):
+    with pytest.raises(YangJsonError, match="1A-2B has the sides '1A', '3B'"):
         sonic_ocs.parse_cross_connect("1A-2B", {"b_side": "3B"})
 
 
@@ -116,9 +117,9 @@ def test_a_resource_with_and_without_its_modules_name():
     ):
         assert sonic_ocs.parse_resource(table, text) == rows
     assert sonic_ocs.parse_resource(table, b"{}") == {}
-    with pytest.raises(SonicError, match="no OCS_PORT in 'other'"):
+    with pytest.raises(YangJsonError, match="no OCS_PORT in 'other'"):
         sonic_ocs.parse_resource(table, b'{"other": {}}')
-    with pytest.raises(SonicError, match="an entry of OCS_PORT_LIST has no simplex_port_id"):
+    with pytest.raises(YangJsonError, match="an entry of OCS_PORT_LIST has no simplex_port_id"):
         sonic_ocs.parse_resource(table, b'{"OCS_PORT": {"OCS_PORT_LIST": [{"label": "x"}]}}')
 
 

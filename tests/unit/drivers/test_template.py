@@ -19,6 +19,7 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import DeviceIdentity, PortState
 from mininet_scenarios.emulators.faults import FaultKind
+from tests.conformance.devices import LOGIN_VARIABLE
 from tests.conformance.devices import template as craft_terminal
 
 PAGE = (Path(__file__).parents[3] / "docs" / "template-driver.md").read_text()
@@ -272,14 +273,14 @@ def test_lists_longer_than_the_device_takes_are_cut(terminal):
     ("password", "kind", "words"),
     [
         ("wrong", DeviceUnavailable, "the device refuses the log-in: 'login incorrect'"),
-        (None, DeviceError, "the environment variable OXC_PASSWORD is not set"),
+        (None, DeviceError, f"the environment variable {LOGIN_VARIABLE} is not set"),
         ("naïve", DeviceError, "characters that can't be sent"),
     ],
 )
 def test_logins_that_fail_at_once(terminal, monkeypatch, password, kind, words):
-    monkeypatch.delenv("OXC_PASSWORD")
+    monkeypatch.delenv(LOGIN_VARIABLE)
     if password is not None:
-        monkeypatch.setenv("OXC_PASSWORD", password)
+        monkeypatch.setenv(LOGIN_VARIABLE, password)
     driver = terminal.driver(timeout_s=5)
     for action in (driver.open, lambda: driver.change([], [CrossConnect(1, 17)])):
         started = time.monotonic()

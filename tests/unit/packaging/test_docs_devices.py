@@ -30,7 +30,7 @@ def test_every_driver_has_a_row_that_says_what_it_can(heading, table):
     for name, (_, _, can, _) in described.items():
         always = re.split(r"[;]", can)[0]  # what follows depends on options
         told = {WORDS.get(word, word) for word in re.findall(r"[\w-]+", always)}
-        capabilities = asdict(table[name].capabilities)
+        capabilities = asdict(table[name].CAPABILITIES)
         assert told == {ability for ability, has in capabilities.items() if has is True}, name
 
 

@@ -1,0 +1,257 @@
+"""Polatis optical circuit switches over RESTCONF (port 8008)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from typing import Final, Self, TypeVar
+
+import httpx
+from pydantic import model_validator
+
+from drivers.codecs import polatis_restconf as codec
+from drivers.codecs.yang_json import YangJsonError
+from drivers.exclusive import exclusive
+from drivers.optical import polatis_model
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+    unconfirmed,
+)
+from drivers.optical.input_power import InputPowerOptions, check_input_power
+from drivers.transports.restconf import RestconfSession
+from drivers.transports.tls import TlsOptions
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, OutcomeUnknown, Problem, ProtocolError
+from hydra.model import CrossConnect, Login, Plane
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
+
+_T = TypeVar("_T")
+
+
+class Options(TlsOptions, InputPowerOptions):
+    """``options`` of a plane."""
+
+    tls: bool = False
+    """False: plain HTTP, as these switches speak on port 8008."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.tls and (self.ca_file or self.server_name):
+            raise ValueError("ca_file and server_name mean nothing without tls: true")
+        return self
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet. Raises DeviceError without a login."""
+    if plane.login is None:
+        raise DeviceError(plane.name, "RESTCONF wants a login")
+    options = Options.model_validate(dict(plane.options))
+    return PolatisRestconf(plane.name, plane.address, plane.login, options, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """Problems of ``plane``'s address, login and options."""
+    yield from endpoint_problems(plane.address)
+    yield from login_problems(plane.login)
+    yield from option_problems(Options, plane.options)
+
+
+class PolatisRestconf:
+    """An :class:`~hydra.roles.OpticalSwitch`.
+
+    Ingress ports are 1..N, egress ports N+1..N+M. All that a change connects or aims anew is one
+    request; each cross-connect that it takes down and whose ingress port stays free is a request
+    before that. Each names the ETag of the list that it was made for, so that a switch which knows
+    ETags refuses it if somebody else was quicker; the list is then read again. ``timeout_s`` covers
+    each step of a request.
+    """
+
+    def __init__(
+        self, name: str, address: str, login: Login, options: Options, *, timeout_s: float
+    ) -> None:
+        self._name = name
+        self._timeout_s = timeout_s
+        self._max_input_dbm = options.max_input_dbm
+        self._lock = threading.RLock()
+        self._size: tuple[int, int] | None = None
+        self._session = RestconfSession(
+            name,
+            address,
+            login,
+            "api",
+            tls=options if options.tls else None,
+            timeout_s=timeout_s,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and log in; a second call on an open device does nothing.
+
+        Warns of a device that loses its cross-connects with its power.
+        """
+        if self._session.connected:
+            return
+        self.identity()
+        start = self._session.get(codec.START)
+        if start.status_code == httpx.codes.OK:
+            mode = self._understood(codec.parse_start, start)
+            polatis_model.warn_of_start(self._name, mode)
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._session.close()
+        self._size = None
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        found = self._understood(codec.parse_product, self._got(codec.PRODUCT))
+        return DeviceIdentity(found.manufacturer, found.model, found.serial, found.software)
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports, from the model name; asked once until closed."""
+        if self._size is None:
+            self._size = polatis_model.size_of(self._name, self.identity().model)
+        return self._size
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """Read from the device, never from memory."""
+        return self._listed()[0]
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down, then set up; returns once the switch lists it so.
+
+        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
+        """
+        disconnect, connect = frozenset(disconnect), frozenset(connect)
+        check_ports(self._name, self.size(), disconnect | connect)
+        taken: list[str] = []
+        try:
+            told, present = self._made(disconnect, connect, taken)
+        except OutcomeUnknown:
+            raise
+        except DeviceError as error:
+            if taken:
+                raise unconfirmed(self._name, error) from error
+            raise
+        problems = shortfall(Difference(disconnect - connect, connect, connect), present)
+        if told or problems:
+            raise not_made(self._name, [*told, *problems])
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """States of these ports; words this driver does not know read as UNKNOWN."""
+        asked = self._checked(ports)
+        if not asked:
+            return {}
+        answer = self._session.get(codec.PORTS)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            answer = self._session.get(codec.OLD_PORTS)
+        self._session.check(answer)
+        words = self._understood(codec.parse_port_states, answer)
+        return {port: polatis_model.port_state(words.get(port)) for port in asked}
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Power at these ports in dBm; None where the switch has no meter."""
+        asked = self._checked(ports)
+        if not asked:
+            return {}
+        answer = self._session.get(codec.POWER)
+        if answer.status_code == httpx.codes.NOT_FOUND:  # a switch without meters
+            return dict.fromkeys(asked)
+        self._session.check(answer)
+        readings = self._understood(codec.parse_powers, answer)
+        return {port: readings.get(port) for port in asked}
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def _made(
+        self, disconnect: Set[CrossConnect], connect: Set[CrossConnect], taken: list[str]
+    ) -> tuple[list[str], Set[CrossConnect]]:
+        """(What the switch refused, cross-connects afterwards); fills ``taken`` as it goes."""
+        give_up_at = time.monotonic() + self._timeout_s
+        while True:
+            present, tag = self._listed()
+            change = difference(self._name, present, disconnect, connect)
+            if not change:
+                return [], present
+            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
+            told = self._carry_out(change, tag, taken)
+            if told is not None:
+                return told, self.cross_connects()
+            if time.monotonic() > give_up_at:
+                raise DeviceError(
+                    self._name, "others change the switch all the time: this change finds no gap"
+                )
+
+    def _carry_out(self, change: Difference, tag: str | None, taken: list[str]) -> list[str] | None:
+        """Refusals by the switch; None if somebody has changed it since ``tag``."""
+        moved = {new.ingress for new in change.added}
+        requests: list[tuple[str, str, bytes | None]] = [
+            ("DELETE", codec.pair_resource(old.ingress), None)
+            for old in sorted(change.removed)
+            if old.ingress not in moved
+        ]
+        if change.added:
+            requests.append(("PATCH", codec.CROSS_CONNECTS, codec.pairs_text(sorted(change.added))))
+        for method, path, body in requests:
+            headers = {} if tag is None else {"If-Match": tag}
+            answer = self._session.change(method, path, body, headers)
+            if answer.status_code == httpx.codes.PRECONDITION_FAILED:
+                return None
+            if not (answer.is_success or _is_gone(method, answer)):
+                return [self._session.refusal(answer)]
+            taken.append(path)
+            tag = answer.headers.get("ETag", tag)
+        return []
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _listed(self) -> tuple[frozenset[CrossConnect], str | None]:
+        """Cross-connects, and the ETag of their list."""
+        answer = self._got(codec.CROSS_CONNECTS)
+        pairs = self._understood(codec.parse_pairs, answer)
+        return frozenset(map(CrossConnect._make, pairs)), answer.headers.get("ETag")
+
+    def _got(self, path: str) -> httpx.Response:
+        answer = self._session.get(path)
+        self._session.check(answer)
+        return answer
+
+    def _checked(self, ports: Collection[int]) -> list[int]:
+        asked = sorted(set(ports))
+        check_numbers(self._name, asked, 1, sum(self.size()))
+        return asked
+
+    def _understood(self, read: Callable[[bytes], _T], answer: httpx.Response) -> _T:
+        try:
+            return read(answer.content)
+        except YangJsonError as error:
+            raise ProtocolError(self._name, f"{answer.url.path}: {error}") from error
+
+
+def _is_gone(method: str, answer: httpx.Response) -> bool:
+    """True if what was to be deleted is not there any more."""
+    return method == "DELETE" and answer.status_code == httpx.codes.NOT_FOUND

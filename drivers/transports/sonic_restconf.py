@@ -1,0 +1,75 @@
+"""SONiC databases over RESTCONF: the management framework's server, with TLS, user and password.
+
+Changes are the rpc ``bulk-update``, the one request there that both deletes and adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import httpx
+
+from drivers.codecs import sonic_ocs
+from drivers.codecs.sonic_ocs import Rows, Table
+from drivers.codecs.yang_json import YangJsonError
+from drivers.transports.restconf import RestconfSession
+from drivers.transports.tls import TlsOptions
+from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
+from hydra.model import Login
+
+
+class RestconfDatabases:
+    """:class:`~drivers.transports.sonic_databases.SonicDatabases` over one HTTPS connection.
+
+    ``timeout_s`` covers each step of a request: connecting, sending, the answer's parts.
+    """
+
+    def __init__(
+        self, device: str, address: str, login: Login, options: TlsOptions, *, timeout_s: float
+    ) -> None:
+        self._device = device
+        self._address = address
+        self._session = RestconfSession(
+            device, address, login, "restconf", tls=options, timeout_s=timeout_s
+        )
+
+    def open(self) -> None:
+        if not self._session.connected:
+            self.read(sonic_ocs.METADATA)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def read(self, table: Table) -> Rows:
+        answer = self._session.get(f"data/{table.resource}")
+        if answer.status_code == httpx.codes.NOT_FOUND and table is sonic_ocs.ALARMS:
+            return {}
+        self._session.check(answer)
+        try:
+            return sonic_ocs.parse_resource(table, answer.content)
+        except YangJsonError as error:
+            raise ProtocolError(self._device, f"{table.name}: {error}") from error
+
+    def write(self, delete: Collection[str], add: Rows) -> None:
+        body = sonic_ocs.bulk_update_text(delete, add)
+        answer = self._session.change("POST", f"operations/{sonic_ocs.BULK_UPDATE}", body)
+        if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED):
+            raise DeviceError(
+                self._device,
+                f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, by which cross-connects are "
+                "changed over RESTCONF; set options.transport to gnmi",
+            )
+        self._session.check(answer)
+        try:
+            failed = sonic_ocs.parse_bulk_result(answer.content)
+        except YangJsonError as error:
+            raise OutcomeUnknown(
+                self._device, f"a change was sent, and its answer makes no sense: {error}"
+            ) from error
+        if failed:
+            raise OutcomeUnknown(
+                self._device, f"the switch did not take all of a change: {', '.join(failed[:8])}"
+            )
+
+    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
+        return ()
