@@ -638,6 +638,9 @@ class OpenFlowApp(app_manager.RyuApp):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Ryu's own takes 128 events, and whoever waits to put one there looks through all who wait.
+        self.events = hub.Queue()
+        self._events_sem = hub.BoundedSemaphore(sys.maxsize)
         self._mailbox = HubMailbox()
         self._stopping: threading.Thread | None = None
         self._application = self.compose(self._mailbox.post)
