@@ -21,6 +21,7 @@
      start                    connect all switches, and keep them connected
      vlans RACK PORT LIST     the VLANs of a ToR's port: 5,100-199, or all
      light PLANE LIST         the cross-connects of a plane that stand: 1:321,2:322
+     carrier                  RACK:PORT of each ToR's port that has light
      count                    name=number ...
      echoes                   round trips of echo requests since the last such line, and those due
      walk FILE                see below
@@ -1073,6 +1074,13 @@ static void set_light(u32 plane, const char *list) {
   free(before);
   fprintf(answer, "ok\n");
 }
+static void tell_carrier(void) {
+  fputs("ok", answer);
+  for (u32 plane = 0; plane < planes; plane++)
+    for (u32 r = 0; r < racks; r++)
+      if (lit_from[plane * racks + r] != NO_ENTRY) fprintf(answer, " %u:%u", r, tor_servers + plane + 1);
+  fprintf(answer, "\n");
+}
 static int by_size(const void *a, const void *b) {
   float x = *(const float *)a, y = *(const float *)b;
   return x < y ? -1 : x > y;
@@ -1185,6 +1193,7 @@ static void command(char *line) {
     u32 plane = (u32)strtoul(rest, &rest, 10);
     set_light(plane, *rest == ' ' ? rest + 1 : rest);
   } else if (!strcmp(word, "count")) tell_counts();
+  else if (!strcmp(word, "carrier")) tell_carrier();
   else if (!strcmp(word, "echoes")) tell_echoes();
   else if (!strcmp(word, "walk")) walk(rest);
   else if (!strcmp(word, "rules")) tell_rules(strtoull(rest, NULL, 0));

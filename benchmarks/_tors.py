@@ -2,8 +2,8 @@
 
 Each rack has a real ovsdb-server, at ``DIRECTORY/rNUMBER.sock``, with a bridge ``tor`` and its
 ports. This process stands in for ovs-vswitchd: what a transaction has changed it tells the
-simulated switches at SOCKET, and then says that it is done (``cur_cfg``). It prints one line once
-all listen.
+simulated switches at SOCKET, and then says that it is done (``cur_cfg``); which ports have light it
+asks them, and writes down (``link_state``). It prints one line once all listen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -25,6 +25,7 @@ from benchmarks._teller import Teller, teller
 
 SCHEMA: Final = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _DATABASE: Final = "Open_vSwitch"
+_CARRIER_S: Final = 0.5
 
 
 def port_names(servers: int, planes: int) -> list[str]:
@@ -42,7 +43,9 @@ def make_database(path: Path, ports: Iterable[str]) -> None:
 
     uuids = []
     for number, name in enumerate(["tor", *ports]):
-        interface = insert("Interface", {"name": name}, f"interface{number}")
+        link_state = "down" if name.startswith("optical") else "up"
+        row = {"name": name, "link_state": link_state}
+        interface = insert("Interface", row, f"interface{number}")
         uuids.append(insert("Port", {"name": name, "interfaces": interface}, f"port{number}"))
     bridge = insert("Bridge", {"name": "tor", "ports": ["set", uuids]}, "bridge")
     insert("Open_vSwitch", {"bridges": bridge, "next_cfg": 0, "cur_cfg": 0}, "root")
@@ -71,10 +74,14 @@ class Tor:
         self._switches = switches
         self._names: dict[str, str] = {}
         self._applied = 0
+        self._ports = {number: name for name, number in numbers.items()}
+        self._lit: set[int] = set()
+        self._writer: asyncio.StreamWriter | None = None
         self.told = asyncio.Event()
 
     async def run(self, address: Path) -> None:
         reader, writer = await _connected(address)
+        self._writer = writer
         columns = {
             "Open_vSwitch": {"columns": ["next_cfg"]},
             "Port": {"columns": ["name", "vlan_mode", "tag", "trunks"]},
@@ -88,6 +95,18 @@ class Tor:
             elif message.get("id") == "monitor":
                 self._apply(message["result"], writer)
                 self.told.set()
+
+    def see(self, lit: set[int]) -> None:
+        """Write down which ports have light, where that has changed."""
+        changes = [
+            {"op": "update", "table": "Interface", "where": [["name", "==", self._ports[number]]],
+             "row": {"link_state": "up" if number in lit else "down"}}
+            for number in sorted(lit ^ self._lit)
+        ]  # fmt: skip
+        if changes and self._writer is not None:
+            self._lit = lit
+            message = {"method": "transact", "params": [_DATABASE, *changes], "id": "carrier"}
+            _send(self._writer, message)
 
     def _apply(self, tables: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         lines = []
@@ -161,6 +180,19 @@ def _servers(directory: Path, racks: int, template: Path) -> Iterator[subprocess
         yield subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 
+async def _watch_carrier(switches: str, tors: Sequence[Tor]) -> None:
+    reader, writer = await asyncio.open_unix_connection(switches, limit=1 << 20)
+    while True:
+        writer.write(b"carrier\n")
+        lit: list[set[int]] = [set() for _ in tors]
+        for end in (await reader.readline()).split()[1:]:
+            rack, _, port = end.partition(b":")
+            lit[int(rack)].add(int(port))
+        for tor, its in zip(tors, lit, strict=True):
+            tor.see(its)
+        await asyncio.sleep(_CARRIER_S)
+
+
 async def serve(directory: Path, racks: int, servers: int, planes: int, switches: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,6 +214,9 @@ async def serve(directory: Path, racks: int, servers: int, planes: int, switches
             task.add_done_callback(lambda _: stop.set())  # none ends by itself
         for tor in tors:
             await tor.told.wait()
+        carrier = asyncio.create_task(_watch_carrier(switches, tors))
+        carrier.add_done_callback(lambda _: stop.set())
+        tasks.append(carrier)
         print("ready", flush=True)
         await stop.wait()
         for task in tasks:

@@ -194,6 +194,7 @@ class Session:
     def _measure(self, process: ControllerProcess, switches: Switches) -> None:
         switches.say("start")
         self.note("ready, cold", self._start(process, switches), "s")
+        self.note("ready, cold, processor", process.cpu_s(), "s")
         self.note("memory at ready", memory_gb(process.pid), "GB")
         peak_gb = max(self._peak_gb, memory_gb(process.pid))
         self._verify(process, switches, "after the start")
@@ -215,6 +216,7 @@ class Session:
             wrong += self._verify(process, switches, name)
         self.note("SIGTERM", self._stop(process), "s")
         self.note("ready, after a restart", self._start(process, switches), "s")
+        self.note("ready, after a restart, processor", process.cpu_s(), "s")
         before = self._circuits
         wrong += self._verify(process, switches, "after the restart")
         self.note("circuits that the restart lost", before - self._circuits, "")
@@ -290,7 +292,7 @@ class Session:
 
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
         """Carry a change out; the number of circuits that failed in it."""
-        rest, started_s = Rest(process), time.monotonic()
+        rest, before_s, started_s = Rest(process), process.cpu_s(), time.monotonic()
         status, answer = rest.ask("POST", "/v1/reconfigurations", body)
         if status not in (200, 202):
             raise SystemExit(f"{name} was refused: {answer}")
@@ -304,6 +306,7 @@ class Session:
             time.sleep(0.02)
             answer = rest.get(f"/v1/reconfigurations/{number}")
         self.note(name, time.monotonic() - started_s, "s")
+        self.note(f"{name}, processor", process.cpu_s() - before_s, "s")
         if answer["state"] != "done":
             self.say(f"{name} ended {answer['state']}: {answer.get('reason', '')[:300]}")
             for trouble in answer.get("troubles", ())[:5]:

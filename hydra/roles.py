@@ -262,7 +262,7 @@ class Claimable(Protocol):
     """A ToR switch with ``capabilities.claims``."""
 
     def claim(self) -> None:
-        """Hold the switch against other controllers, from now on whenever it is open.
+        """Open the switch, and hold it against other controllers from now on, whenever it is open.
 
         Raises HeldElsewhere if another one has it. The device lets go when the session ends.
         """

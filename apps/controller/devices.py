@@ -71,10 +71,18 @@ class _Slot(Generic[_DeviceT]):
 
     def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """Open the device if need be, act, and note whether that went well. Raises DeviceError."""
+
+        def opened(device: _DeviceT) -> _ResultT:
+            device.open()
+            return action(device)
+
+        return self.use_unopened(opened)
+
+    def use_unopened(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
+        """As :meth:`use`, with an ``action`` that opens the device itself."""
         with self.lock:
             try:
                 with self.metrics.exchange(self.device.name):
-                    self.device.open()
                     result = action(self.device)
             except DeviceError as error:
                 self._lost(error)
@@ -140,8 +148,11 @@ def _log_alarm(name: str, alarm: Alarm) -> None:
 
 
 def _claim(tor: TorSwitch) -> None:
+    """Claim a ToR, or open one that can't be claimed."""
     if isinstance(tor, Claimable):
         tor.claim()
+    else:
+        tor.open()
 
 
 def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounters] | None:
@@ -192,7 +203,7 @@ class Devices:
         Raises HydraError if another controller has one. A ToR that is silent is claimed as soon as
         it answers.
         """
-        futures = [self._pool.submit(slot.use, _claim) for slot in self._tors.values()]
+        futures = [self._pool.submit(slot.use_unopened, _claim) for slot in self._tors.values()]
         held = []
         for future in futures:
             try:

@@ -254,33 +254,26 @@ class ReservationCare:
         self._place(holding)
 
     def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
-        """Give rack pairs, as (from, to), another path for an unreserved one that they lost, where
-        there is room.
+        """Give rack pairs, as (from, to), other paths for unreserved ones that they lost, where
+        there is room: all in one move.
         """
-        if self._fabric.one_way:
-            self._rejoin_rings(lost)
-            return
-        for pair in sorted({(min(ends), max(ends)) for ends in lost}):
-            if pair in paths_by_pair(self._ledger.state):
-                continue
-            try:
-                target = self._planning.rejoined(
-                    self._ledger.state, pair, self._ledger.pins(), self._reach.blocked_ports()
-                )
-            except AdmissionError as error:
-                LOG.warning("stays electrical: %s", error)
-            else:
-                self._mover.go(target, "circuit lost", "planned around it")
-        self._ledger.keep_standing()
-
-    def _rejoin_rings(self, lost: Collection[tuple[RackId, RackId]]) -> None:
-        """Rejoin all of them in one move, since they share rings."""
-        state = self._ledger.state
+        state, blocked = self._ledger.state, self._reach.blocked_ports()
         missing = set(lost) - directions(state)
+        if missing and self._fabric.one_way:
+            target = self._planning.ringed(state, missing, blocked)
+        elif missing:
+            pairs = sorted({(min(ends), max(ends)) for ends in missing})
+            target = self._planning.rejoined(state, pairs, self._ledger.pins(), blocked)
         if missing:
-            target = self._planning.ringed(state, missing, self._reach.blocked_ports())
+            if left := missing - directions(target):
+                LOG.warning("stay electrical, since there is no room: %s", self._named(left))
             self._mover.go(target, "circuit lost", "planned around it")
         self._ledger.keep_standing()
+
+    def _named(self, ends: Collection[tuple[RackId, RackId]]) -> str:
+        pairs = sorted({(min(pair), max(pair)) for pair in ends})
+        racks = self._fabric.racks
+        return ", ".join(f"{racks[low].name} - {racks[high].name}" for low, high in pairs)
 
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned earlier and are not reserved, where they still fit."""

@@ -60,8 +60,7 @@ LOG = logging.getLogger("hydra.framework")
 LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
 HANDSHAKE_S = 10.0
 _HANDSHAKES = 64
-"""Connections that are let in at a time: of thousands at once, none would be done within
-HANDSHAKE_S."""
+"""Handshakes at a time: of thousands at once, none would be done within HANDSHAKE_S."""
 _HANDSHAKES_LOOK_S = 0.02
 ECHO_S = 2.0
 """How long a connection may take to answer an echo when another one claims to be its switch."""
@@ -279,10 +278,12 @@ class _SwitchServer:
         self._door = door
         self._context = context
         self._handle = handle
+        self._arrived = hub.Queue()
         self._unsettled: dict[Any, Any] = {}
-        """Connections that have not completed the handshake, by their other end."""
+        """Connections whose handshake has begun and is not completed, by their other end."""
 
     def serve_forever(self) -> None:
+        hub.spawn(self._let_in)
         while True:
             try:
                 connection, peer = self.server.accept()
@@ -291,22 +292,24 @@ class _SwitchServer:
                 hub.sleep(RETRY_S)
                 continue
             if self._door.enter(peer[0]):
-                self._unsettled[peer] = connection
-                hub.spawn(self._serve, connection, peer)
+                self._arrived.put((connection, peer))
             else:
                 connection.close()
-            self._let_in()
 
     def _let_in(self) -> None:
-        """Wait while the hub computes, and as many as it is to have at a time are not settled.
+        """Serve those who arrive, each once the hub is done with most of those before.
 
-        If it does not, they say nothing: others do not wait for them.
+        Who says nothing gives the hub nothing to do: others do not wait for them.
         """
-        busy = True
-        while busy and len(self._unsettled) >= _HANDSHAKES:
-            before_s = time.thread_time()
-            hub.sleep(_HANDSHAKES_LOOK_S)
-            busy = time.thread_time() - before_s > _HANDSHAKES_LOOK_S / 4
+        while True:
+            connection, peer = self._arrived.get()
+            self._unsettled[peer] = connection
+            hub.spawn(self._serve, connection, peer)
+            busy = True
+            while busy and len(self._unsettled) >= _HANDSHAKES:
+                before_s = time.thread_time()
+                hub.sleep(_HANDSHAKES_LOOK_S)
+                busy = time.thread_time() - before_s > _HANDSHAKES_LOOK_S / 4
 
     def settle(self, peer: Any) -> None:
         """Note that a switch has completed its handshake."""
@@ -635,6 +638,9 @@ class OpenFlowApp(app_manager.RyuApp):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Ryu's own takes 128 events, and whoever waits to put one there looks through all who wait.
+        self.events = hub.Queue()
+        self._events_sem = hub.BoundedSemaphore(sys.maxsize)
         self._mailbox = HubMailbox()
         self._stopping: threading.Thread | None = None
         self._application = self.compose(self._mailbox.post)

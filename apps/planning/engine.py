@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from hydra.demand.elephants import ElephantWatch
-from hydra.errors import AdmissionError, PlanError
+from hydra.errors import PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     EMPTY_TOPOLOGY,
@@ -336,20 +336,20 @@ class Planning:
             return None
 
     def rejoined(
-        self, current: NetworkState, pair: Pair, pins: Sequence[Pin], blocked: Collection[PortId]
+        self,
+        current: NetworkState,
+        pairs: Sequence[Pair],
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
     ) -> NetworkState:
-        """The state in which ``pair``, which has no reservation, has a path again; all others stay.
-
-        Raises AdmissionError if there is no room for one.
+        """The state in which as many as possible of these pairs, which have no reservation, have a
+        path again; all others stay.
         """
         reserved = _reserved(pins, current, blocked)
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
         kept = [path for path in current.topology.paths if (path.src, path.dst) not in pinned]
-        topology = self._find_room(current, reserved, kept, [pair], blocked)
-        if topology is None or all((path.src, path.dst) != pair for path in topology.paths):
-            racks = " and ".join(self._fabric.racks[rack].name for rack in pair)
-            raise AdmissionError(f"there is no room for another path between {racks}")
-        return self._allocate(current, topology)
+        topology = self._find_room(current, reserved, kept, pairs, blocked)
+        return current if topology is None else self._allocate(current, topology)
 
     def ringed(
         self,

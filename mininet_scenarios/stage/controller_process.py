@@ -169,7 +169,8 @@ class ControllerProcess:
         return process.wait()
 
     def _wait_for(self, process: Launched, path: str) -> None:
-        deadline = time.monotonic() + self._ready_timeout_s
+        began = time.monotonic()
+        deadline = began + self._ready_timeout_s
         while (said := self._said(path))[0] != http.HTTPStatus.OK:
             if process.poll() is not None:
                 raise ControllerProcessError(
@@ -182,7 +183,8 @@ class ControllerProcess:
                     f"(GET {self.base_url}{path}: {said[1][:_SAID_CHARACTERS]}); "
                     f"{self.log} ends:\n{self.log_tail()}"
                 )
-            time.sleep(_POLL_S)
+            # An answer takes the controller's time, and a large fabric is ready late.
+            time.sleep(_POLL_S + (time.monotonic() - began) / 100)
 
     def _said(self, path: str) -> tuple[int, str]:
         """Status and body of the answer; status 0 if there is none."""

@@ -330,6 +330,23 @@ def test_paths_that_give_way_get_others_where_there_is_room(journal):
     }
 
 
+def test_pairs_that_lost_their_paths_get_others_in_one_move(journal, caplog):
+    fabric = small_fabric(racks=4, planes=1)
+    stage, moves = Stage(journal, fabric), []
+    stage.mover.go = lambda target, *_: moves.append(target)
+    stage.blocked = frozenset(port.id for port in fabric.ports if fabric.racks[port.rack].id == 3)
+    stage.reservations.rejoin({(0, 1), (1, 0), (2, 3), (3, 2)})
+    stage.blocked = frozenset()
+    stage.reservations.rejoin({(0, 1), (1, 0), (2, 3), (3, 2)})
+    assert [set(target.topology.paths) for target in moves] == [
+        {path_of(fabric, 0, 1)},
+        {path_of(fabric, 0, 1), path_of(fabric, 2, 3)},
+    ]
+    assert [message for message in caplog.messages if "electrical" in message] == [
+        "stay electrical, since there is no room: r3 - r4"
+    ]
+
+
 # --- what changes meanwhile -----------------------------------------------------------------
 
 

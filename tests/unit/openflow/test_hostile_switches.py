@@ -268,3 +268,33 @@ def test_of_many_that_come_at_once_each_is_soon_done(tmp_path):
         for _ in range(400):
             opened.enter_context(connect(port))
         assert int(process.stdout.readline()) <= 70
+
+
+EVENTS = """
+import eventlet
+from apps.openflow import framework
+
+class Application:
+    openflow_address = ("127.0.0.1", 0)
+    openflow_tls = events = None
+    openflow_connections = 1000
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        return Application()
+
+app = App()
+with eventlet.Timeout(20):
+    for number in range(1000):
+        app._send_event(number, None)
+print(app.events.qsize())
+"""
+
+
+def test_of_many_switches_that_answer_at_once_none_waits_for_room(tmp_path):
+    app = tmp_path / "events.py"
+    app.write_text(EVENTS)
+    run = subprocess.run(
+        [sys.executable, app], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert run.stdout == "1000\n", run.stderr
