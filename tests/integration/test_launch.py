@@ -17,7 +17,7 @@ import yaml
 
 from .live import DEMO_CONFIG, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
 
 REPOSITORY = DEMO_CONFIG.parents[1]
 READY = "http://127.0.0.1:8080/readyz"

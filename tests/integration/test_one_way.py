@@ -16,6 +16,7 @@ from .test_drift import drift
 from .test_periodic import PERIODIC
 
 pytestmark = [
+    pytest.mark.takes(60),
     pytest.mark.ovs,
     pytest.mark.parametrize("shipped", ["one-way"], indirect=True, scope="module"),
 ]

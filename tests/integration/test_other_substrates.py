@@ -17,6 +17,7 @@ from .test_drift import drift, flows, reconcile
 from .test_periodic import PERIODIC, hot_pair
 
 pytestmark = [
+    pytest.mark.takes(60),
     pytest.mark.ovs,
     pytest.mark.parametrize(
         "shipped",
@@ -43,7 +44,15 @@ def steering_bridge(network, server):
     return rack.tor.bridge, rack.name
 
 
-def test_rules_are_compared_and_mended(network):
+@pytest.fixture
+def unwatched(demo_testbed, tmp_path):
+    """No probe finds that a path without rules is dead, and takes it down."""
+    with live(demo_testbed, tmp_path, {"audit_interval_s": 0, "probe_interval_s": 0}) as network:
+        yield network
+
+
+def test_rules_are_compared_and_mended(unwatched):
+    network = unwatched
     network.reserve("r1", "r2")
     network.reserve("r1", "r3", 30)
     assert len(network.reserve("r2", "r3", 30)["path"]["hops"]) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 
 POLICY = {"on_silent_vswitch": "close", "audit_interval_s": 0.5}
 CLOSED = "silent: its ToR port is closed to circuits"
