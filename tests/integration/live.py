@@ -30,7 +30,7 @@ on_each_substrate = pytest.mark.parametrize(
 """Runs a module's tests on the small shipped fabric of every substrate."""
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -14,7 +14,7 @@ from .live import live, wait_until
 from .test_crash import consistent
 from .test_dead_direction import kill_direction
 from .test_drift import drift, flows, reconcile
-from .test_periodic import PERIODIC, hot_pair
+from .test_periodic import PERIODIC, hot_pair, on_circuits_mbps
 
 pytestmark = [
     pytest.mark.takes(60),
@@ -114,6 +114,7 @@ def test_killed_while_a_pair_moves(network):
 
 
 def test_counters_bring_a_circuit(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network, 4) as udp:
+    with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network) as udp:
         wait_until(lambda: len(network.client.path_between("r1", "r2").planes) == 1)
-        assert network.lost_but_in_queues(udp.finish(30)) == 0
+        wait_until(lambda: on_circuits_mbps(network) > 8)
+        assert network.lost_but_in_queues(udp.stop()) == 0
