@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from mininet_scenarios.testbed import testbed_lock
+from mininet_scenarios.testbed import sysctl, testbed_lock
 from tests.journals import close_all
 
 CHROMIUM = "/usr/bin/chromium"
@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if any("own_network" in worker for worker in config.getoption("tx")):
         stack = ExitStack()
         stack.enter_context(testbed_lock())
+        sysctl.apply()  # buffers are the machine's: no worker can enlarge them
+        stack.callback(sysctl.restore)
         config.add_cleanup(stack.close)
 
 

@@ -61,8 +61,7 @@ def default_datapath() -> str:
 
 def unread_frames() -> int:
     """Frames that found a socket full which Open vSwitch reads: lost by a busy machine."""
-    sockets = run(["ss", "--packet", "--memory", "--no-header"])
-    return sum(int(drops) for drops in re.findall(r",d(\d+)\)", sockets))
+    return sum(int(drops) for drops in re.findall(r'"ovs-vswitchd".*?,d(\d+)\)', _sockets()))
 
 
 def cpu_s() -> float:
@@ -151,9 +150,13 @@ def _control(verb: str, *options: str) -> None:
 
 def _smallest_send_buffer() -> int:
     """Bytes of the smallest packet socket of ovs-vswitchd; the default size if it has none."""
-    sockets = run(["ss", "-0", "-a", "-m", "-p", "-n", "-O"])
-    sizes = re.findall(r'"ovs-vswitchd".*?,tb(\d+)', sockets)
+    sizes = re.findall(r'"ovs-vswitchd".*?,tb(\d+)', _sockets())
     return min(map(int, sizes), default=send_buffer_bytes())
+
+
+def _sockets() -> str:
+    """All packet sockets, one a line, with who holds them and their memory (ss(8))."""
+    return run(["ss", "--packet", "--all", "--memory", "--processes", "--numeric", "--oneline"])
 
 
 def is_running() -> bool:

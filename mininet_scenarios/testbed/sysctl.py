@@ -21,6 +21,9 @@ _MINIMUM: Final = {
     # One socket sends for all ports: frames that wait in any port's queue are charged to it.
     "net.core.wmem_max": _BUFFER_BYTES,
     "net.core.wmem_default": _BUFFER_BYTES,
+    # Frames between the ends of a cable wait for their processor in one queue for all cables, whose
+    # drops no interface counts.
+    "net.core.netdev_max_backlog": 10_000,
 }
 _EXACT: Final = {
     # The electrical network is a Linux bridge: no firewall of this machine may see its frames.
@@ -31,9 +34,12 @@ _EXACT: Final = {
 
 
 def apply() -> None:
-    """Raise the buffers and take the bridge off the firewall, remembering the values before."""
+    """Raise the buffers and take the bridge off the firewall, remembering the values before.
+
+    In a network namespace, buffers are those of the machine: only outside of it can they be raised.
+    """
     before = {name: _read(name) for name in (*_MINIMUM, *_EXACT) if _path(name).exists()}
-    wanted = {name: max(before[name], least) for name, least in _MINIMUM.items()}
+    wanted = {name: max(before[name], least) for name, least in _MINIMUM.items() if name in before}
     wanted |= {name: value for name, value in _EXACT.items() if name in before}
     changed = {name: before[name] for name, value in wanted.items() if value != before[name]}
     if not changed:

@@ -16,6 +16,8 @@ from hydra.roles import Alarm, AlarmSource, Mirrors, PortState, PowerMeter, Seve
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.candidate import Deviation
 
+pytestmark = pytest.mark.takes(40)
+
 
 def test_the_registry_takes_the_configuration(bench):
     assert list(bench.module.check(bench.plane)) == []

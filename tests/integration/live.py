@@ -30,7 +30,7 @@ on_each_substrate = pytest.mark.parametrize(
 """Runs a module's tests on the small shipped fabric of every substrate."""
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -45,7 +45,7 @@ class Live:
     client: ControllerClient
     stage: Stage
     dropped_before: int
-    """By the queues of transmitters, before it began."""
+    """Frames, by the queues of transmitters and sockets, before it began."""
 
     @property
     def fabric(self) -> Fabric:
@@ -118,17 +118,19 @@ class Live:
         return sum(self.testbed.ocs(plane.name).dark_frames() for plane in self.fabric.planes)
 
     def lost_but_in_queues(self, *results: UdpResult) -> int:
-        """Datagrams of all streams so far that no transmitter's queue has dropped.
+        """Datagrams of all streams so far that no queue has dropped: no transmitter's, no socket's.
 
-        A switch that a busy machine stopped sends on in a burst, too long for a slow port's queue.
-        Where not even that may be, a test has the machine for itself (``alone``).
+        A switch that a busy machine stopped finds its sockets full, and sends on in a burst, too
+        long for a slow port's queue. Where not even that may be, a test has the machine for itself
+        (``alone``).
         """
         dropped = dropped_frames(self.testbed) - self.dropped_before
         return max(0, sum(result.lost for result in results) - dropped)
 
 
 def dropped_frames(testbed: Testbed) -> int:
-    return sum(queue.dropped_frames for queue in testbed.queues().values())
+    queues = sum(queue.dropped_frames for queue in testbed.queues().values())
+    return queues + testbed.unread_frames()
 
 
 @contextmanager

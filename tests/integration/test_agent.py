@@ -16,7 +16,7 @@ from mininet_scenarios.testbed.shell import run
 
 from .live import DEMO_CONFIG, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 POLICY = {
     "mode": "periodic",

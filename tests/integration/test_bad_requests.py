@@ -6,7 +6,7 @@ import pytest
 
 from .live import live
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 

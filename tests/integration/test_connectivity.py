@@ -9,7 +9,7 @@ import pytest
 
 from .live import live, on_each_substrate
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [pytest.mark.takes(30), pytest.mark.ovs, on_each_substrate]
 
 ANY_ECHO = "(icmp or (icmp6 and ip6[40] >= 128 and ip6[40] <= 129))"
 ECHO = f"{ANY_ECHO} and not vlan"

@@ -15,7 +15,7 @@ from mininet_scenarios.stage.controller_process import (
 
 from .live import wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 
 def answers(controller: ControllerProcess) -> bool:

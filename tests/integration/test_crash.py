@@ -13,7 +13,7 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 PHASES = ["queued", "diverting", "draining", "moving", "gating", "activating"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from .live import live, on_each_substrate, wait_until
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [pytest.mark.takes(40), pytest.mark.ovs, on_each_substrate]
 POLICY = {"probe_interval_s": 0, "audit_interval_s": 0}
 
 

@@ -17,7 +17,7 @@ from mininet_scenarios.stage.streams import paced_stream
 from .conftest import CONFIGS
 from .live import live
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(35)]
 
 POLICY = {
     "poll_interval_s": 0.5,

@@ -12,7 +12,7 @@ from mininet_scenarios.stage.streams import paced_stream
 from .full_disk import filled, refused_for_the_disk, small_disk
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(30)]
 
 DISK_BYTES = 1 << 20
 FOR_EVER = {"duration_s": 400_000}

@@ -12,13 +12,13 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    """A controller that looks for drift only when it is asked."""
-    with live(demo_testbed, tmp_path, {"audit_interval_s": 0}) as network:
+    """A controller that looks for drift only when it is asked, and probes no path that has some."""
+    with live(demo_testbed, tmp_path, {"audit_interval_s": 0, "probe_interval_s": 0}) as network:
         network.reserve("r1", "r2")
         network.change("r3", "r4", "p2")
         assert network.planes_between("r1", "r2") == ("p1",)
@@ -28,7 +28,7 @@ def network(demo_testbed, tmp_path):
 
 @pytest.fixture
 def watchful(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path, {"audit_interval_s": 1}) as network:
+    with live(demo_testbed, tmp_path, {"audit_interval_s": 1, "probe_interval_s": 0}) as network:
         network.reserve("r1", "r2")
         yield network
 
@@ -154,7 +154,7 @@ def reconciled(network):
 
 
 def test_by_policy_it_is_only_reported(demo_testbed, tmp_path):
-    policy = {"audit_interval_s": 0.5, "on_drift": "report"}
+    policy = {"audit_interval_s": 0.5, "probe_interval_s": 0, "on_drift": "report"}
     with live(demo_testbed, tmp_path, policy) as network:
         network.reserve("r1", "r2")
         set_trunks("hyt-r1-p1", 4000)

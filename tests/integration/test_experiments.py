@@ -22,7 +22,7 @@ from mininet_scenarios.testbed import clean_up
 
 from .test_testbed_cleanup import Machine
 
-pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+pytestmark = [pytest.mark.takes(45), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
 
 HYDRA = Path(sys.executable).with_name("hydra")
 

@@ -47,6 +47,7 @@ from mininet_scenarios.testbed.shell import run
 from .warm import warm
 
 pytestmark = [
+    pytest.mark.takes(45),
     pytest.mark.ovs,
     pytest.mark.usefixtures("machine"),
 ]

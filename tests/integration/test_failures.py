@@ -15,7 +15,7 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, on_each_substrate, wait_until
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [pytest.mark.takes(200), pytest.mark.ovs, on_each_substrate]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from mininet_scenarios.testbed import Testbed
 from .live import CONFIGS, live, wait_until
 from .test_crash import consistent
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(35)]
 
 LOGIN_VARIABLE = "HYDRA_CALIENT_PASSWORD"
 SLOW_S = 0.6

@@ -11,7 +11,7 @@ from mininet_scenarios.stage.stage import Stage
 
 from .live import DEMO_CONFIG
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(30)]
 
 LIVES = 2
 

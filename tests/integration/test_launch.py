@@ -19,7 +19,7 @@ from mininet_scenarios.stage.controller_process import ALL_THERE
 
 from .live import DEMO_CONFIG, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
 
 REPOSITORY = DEMO_CONFIG.parents[1]
 READY = "http://127.0.0.1:8080" + ALL_THERE

@@ -12,6 +12,7 @@ from mininet_scenarios.testbed import Testbed
 from .live import live
 
 pytestmark = [
+    pytest.mark.takes(35),
     pytest.mark.ovs,
     # ToRs that OpenFlow alone controls learn nothing, forget nothing and never flood.
     pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module"),

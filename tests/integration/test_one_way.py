@@ -13,9 +13,10 @@ from .live import live, wait_until
 from .test_crash import consistent
 from .test_dead_direction import kill_direction
 from .test_drift import drift
-from .test_periodic import PERIODIC
+from .test_periodic import PERIODIC, on_circuits_mbps
 
 pytestmark = [
+    pytest.mark.takes(60),
     pytest.mark.ovs,
     pytest.mark.parametrize("shipped", ["one-way"], indirect=True, scope="module"),
 ]
@@ -179,7 +180,7 @@ def test_counters_bring_a_ring(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path, PERIODIC) as network:
         streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
         running = [
-            paced_stream(network.stage, a, b, pps=1140, payload_bytes=1000, count=11_400)
+            paced_stream(network.stage, a, b, pps=1140, payload_bytes=1000, count=100_000)
             for a, b in streams
         ]
         with running[0] as one, running[1] as two, running[2] as three:
@@ -189,7 +190,8 @@ def test_counters_bring_a_ring(demo_testbed, tmp_path):
                 ("r2", "r3"),
                 ("r3", "r1"),
             }
-            results = [udp.finish(30) for udp in (one, two, three)]
+            wait_until(lambda: on_circuits_mbps(network) > 8)
+            results = [udp.stop() for udp in (one, two, three)]
         assert network.lost_but_in_queues(*results) == 0
 
 

@@ -14,9 +14,10 @@ from .live import live, wait_until
 from .test_crash import consistent
 from .test_dead_direction import kill_direction
 from .test_drift import drift, flows, reconcile
-from .test_periodic import PERIODIC, hot_pair
+from .test_periodic import PERIODIC, hot_pair, on_circuits_mbps
 
 pytestmark = [
+    pytest.mark.takes(60),
     pytest.mark.ovs,
     pytest.mark.parametrize(
         "shipped",
@@ -43,7 +44,15 @@ def steering_bridge(network, server):
     return rack.tor.bridge, rack.name
 
 
-def test_rules_are_compared_and_mended(network):
+@pytest.fixture
+def unwatched(demo_testbed, tmp_path):
+    """No probe finds that a path without rules is dead, and takes it down."""
+    with live(demo_testbed, tmp_path, {"audit_interval_s": 0, "probe_interval_s": 0}) as network:
+        yield network
+
+
+def test_rules_are_compared_and_mended(unwatched):
+    network = unwatched
     network.reserve("r1", "r2")
     network.reserve("r1", "r3", 30)
     assert len(network.reserve("r2", "r3", 30)["path"]["hops"]) == 2
@@ -105,6 +114,7 @@ def test_killed_while_a_pair_moves(network):
 
 
 def test_counters_bring_a_circuit(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network, 4) as udp:
+    with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network) as udp:
         wait_until(lambda: len(network.client.path_between("r1", "r2").planes) == 1)
-        assert network.lost_but_in_queues(udp.finish(30)) == 0
+        wait_until(lambda: on_circuits_mbps(network) > 8)
+        assert network.lost_but_in_queues(udp.stop()) == 0

@@ -12,7 +12,7 @@ from hydra.model import CrossConnect
 
 from .live import DEMO_CONFIG, live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(15)]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from .live import wait_until
 from .reserved import RESERVED_MBPS, kept_against_greedy_tcp, ofctl, release, slow
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(15)]
 
 
 def test_a_reservation_is_kept_against_greedy_tcp_from_another_port(machine, tmp_path):

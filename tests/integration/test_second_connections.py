@@ -18,7 +18,7 @@ from mininet_scenarios.stage.controller_process import ALL_THERE
 
 from .live import Live, live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 BACK_S = ECHO_S + 10.0
 """Open vSwitch tries again after 8 s at most."""
 _HANDSHAKE_BYTES = 300

@@ -11,7 +11,7 @@ from mininet_scenarios.stage.controller_process import ALL_THERE
 
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 
 POLICY = {"on_silent_vswitch": "close", "audit_interval_s": 0.5}
 CLOSED = "silent: its ToR port is closed to circuits"

@@ -9,7 +9,7 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import Live, live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(20)]
 
 POLICY = {
     "mode": "periodic",

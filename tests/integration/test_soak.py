@@ -9,7 +9,7 @@ from mininet_scenarios.soak import REMEMBERED, Soak, typical
 
 from .live import live
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 
 SECONDS = 15.0
 HISTORIES_MB = 25.0

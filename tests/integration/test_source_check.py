@@ -19,7 +19,7 @@ from mininet_scenarios.testbed.layout import server_interface
 from .live import live, on_each_substrate, wait_until
 from .test_drift import drift
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [pytest.mark.takes(70), pytest.mark.ovs, on_each_substrate]
 
 EVERYBODY = "ff:ff:ff:ff:ff:ff"
 FORGED = 0x88B7

@@ -18,7 +18,8 @@ from mininet_scenarios.testbed.shell import run
 
 from . import static_rules as rules
 
-pytestmark = [pytest.mark.ovs, pytest.mark.alone("measures the rates of links")]
+pytestmark = pytest.mark.ovs
+rates = pytest.mark.alone("measures the rates of links")
 
 CIRCUIT_VLAN = VlanId(100)
 
@@ -84,11 +85,13 @@ def test_the_electrical_network_joins_all_servers(
     assert rules.reaches(electrical, "h11", destination, version)
 
 
+@rates
 def test_the_electrical_rate_is_a_tenth(electrical: Testbed) -> None:
     report = rules.iperf3(electrical, "h11", "h21", "-t", "3")
     assert 8.5e6 < report["sum_received"]["bits_per_second"] < 10e6
 
 
+@rates
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_circuit_carries_its_rate_and_no_more(circuit: Testbed, version: int) -> None:
     """The lower bound only tells it from the electrical network: a busy machine forwards less.
@@ -100,6 +103,7 @@ def test_a_circuit_carries_its_rate_and_no_more(circuit: Testbed, version: int) 
     assert 40e6 < report["sum_received"]["bits_per_second"] < 100e6
 
 
+@rates
 def test_every_frame_lost_to_congestion_is_counted_by_a_queue(circuit: Testbed) -> None:
     assert rules.reaches(circuit, "h11", "h21")
     dropped_before, unread_before = queue_drops(circuit), unread(circuit, "h21")
@@ -130,6 +134,7 @@ def unread(testbed: Testbed, server: str) -> int:
     return datagrams + testbed.unread_frames()
 
 
+@rates
 def test_a_circuit_that_is_not_overloaded_loses_nothing(circuit: Testbed) -> None:
     """Both loads wait for answers: no busy machine turns a pause into a burst beyond the rate."""
     assert rules.reaches(circuit, "h11", "h21")

@@ -21,7 +21,7 @@ from mininet_scenarios.testbed.sweep import members
 
 from .conftest import DEMO_CONFIG, REPOSITORY
 
-pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+pytestmark = [pytest.mark.takes(90), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
 
 UP = [sys.executable, "-m", "mininet_scenarios.testbed", "up", str(DEMO_CONFIG)]
 CLEAN = [sys.executable, "-m", "mininet_scenarios.testbed", "clean"]

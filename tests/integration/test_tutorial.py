@@ -20,7 +20,7 @@ from tests.unit.docs.blocks import commands
 
 from .live import CONFIGS, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+pytestmark = [pytest.mark.takes(35), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
 
 TUTORIAL = CONFIGS.parent / "docs" / "tutorial.md"
 EXAMPLES = CONFIGS.parent / "examples"

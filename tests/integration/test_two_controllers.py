@@ -23,7 +23,7 @@ from tests.integration.test_ovsdb_tor import BRIDGE, Database
 
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(45)]
 
 WANTED = {"p1": PortVlans(frozenset({100}))}
 
@@ -140,7 +140,7 @@ def start_another(network, tmp_path: Path, **controller) -> subprocess.Completed
         [str(Path(sys.executable).with_name("hydra")), "run", "--config", str(config)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
 

@@ -8,6 +8,8 @@ import yaml
 
 from . import CONFIGS, DEMO
 
+pytestmark = pytest.mark.takes(15)
+
 
 @pytest.fixture
 def bad(tmp_path):

@@ -8,9 +8,11 @@ from . import DEMO
 
 
 @pytest.fixture
-def recorded(call, tmp_path):
+def recorded(call, tmp_path, monkeypatch):
+    """Some readings, which a limit of the file's size ends: how many, no busy machine changes."""
+    monkeypatch.setattr("apps.cli.replay._MIB", 300)
     path = tmp_path / "demand.trace"
-    result = call("record", str(path), "--interval", "0.1", "--duration", "0.45")
+    result = call("record", str(path), "--interval", "0.1", "--max-mib", "1")
     assert result.exit_code == 0, result.output
     assert f"readings in {path}" in result.stdout
     return path

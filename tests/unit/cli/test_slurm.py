@@ -16,6 +16,8 @@ from mininet_scenarios.emulators.ports import free_port
 
 from .jobs import all_over, states, wait_for
 
+pytestmark = pytest.mark.takes(15)
+
 NODES = ("h11", "h12", "h21")
 CONFIGURATION = """\
 ClusterName=lab

@@ -8,6 +8,8 @@ from hydra.lifecycle import ReservationState as State
 
 from .jobs import all_over, finish, states, wait_for
 
+pytestmark = pytest.mark.takes(20)
+
 
 def test_the_command_runs_with_it_and_it_is_given_back(start, service, network):
     code, out, err = finish(

@@ -19,6 +19,8 @@ from apps.journal.sqlite import SqliteJournal
 
 from .blocks import ROOT, all_commands, starting_with
 
+pytestmark = pytest.mark.takes(15)
+
 ELSEWHERE = {
     "hydra run": "tests/integration/test_launch.py",
     "hydra agent": "tests/integration/test_agent.py",

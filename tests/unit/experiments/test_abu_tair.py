@@ -21,6 +21,8 @@ from mininet_scenarios.experiments.abu_tair.scenario import (
 from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.stage.transfers import Transferred
 
+pytestmark = pytest.mark.takes(15)
+
 SCALE = Scale(rate=0.02, time=0.25)
 SHARES = {
     Regime.NONE: (0.6, 0.6),

@@ -27,6 +27,8 @@ from mininet_scenarios.experiments.scaling import Rates, Scale
 from mininet_scenarios.reporting.table import Row
 from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
 
+pytestmark = pytest.mark.takes(35)
+
 OFFLINE = [name for name in NAMES if not load(name).needs_data_plane]
 
 

@@ -13,6 +13,8 @@ from tests.unit.core.fabrics import small_fabric
 from topology.demand import max_min_rates
 from topology.estimator import CLEAR, FULL
 
+pytestmark = pytest.mark.takes(35)
+
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
 SERVERS, RACKS, LINK_MBPS = len(FABRIC.servers), len(FABRIC.racks), FABRIC.server_rate_mbps
 UPLINK_MBPS = FABRIC.electrical_rate_mbps

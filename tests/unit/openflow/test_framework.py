@@ -16,6 +16,8 @@ from apps.openflow.framework import ECHO_S
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
 
+pytestmark = pytest.mark.takes(15)
+
 APP = """
 from apps.openflow import framework
 from apps.openflow.fleet import Fleet

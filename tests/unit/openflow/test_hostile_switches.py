@@ -17,6 +17,8 @@ import pytest
 
 from mininet_scenarios.emulators.ports import free_port
 
+pytestmark = pytest.mark.takes(40)
+
 APP = """
 import resource
 from apps.openflow import framework

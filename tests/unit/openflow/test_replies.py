@@ -17,6 +17,8 @@ from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
 
+pytestmark = pytest.mark.takes(15)
+
 DEAF, OTHER = 75, 76
 APP = """
 import struct

@@ -21,6 +21,8 @@ from tests.unit.reconfiguration.simulation import Network, shake
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Watch
 
+pytestmark = pytest.mark.takes(30)
+
 _RUNS = 1000
 RECONFIGURATIONS = 3
 _TURNS = 6

@@ -30,6 +30,8 @@ from tests.unit.reconfiguration.simulation import (
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 
+pytestmark = pytest.mark.takes(20)
+
 _RUNS = 300
 _CHANGES = {"retag", "move"}
 

@@ -13,6 +13,8 @@ from hydra.reservations import book, calendar, modification, preemption
 
 from .random_books import Play
 
+pytestmark = pytest.mark.takes(20)
+
 STEPS = 16
 
 

@@ -21,6 +21,8 @@ from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import relay_path, ring_state
 
+pytestmark = pytest.mark.takes(25)
+
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 """A folder to leave screenshots in, for people to look at."""
 STATIC = Path(dashboard.__file__).parents[1] / "static"

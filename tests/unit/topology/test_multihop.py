@@ -28,6 +28,8 @@ from topology.checks import check_topology
 from topology.multihop import keep_current, plan_hydra_bfs
 from topology.problem import Budget, PlanResult, Reserved
 
+pytestmark = pytest.mark.takes(15)
+
 NOTHING_RESERVED = Reserved()
 
 
