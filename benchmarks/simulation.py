@@ -3,7 +3,8 @@
 ``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
 and three reconfigurations with lost, late and doubled replies and devices that lie, the shipped
 upkeep between them; and one more in which the controller dies, with two to four recoveries, of
-which all but two die, too. After every event of every run the invariants of
+which all but two die, too; and one in the middle of which a circuit dies, with two withdrawals,
+audits, and flows that spill. After every event of every run the invariants of
 :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
 see :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -19,7 +20,11 @@ from collections.abc import Callable, Sequence
 from rich.progress import Progress
 
 from benchmarks._report import Result, report
-from tests.unit.reconfiguration import test_executor_simulated, test_recovery_simulated
+from tests.unit.reconfiguration import (
+    test_executor_simulated,
+    test_meanwhile_simulated,
+    test_recovery_simulated,
+)
 from tests.unit.reconfiguration.watch import Violation
 
 SEEDS = 10_000
@@ -46,6 +51,10 @@ def recovery(seeds: range) -> list[str]:
     return broken(test_recovery_simulated.simulate, seeds)
 
 
+def meanwhile(seeds: range) -> list[str]:
+    return broken(test_meanwhile_simulated.simulate, seeds)
+
+
 def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[float, list[str]]:
     """(seeds a minute, broken invariants)."""
     shares = [range(first, min(first + SHARE, seeds)) for first in range(0, seeds, SHARE)]
@@ -66,6 +75,7 @@ def main(argv: Sequence[str] = ()) -> int:
     for case, play, changes in (
         ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
         ("a crash and two recoveries", recovery, 1),
+        ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
     ):
         per_minute, found = played(case, play, seeds)
         violations += found

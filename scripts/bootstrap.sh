@@ -65,6 +65,9 @@ declare -A ONLY_FOR_TESTS=(
   [/usr/bin/redis-server]=redis-server.service
 )
 
+SYSTEMD=/run/systemd/system # is there while systemd runs
+SERVICE_POLICY=/usr/sbin/policy-rc.d
+
 say() { echo "bootstrap: $*"; }
 fail() { echo "bootstrap: $*" >&2; exit 1; }
 
@@ -94,22 +97,47 @@ install_debian_packages() {
   export DEBIAN_FRONTEND=noninteractive
   # Tests start daemons of their own. Those for everybody are not ours to open: where there was
   # none, the package's must neither start now nor at the next boot.
-  local new=() unit
   for path in "${!ONLY_FOR_TESTS[@]}"; do
-    [[ $PURPOSE == demo || -e $path ]] || new+=("${ONLY_FOR_TESTS[$path]}")
+    [[ $PURPOSE == demo || -e $path ]] || NEW_UNITS+=("${ONLY_FOR_TESTS[$path]}")
   done
-  for unit in "${new[@]}"; do
-    systemctl --quiet mask --runtime "$unit" 2>/dev/null || true
-  done
+  keep_services_back
   # Package lists may be absent (containers) or too old to match the archive any more.
   apt_install "${missing[@]}" ||
     { say "again, with fresh package lists" && apt-get -q update && apt_install "${missing[@]}"; } ||
     fail "apt-get could not install ${missing[*]}: its messages are above"
-  command -v systemctl >/dev/null || return 0
-  for unit in "${new[@]}"; do
+  let_services_be
+}
+
+NEW_UNITS=()
+POLICY_IS_OURS=
+
+# Until let_services_be, which also comes when this script ends in the middle (Ctrl-C, SIGTERM).
+# Without systemd, packages start their daemons by init scripts, which a mask does not keep back.
+keep_services_back() {
+  local unit
+  trap let_services_be EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  for unit in "${NEW_UNITS[@]}"; do
+    systemctl --quiet mask --runtime "$unit" 2>/dev/null || true
+  done
+  if [[ ! -d $SYSTEMD && ! -e $SERVICE_POLICY ]]; then
+    POLICY_IS_OURS=1
+    printf '#!/bin/sh\nexit 101\n' >"$SERVICE_POLICY"
+    chmod +x "$SERVICE_POLICY"
+  fi
+}
+
+let_services_be() {
+  local unit
+  trap '' HUP INT TERM # nothing comes in between
+  [[ -z $POLICY_IS_OURS ]] || rm -f "$SERVICE_POLICY"
+  for unit in "${NEW_UNITS[@]}"; do
     systemctl --quiet disable "$unit" 2>/dev/null || true
     systemctl --quiet unmask --runtime "$unit" 2>/dev/null || true
   done
+  trap - EXIT HUP INT TERM
 }
 
 python_headers() {
@@ -122,7 +150,7 @@ apt_install() {
   for alternatives in "$@"; do
     wanted+=("$(known $alternatives)")
   done
-  without_services apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${wanted[@]}"
+  apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${wanted[@]}"
 }
 
 # The first of these packages that apt can install; the last, for apt to complain of, if none.
@@ -133,20 +161,6 @@ known() {
     [[ -z $(apt-cache --names-only search "^$package\$" 2>/dev/null) ]] || break
   done
   echo "$package"
-}
-
-# Without systemd, packages start their daemons by init scripts, which a mask does not keep back.
-without_services() {
-  local policy=/usr/sbin/policy-rc.d status=0
-  if [[ -d /run/systemd/system || -e $policy ]]; then
-    "$@"
-    return
-  fi
-  printf '#!/bin/sh\nexit 101\n' >"$policy"
-  chmod +x "$policy"
-  "$@" || status=$?
-  rm "$policy"
-  return $status
 }
 
 fingerprint() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -32,13 +33,20 @@ _ADDRESSING: Final = {
     cls=Command,
     examples=[
         "hydra check configs/demo.yaml",
+        "hydra check --directory /var/lib/hydra /etc/hydra/fabric.yaml",
         "hydra check --json fabric.yaml | jq '.problems[].path'",
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the controller runs (as a service: /var/lib/hydra), from which relative paths in "
+    "FILE start; here, if left out.",
+)
 @json_option
 @click.pass_context
-def check(ctx: click.Context, file: Path, as_json: bool) -> None:
+def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool) -> None:
     """Check a configuration FILE and say what it describes.
 
     Lists every problem with its line and its path in the file. What passes here starts the
@@ -46,10 +54,12 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     reads and writes have to be there for the user who asks.
     """
     try:
-        loaded = load_configuration(file)
-        problems = list(_problems_of_files(loaded.controller))
-        if problems:
-            raise ConfigError(loaded.source, problems)
+        if directory is None:
+            loaded = _checked(file)
+        else:
+            file = file.absolute()
+            with chdir(directory):
+                loaded = _checked(file)
     except ConfigError as error:
         _report_problems(error, as_json)
         ctx.exit(ExitCode.PROBLEM)
@@ -60,6 +70,14 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
         warn(f"{loaded.source}:{warning}")
     click.echo(f"{loaded.source}: usable")
     print_facts(_facts(loaded))
+
+
+def _checked(file: Path) -> Loaded:
+    """The file as a start would read it. Raises ConfigError with all that a start would refuse."""
+    loaded = load_configuration(file)
+    if problems := list(_problems_of_files(loaded.controller)):
+        raise ConfigError(loaded.source, problems)
+    return loaded
 
 
 def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:

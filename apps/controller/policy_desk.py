@@ -76,23 +76,31 @@ class PolicyDesk:
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
 
-        Raises PlanError for slots that can't be, DeviceUnavailable if changes under way take
-        too long.
+        Raises PlanError for what the file may not say either, and for slots that can't be;
+        DeviceUnavailable if changes under way take too long.
         """
         if sharing is Sharing.SLOTTED:
             self._slots.check()
-        self._conductor.ask(lambda: self._follow(replace(self._policy.now, sharing=sharing)))
+        self._conductor.ask(lambda: self._share(sharing))
 
     # -- the conductor's thread -------------------------------------------------------------------
 
     def _amend(self, changes: Mapping[str, object]) -> None:
         policy, done = amended(self._policy.now, changes)
-        if (objection := objection_to(policy, self._loaded.fabric)) is not None:
-            raise PlanError(objection)
+        self._check(policy)
         for change in done:
             LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
             self._tell(f"asked for: {change.key} is {change.after}, was {change.before}")
         self._follow(policy)
+
+    def _share(self, sharing: Sharing) -> None:
+        policy = replace(self._policy.now, sharing=sharing)
+        self._check(policy)
+        self._follow(policy)
+
+    def _check(self, policy: Policy) -> None:
+        if (objection := objection_to(policy, self._loaded.fabric)) is not None:
+            raise PlanError(objection)
 
     def _take_over(self, file: Loaded) -> Reload:
         policy, done = reload(self._loaded, self._policy.now, file)

@@ -12,6 +12,7 @@ connected, so that those without such a device need not have them.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -30,6 +31,7 @@ from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
 
+_log: Final = logging.getLogger(__name__)
 MISSING: Final = (
     "gNMI wants the packages of the extra sonic: pip install 'hydra-hybrid-network[sonic]', or set "
     "options.transport to restconf"
@@ -42,6 +44,9 @@ _STUBS: Final = "pygnmi.spec.v080.gnmi_pb2_grpc"
 _LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
 """Status codes by which a call may have failed on its way back; others are the server's refusal."""
 _MOST_REPORTS: Final = 10_000
+_FIRST_PAUSE_S: Final = 5.0
+_LONGEST_PAUSE_S: Final = 300.0
+"""Between attempts to subscribe to alarms, where the device refuses that or ends it."""
 
 _T = TypeVar("_T")
 _Message: TypeAlias = Any
@@ -74,7 +79,7 @@ class GnmiDatabases:
         self._listener: _Listener | None = None
 
     def open(self) -> None:
-        if self._channel is not None and not (self._listener and self._listener.ended):
+        if self._channel is not None and not (self._listener and self._listener.lost):
             return
         self.close()
         if not installed():
@@ -105,7 +110,7 @@ class GnmiDatabases:
         except _CallRefused as error:
             self.close()
             raise DeviceError(self._device, str(error)) from error
-        self._listener = _Listener(self._subscribe)
+        self._listener = _Listener(self._device, self._subscribe)
         self._listener.wait_until_synchronised(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
@@ -275,29 +280,48 @@ class _CallRefused(Exception):
 
 
 class _Listener:
-    """Takes down what a subscription tells, in a thread of its own."""
+    """Takes down what a subscription tells, in a thread of its own.
 
-    def __init__(self, subscribe: Callable[[threading.Event], Any]) -> None:
+    A subscription that the device refuses, or ends, is asked for again after ever longer pauses:
+    a SONiC without the alarm framework does so, and one whose framework has yet to start. The log
+    tells it once.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        subscribe: Callable[[threading.Event], Any],
+        first_pause_s: float = _FIRST_PAUSE_S,
+    ) -> None:
+        """``subscribe`` returns a stream, and keeps its sending side open until an event is set."""
+        self._device = device
+        self._subscribe = subscribe
+        self._first_pause_s = first_pause_s
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
         self._over = threading.Event()
         self._stream = subscribe(self._over)
         self._told: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
+        self._begun = False
+        """True once the stream has told of the alarms that stood before it."""
         self._synchronised = threading.Event()
-        self._refused = False
         self._thread = threading.Thread(target=self._listen, name="gnmi alarms", daemon=True)
         self._thread.start()
 
     @property
-    def ended(self) -> bool:
+    def lost(self) -> bool:
         """True if the connection was lost; a device without alarms does not count."""
-        return not self._thread.is_alive() and not self._refused
+        return not self._thread.is_alive()
 
     def wait_until_synchronised(self, timeout_s: float) -> None:
         """Return when alarms that stood before have been told, or it is known that none will be."""
         self._synchronised.wait(timeout_s)
 
     def stop(self) -> None:
-        self._over.set()
-        self._stream.cancel()
+        with self._lock:
+            self._stopped.set()
+            self._over.set()
+            self._stream.cancel()
         self._thread.join()
 
     def take(self) -> Iterator[tuple[str, tuple[str, ...], bytes]]:
@@ -306,21 +330,59 @@ class _Listener:
             yield self._told.popleft()
 
     def _listen(self) -> None:
+        pause_s, told = self._first_pause_s, False
+        while True:
+            since_s = time.monotonic()
+            why = self._follow()
+            if why is None or self._stopped.is_set():
+                return
+            if time.monotonic() - since_s > _LONGEST_PAUSE_S:
+                pause_s, told = self._first_pause_s, False
+            if not told:
+                _log.warning(
+                    "%s tells no alarms of its own accord (%s): it is asked again from time to "
+                    "time, and its table of alarms is read meanwhile",
+                    self._device,
+                    why,
+                )
+            told = True
+            if self._stopped.wait(pause_s) or not self._subscribe_again():
+                return
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _subscribe_again(self) -> bool:
+        """False if there is nobody to tell any more, or no channel."""
+        with self._lock:
+            if self._stopped.is_set():
+                return False
+            self._over = threading.Event()
+            try:
+                self._stream = self._subscribe(self._over)
+            except ValueError:  # the channel was closed
+                return False
+            return True
+
+    def _follow(self) -> str | None:
+        """Take down what the stream tells; why it ended, or None if the connection was lost."""
         grpc = import_module("grpc")
+        self._begun = False
         try:
             for answer in self._stream:
                 if answer.sync_response:
+                    self._begun = True
                     self._synchronised.set()
                 self._take_down(answer.update)
         except grpc.RpcError as error:
-            self._refused = error.code().name not in _LOST
+            code, told = error.code().name, error.details() or ""
+            return None if code in _LOST else f"{code}: {told}"
         finally:
             self._over.set()
             self._synchronised.set()
+        return "it ended the subscription"
 
     def _take_down(self, notice: _Message) -> None:
         # Those that stood before the session are read, not reported.
-        if not self._synchronised.is_set():
+        if not self._begun:
             return
         with suppress(YangJsonError):
             for path in notice.delete:

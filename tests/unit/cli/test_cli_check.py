@@ -153,6 +153,29 @@ def test_what_a_start_would_refuse_of_files(run, tmp_path, key, value, words):
     assert not (tmp_path / "journal.db").exists()
 
 
+def test_relative_paths_start_where_the_controller_runs(run, tmp_path, monkeypatch):
+    """As systemd's unit has it: the file in one directory, the controller in another."""
+    at_work, here = tmp_path / "at-work", tmp_path / "here"
+    for folder in (at_work, here):
+        folder.mkdir()
+    made = run(
+        "token", "create", "me", "--role", "operator", "--file", str(at_work / "tokens.json")
+    )
+    assert made.exit_code == 0
+    document = yaml.safe_load(DEMO.read_text())
+    document["controller"] = {"journal": "journal.db", "tokens": "tokens.json"}
+    (here / "fabric.yaml").write_text(yaml.safe_dump(document))
+    monkeypatch.chdir(here)
+    alone = run("check", "fabric.yaml")
+    assert alone.exit_code == 1
+    assert "controller.tokens: " in alone.stderr
+    there = run("check", "--directory", str(at_work), "fabric.yaml")
+    assert there.exit_code == 0, there.stderr
+    assert Path.cwd() == here
+    monkeypatch.chdir(at_work)
+    assert run("check", str(here / "fabric.yaml")).exit_code == 0
+
+
 def test_an_audit_log_may_be_a_stream(run, tmp_path):
     document = yaml.safe_load(DEMO.read_text())
     journal = str(tmp_path / "journal.db")

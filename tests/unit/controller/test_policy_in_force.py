@@ -259,3 +259,14 @@ def test_it_shows_what_the_file_says_after_a_reload(stage, key):
     assert done.applied
     assert not done.waiting
     assert shown(stage) == after
+
+
+def test_slots_that_the_file_may_not_ask_for_are_refused(stage):
+    stage.controller._policy.now = policy = replace(POLICY, mode=Mode.ON_REQUEST)
+    told = "slotted has no schedule with the mode on-request: set mode to periodic"
+    with pytest.raises(PlanError, match=told):
+        stage.controller.policies.share(Sharing.SLOTTED)
+    assert stage.controller._policy.now == policy
+    stage.controller._policy.now = POLICY
+    stage.controller.policies.share(Sharing.SLOTTED)
+    assert stage.controller._policy.now.sharing is Sharing.SLOTTED

@@ -1,6 +1,7 @@
 """Demand of a small fabric: 10 Mb/s electrical uplinks, servers' links and circuits of 100 Mb/s."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -209,6 +210,19 @@ def test_what_waits_is_wanted_and_no_more():
     assert found.backlog_mbps[R1, R2] == 40.0
 
 
+@pytest.mark.parametrize("claimed_mbps", [0.0, 0.001, 0.5])
+@pytest.mark.parametrize("connections", [0, 1])
+def test_who_claims_too_little_wants_what_is_measured_at_least(claimed_mbps, connections):
+    claim = waiting((H11, R2, claimed_mbps, claimed_mbps, connections))
+    sent = (H11, R2, 7.2), (H11, R3, 2.0)  # on a full uplink, or on one with room
+    held_back = Network().find(*sent, backlog=claim)
+    assert held_back.constrained[R1, R2]
+    assert (held_back.wanted_mbps >= held_back.sent_mbps).all()
+    free = Network().find((H11, R2, 6.0), (H12, R3, 2.0), backlog=claim)
+    assert not free.constrained[R1, R3]
+    assert (free.wanted_mbps >= free.sent_mbps).all()
+
+
 def test_slots_are_as_long_as_pairs_want():
     """Two racks that share the only plane with a third: before, estimates were all alike."""
     found = Network().find((H11, R2, 6.0), (H11, R3, 2.0))
@@ -304,6 +318,30 @@ def test_a_server_faster_than_it_is_configured(caplog):
     assert found.wanted_mbps[R1, [R2, R3]].tolist() == [80.0, 60.0]
     assert network.estimator.troubles() == {"server above server_rate_mbps": 1}
     assert "h11" in caplog.text
+
+
+def test_a_server_slower_than_it_is_configured_wants_what_is_measured(caplog):
+    """Its link is full at 60 Mb/s of 1,000: nobody sees that, and nothing else holds it back."""
+    network = Network(replace(FABRIC, server_rate_mbps=1000.0))
+    ports = {CIRCUIT.a: 60.0, CIRCUIT.b: 0.0}
+    found = network.find((H11, R2, 60.0), state=JOINED, ports=ports)
+    assert found.wanted_mbps[R1, R2] == pytest.approx(60 * HEADROOM)
+    assert not found.constrained.any()
+    assert network.estimator.troubles() == {}
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("faster", [1.2, 10.0])
+def test_above_a_configured_rate_it_is_the_measured_rate_and_not_the_ports(caplog, faster):
+    """With an agent, too: what waits beyond a link that is said to be full can't be believed."""
+    network = Network()
+    mbps = faster * FABRIC.server_rate_mbps
+    ports = {CIRCUIT.a: 90.0, CIRCUIT.b: 0.0}
+    for _ in range(3):
+        found = network.find((H11, R2, mbps), state=JOINED, ports=ports)
+        assert found.wanted_mbps[R1, R2] == mbps
+    assert network.estimator.troubles() == {"server above server_rate_mbps": 1}
+    assert len(caplog.messages) == 1, "named once, for as long as it lasts"
 
 
 def test_a_server_that_receives_more_than_it_can(caplog):

@@ -54,6 +54,14 @@ def test_what_is_believed_of_a_volume(mb, counted_mbps, mbps):
     assert found.volume_mbps.tolist() == [pytest.approx(mbps)]
 
 
+@given(st.floats(0, 10), st.floats(0, 3 * LINK_MBPS))
+def test_what_is_believed_comes_on_top_of_what_is_counted(mb, counted_mbps):
+    """Who claims too little, or sends more than its link is said to carry, takes nothing away."""
+    found = believe(reported((0, 1, mb), connections=1), [counted_mbps], [counted_mbps])
+    assert found.mbps[0] >= 0
+    assert found.mbps[0] + counted_mbps <= max(LINK_MBPS, counted_mbps) * (1 + 1e-9)
+
+
 def test_connections_without_traffic_do_not_count():
     claimed = reported((0, 1, 0), (0, 2, 0), (3, 1, 0), connections=64)
     found = believe(claimed, [10, 0, 0.01], [10, 10, 0.01])

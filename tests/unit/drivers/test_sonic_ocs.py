@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from pygnmi.spec.v080 import gnmi_pb2
 
@@ -346,10 +349,72 @@ def test_gnmi_tells_of_an_ended_alarm_by_a_row_without_fields_or_by_deletion():
     stream = Stream([gnmi_pb2.SubscribeResponse(sync_response=True)])
     stream += [gnmi_pb2.SubscribeResponse(update=notice) for notice in notices]
     databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=1.0)
-    databases._listener = _Listener(lambda _over: stream)
+    databases._listener = _Listener("p1", lambda _over: stream)
     databases._listener.stop()
     began = ("5", {"5": {"text": "dark"}})
     assert databases.heard_alarms() == (began, ("5", None), ("6", None), ("7", None))
+
+
+class Refusal(grpc.RpcError):
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self.code, self.details = (lambda: code), (lambda: "no such table")
+
+
+def refusing(code: grpc.StatusCode) -> Iterator[gnmi_pb2.SubscribeResponse]:
+    raise Refusal(code)
+    yield
+
+
+class Streams:
+    """A device's answers to one subscription after the other."""
+
+    def __init__(self, *streams: Iterable[gnmi_pb2.SubscribeResponse]) -> None:
+        self.left, self.overs = [*streams], []
+        self.last = threading.Event()
+
+    def subscribe(self, over: threading.Event) -> Answers:
+        self.overs.append(over)
+        stream = iter(self.left.pop(0)) if self.left else self._until(over)
+        return Answers(stream, over)
+
+    def _until(self, over: threading.Event) -> Iterator[gnmi_pb2.SubscribeResponse]:
+        yield gnmi_pb2.SubscribeResponse(sync_response=True)
+        self.last.set()
+        over.wait()
+
+
+class Answers:
+    def __init__(self, stream: Iterator, over: threading.Event) -> None:
+        self._stream, self._over = stream, over
+
+    def __iter__(self) -> Iterator:
+        return self._stream
+
+    def cancel(self) -> None:
+        self._over.set()
+
+
+@pytest.mark.parametrize("refusal", [grpc.StatusCode.NOT_FOUND, None])
+def test_gnmi_subscribes_again_where_the_switch_refuses_or_ends_it_and_says_so_once(
+    refusal, caplog
+):
+    streams = Streams(*([] if refusal is None else refusing(refusal) for _ in range(3)))
+    listener = _Listener("p1", streams.subscribe, first_pause_s=0.01)
+    assert streams.last.wait(20)
+    assert not listener.lost, "the channel is not opened anew for that"
+    assert [over.is_set() for over in streams.overs] == [True, True, True, False]
+    listener.stop()
+    (line,) = caplog.messages
+    assert line.startswith("p1 tells no alarms of its own accord (")
+
+
+def test_gnmi_leaves_a_lost_connection_to_the_next_read(caplog):
+    streams = Streams(refusing(grpc.StatusCode.UNAVAILABLE))
+    listener = _Listener("p1", streams.subscribe, first_pause_s=0.01)
+    listener._thread.join(20)
+    assert listener.lost
+    assert len(streams.overs) == 1
+    assert not caplog.messages
 
 
 def test_an_error_that_passes_while_the_metadata_are_read_is_no_empty_table(monkeypatch):

@@ -1,18 +1,23 @@
 """Traffic off circuits that die, and around uplinks, in the middle of a reconfiguration.
 
 At a random moment of each, a circuit that stays loses its light, or an uplink dies: what is done
-about it while the change waits must neither disturb the change nor be undone by it.
+about it while the change waits must neither disturb the change nor be undone by it. Audits, full
+circuits that spill, and switches that connect anew come in between, and must leave it as it is.
 """
 
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
+from apps.controller.classifier import Classifier
 from hydra.forwarding.pipeline import RuleKind
-from hydra.policy import DrainPolicy, Policy
+from hydra.forwarding.rules import rack_metadata
+from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.audit import Audit
+from hydra.reconfiguration.commands import ApplyRules, Batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, pair_of, without
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
@@ -44,6 +49,18 @@ class Unlucky:
         self.changes_left = rng.randrange(60)
         self.diverted = frozenset()
         self.withdrawals = []
+        self.spilled = {}
+        """By (from, to): of so many parts of the flows one is electrical."""
+        self.classifier = Classifier(
+            fabric,
+            SimpleNamespace(apply=self.classed),
+            lambda _server: (),
+            CurrentPolicy(_POLICY),
+            lambda: self.spilled,
+        )
+        for datapath in self.classifier.switches:  # as they have been brought to
+            assert not self.classifier.rules_for(datapath)
+        self.upkeep.switches._added_rules = self.classifier.rules_for
         self.held = False
         """True if it was not withdrawn at the first attempt."""
 
@@ -52,6 +69,8 @@ class Unlucky:
         return Execution(fabric, _POLICY, plan, self.upkeep.conditions(), self.order)
 
     def play(self) -> None:
+        self.spill()
+        self.reconnect()
         perform = self.network.perform
 
         def interrupted(batch, look):
@@ -73,6 +92,7 @@ class Unlucky:
         self.audit()
         for held in (True, False):
             self.withdraw(held=held)
+            self.spill()
             self.reconnect()
             self.audit()
         self.nobody_diverts()
@@ -123,6 +143,42 @@ class Unlucky:
         self.held |= not lost.isdisjoint(self.upkeep.memory.state.topology.circuits)
         self.stay_diverted()
 
+    def spill(self) -> None:
+        """Full circuits begin and end to share with the electrical network, between two changes.
+
+        Some switches do not confirm that.
+        """
+        rng, state = self.network.rng, self.upkeep.memory.state
+        ways = sorted(way for path in state.topology.paths for way in path.directions)
+        self.spilled = {way: rng.randint(2, 8) for way in ways if rng.random() < 0.3}
+        self.network.faults = Faults(vswitch=0.2)
+        doubted = self.classifier.bring(self.classifier.switches, self.upkeep.switches.ready())
+        self.upkeep.switches.doubt(doubted)
+        self.network.faults = Faults()
+        self.stay_diverted()
+
+    def classed(self, changes, _timeout_s):
+        (outcome,) = self.network.perform(
+            Batch("classify", (ApplyRules(changes),)), lambda _command: None
+        )
+        return outcome.value
+
+    def spill_as_decided(self) -> None:
+        """Parts of the flows are electrical on every switch that can be told, and no others."""
+        for server in self.network.fabric.servers:
+            datapath = self.network.switch_of[server.name].datapath
+            if datapath not in self.upkeep.switches.ready():
+                continue
+            table = self.network.tables[datapath].values()
+            held = {rule.args for rule in table if rule.kind is RuleKind.SPILL}
+            wanted = {
+                (rack_metadata(to), parts - 1)
+                for (rack, to), parts in self.spilled.items()
+                if rack == server.rack
+            }
+            if held != wanted:
+                raise Violation(f"{server.name} spills {held} instead of {wanted}")
+
     def reconnect(self) -> None:
         """Switches that were away come back, and one comes back without any rule."""
         back = self.network.rng.choice(sorted(self.network.names))
@@ -141,6 +197,7 @@ class Unlucky:
         audit = Audit(fabric, upkeep.memory, upkeep.switches, upkeep.care, upkeep.recovery)
         if items := upkeep.run(audit.look()).items:
             raise Violation(f"nobody touched {[str(item) for item in items]}")
+        self.spill_as_decided()
         touched = self.network.rng.choice(sorted(self.network.names))
         table = self.network.tables[touched]
         if table:
@@ -173,5 +230,6 @@ def test_the_seeds_divert_on_every_substrate():
     helped = [one for one in played if one.diverted]
     assert len({one.network.fabric.substrate for one in helped}) == 3
     assert len({one.network.fabric.substrate for one in helped if one.held}) == 3
-    assert any(one.cut is not None and not one.diverted for one in played), "the change's own pairs"
+    assert any(one.cut is not None and not one.diverted for one in played), "nobody was on it"
+    assert len({one.network.fabric.substrate for one in played if one.spilled}) == 3
     assert any(one.dead in one.change.conditions.dead_uplinks for one in played)

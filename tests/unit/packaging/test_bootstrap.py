@@ -1,0 +1,76 @@
+"""What scripts/bootstrap.sh leaves behind, whatever ends it in the middle of apt-get."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "bootstrap.sh"
+DEFINITIONS = SCRIPT.read_text().split("\n((EUID == 0)) || say", 1)[0]
+INSTALL = """
+SYSTEMD={folder}/systemd SERVICE_POLICY={folder}/policy-rc.d NEW_UNITS=(hydra-test.service)
+keep_services_back
+apt_install a-package || exit 1
+let_services_be
+"""
+SYSTEMCTL = """#!/bin/sh
+[ "$2" != mask ] || touch {folder}/masked
+[ "$2" != unmask ] || rm {folder}/masked
+"""
+APT = """#!/bin/sh
+ls {folder} >{folder}/while-at-work
+touch {folder}/at-work
+exec {work}
+"""
+
+
+def begin(folder, work):
+    """The part of the script around apt-get, with programs of our own for that and systemctl."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, text in (("apt-get", APT), ("systemctl", SYSTEMCTL)):
+        (programs / name).write_text(text.format(folder=folder, work=work))
+        (programs / name).chmod(0o755)
+    script = folder / "part.sh"
+    script.write_text(DEFINITIONS.replace('cd "$(dirname "$0")/.."', "") + INSTALL)
+    script.write_text(script.read_text().replace("{folder}", str(folder)))
+    path = f"{programs}:{os.environ['PATH']}"
+    return subprocess.Popen(
+        ["bash", script], env={**os.environ, "PATH": path}, start_new_session=True
+    )
+
+
+def kept_back(folder):
+    return {"masked", "policy-rc.d"} & {one.name for one in folder.iterdir()}
+
+
+def while_at_work(folder):
+    return {"masked", "policy-rc.d"} <= set((folder / "while-at-work").read_text().split())
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_interrupts_it_leaves_no_daemon_kept_back(tmp_path, ended_by):
+    running = begin(tmp_path, "sleep 60")
+    end_s = time.monotonic() + 20
+    while not (tmp_path / "at-work").exists() and time.monotonic() < end_s:
+        time.sleep(0.02)
+    assert while_at_work(tmp_path)
+    os.killpg(running.pid, ended_by)  # as a terminal does
+    assert running.wait(20) == 128 + ended_by
+    assert not kept_back(tmp_path)
+
+
+@pytest.mark.parametrize(("work", "status"), [("true", 0), ("false", 1)])
+def test_it_lets_services_be_once_apt_is_through(tmp_path, work, status):
+    assert begin(tmp_path, work).wait(20) == status
+    assert while_at_work(tmp_path)
+    assert not kept_back(tmp_path)
+
+
+def test_a_policy_of_somebody_else_stays(tmp_path):
+    (tmp_path / "policy-rc.d").write_text("theirs")
+    assert begin(tmp_path, "true").wait(20) == 0
+    assert (tmp_path / "policy-rc.d").read_text() == "theirs"
