@@ -18,8 +18,10 @@ def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
     directory.mkdir()
     options = f"size={size_bytes}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(directory)], check=True)
-    yield directory
-    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @contextmanager
@@ -32,8 +34,10 @@ def filled(disk: Path) -> Iterator[None]:
                 file.write(bytes(1024))
             except OSError:
                 break
-    yield
-    filler.unlink()
+    try:
+        yield
+    finally:
+        filler.unlink()
 
 
 def refused_for_the_disk(network: Live) -> httpx.Response:

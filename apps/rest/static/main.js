@@ -17,6 +17,8 @@ const OVER = new Set(["done", "partial", "refused", "failed"]);
 const FRAMED_RACKS = 64;
 const MOST_CIRCUITS = 100;
 const FEW_RACKS = 64;
+const MOST_LISTED = 10;
+const IDLE = 0.01; // of a circuit's rate
 const seen = {};
 let timer = null;
 let due = Infinity;
@@ -124,6 +126,7 @@ function render() {
   const total = demand.entries.reduce((sum, entry) => sum + entry.rate_mbps, 0);
   by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits; those with a corner cut off are held back by something full." : ""}`;
   renderFabric();
+  renderElectrical();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
   by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
@@ -166,26 +169,67 @@ function affected(one) {
   return all.length ? `; affects ${all.join("; ")}` : "";
 }
 
+// A rack that is asked for is looked for on all planes.
 function renderFabric() {
   const { topology } = seen;
   if (topology === undefined) return;
-  const names = topology.planes.map((plane) => plane.name);
+  const failing = troubles();
+  const known = topology.planes.map((plane) => plane.name);
+  const names = [...known].sort((a, b) => failing.has(b) - failing.has(a)); // those that fail first
   const first = by("plane").options.length === 0;
-  options(by("plane"), [["", "all"], ...names.map((name) => [name, name])]);
-  if (first && topology.racks.length > FEW_RACKS) by("plane").value = busiest();
+  options(by("plane"), [["", "all"], ...names.map((name) => [name, failing.has(name) ? `✗ ${name}` : name])]);
+  if (first && topology.racks.length > FEW_RACKS) by("plane").value = failing.size ? names[0] : busiest();
   if (by("racks").children.length !== topology.racks.length) {
     by("racks").replaceChildren(...topology.racks.map((value) => el("option", { value })));
   }
-  const [plane, rack] = [by("plane").value, by("rack").value.trim()];
-  const known = topology.racks.includes(rack);
+  const rack = by("rack").value.trim();
+  const found = topology.racks.includes(rack);
+  const plane = found ? "" : by("plane").value;
+  by("no-rack").textContent = rack && !found ? `There is no rack ${rack}.` : found && by("plane").value ? `${rack} on all planes` : "";
   const shown = topology.circuits.filter((one) =>
-    (plane === "" || one.plane === plane) && (!known || one.a.rack === rack || one.b.rack === rack));
-  ring.draw(by("ring"), topology, shown, known ? rack : null);
-  by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, names.indexOf(name), plane !== "")));
-  const busy = [...shown].sort((a, b) => ring.load(b) - ring.load(a));
+    (plane === "" || one.plane === plane) && (!found || one.a.rack === rack || one.b.rack === rack));
+  ring.draw(by("ring"), topology, shown, found ? rack : null);
+  by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, known.indexOf(name), plane !== "", failing.get(name))));
+  const busy = [...shown].sort((a, b) => failing.has(b.plane) - failing.has(a.plane) || ring.load(b) - ring.load(a));
   keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map(circuitRow), "No circuits."));
   const more = busy.length - MOST_CIRCUITS;
   by("circuits-more").textContent = more > 0 ? `and ${more} with less load: choose a plane or a rack` : "";
+  const idle = shown.filter((one) => ring.load(one) < IDLE).map(describe);
+  by("idle").textContent = idle.length ? `${count(idle.length, "circuit")} with less than 1% load: ${listed(idle)}` : "";
+}
+
+// Its mirrors stay as they are, and nobody can move them.
+const isDead = (plane) => seen.devices.some((one) => one.name === plane && !one.connected);
+
+const listed = (names) => names.slice(0, MOST_LISTED).join(", ") + (names.length > MOST_LISTED ? ` and ${names.length - MOST_LISTED} more` : "");
+
+// What is wrong with planes, by name; those with which nothing is are not in it.
+function troubles() {
+  const found = new Map();
+  const add = (name, words) => found.set(name, [...(found.get(name) ?? []), words]);
+  for (const one of seen.devices.filter((device) => device.kind === "optical-switch")) {
+    if (!one.connected) add(one.name, "can't be commanded");
+    if (one.alarms.length) add(one.name, count(one.alarms.length, "alarm"));
+  }
+  for (const { name } of seen.topology.planes) {
+    const out = seen.quarantine.filter((port) => port.plane === name).length;
+    if (out) add(name, `${count(out, "port")} out`);
+  }
+  return found;
+}
+
+// The largest demands that no path of circuits serves, in either direction.
+function renderElectrical() {
+  const { topology, demand } = seen;
+  const served = new Set(topology.paths.flatMap((one) => [`${one.src} ${one.dst}`, ...(one.one_way ? [] : [`${one.dst} ${one.src}`])]));
+  const hottest = []; // there are 100,000 entries where racks are many: sorted are only these few
+  for (const one of demand.entries) {
+    const least = hottest.length < MOST_LISTED ? 0 : hottest.at(-1).rate_mbps;
+    if (one.rate_mbps <= least || served.has(`${one.src} ${one.dst}`)) continue;
+    hottest.push(one);
+    hottest.sort((a, b) => b.rate_mbps - a.rate_mbps).splice(MOST_LISTED);
+  }
+  rows(by("electrical"), hottest.map((one) => row(`${one.src} to ${one.dst}`, mbps(one.rate_mbps), mbps(one.estimated_mbps))), "None.");
 }
 
 function busiest() {
@@ -194,7 +238,7 @@ function busiest() {
   return [...sums].sort((a, b) => b[1] - a[1])[0]?.[0] ?? "";
 }
 
-function legend(name, index, alone) {
+function legend(name, index, alone, wrong) {
   const { colour, dash } = ring.style(index);
   const space = "http://www.w3.org/2000/svg";
   const picture = document.createElementNS(space, "svg");
@@ -202,7 +246,7 @@ function legend(name, index, alone) {
   for (const [key, value] of Object.entries({ x1: 0, y1: 5, x2: 36, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": (!alone && dash.join(" ")) || "none" })) line.setAttribute(key, value);
   picture.append(line);
   const many = seen.topology.circuits.filter((one) => one.plane === name).length;
-  return el("li", {}, picture, `${name}: ${many}`);
+  return el("li", {}, picture, `${name}: ${many}`, ...(wrong ? [el("span", { className: "bad" }, ` ✗ ${wrong.join(", ")}`)] : []));
 }
 
 function circuitRow(circuit) {
@@ -216,7 +260,7 @@ function circuitRow(circuit) {
     by("why-text").replaceChildren(...explain(circuit, seen));
     by("why").showModal();
   });
-  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
+  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead(circuit.plane) ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
 }
 
 // Whoever has chosen none follows the latest.

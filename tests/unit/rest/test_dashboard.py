@@ -18,6 +18,7 @@ from hydra.model import NetworkState, Topology, VlanId
 from hydra.policy import DemandBasis, Prediction
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest
+from hydra.service import DeviceStatus
 
 from .fake_service import relay_path, ring_state
 
@@ -272,6 +273,46 @@ def test_alarms_are_shown_with_their_device(server, network, page):
     page.goto(server.url)
     expect(page.locator("#device-summary")).to_contain_text("1 alarm.")
     expect(page.locator("#devices")).to_contain_text("▲ major LOS at port 3: no light at the input")
+
+
+def test_planes_that_fail_come_first_and_circuits_on_dead_ones_are_marked(
+    server, network, page, monkeypatch
+):
+    dead = DeviceStatus("p2", "optical-switch", "polatis-scpi", False, "no answer")
+    monkeypatch.setattr(network, "devices", lambda: [dead])
+    network.quarantined.clear()
+    page.goto(server.url)
+    legend = page.locator("#legend li")
+    expect(legend).to_have_text(["p2: 1 ✗ can't be commanded", "p1: 1"])
+    expect(page.locator("#circuits tbody tr").first).to_contain_text("✗ p2")
+    expect(page.locator("#circuits .bad")).to_have_text(["✗ p2"])
+    expect(page.locator("#plane option")).to_have_text(["all", "✗ p2", "p1"])
+
+
+def test_a_rack_is_looked_for_on_all_planes_and_one_that_is_not_there_is_told(
+    server, network, page
+):
+    page.goto(server.url)
+    rows = page.locator("#circuits tbody tr")
+    page.locator("#plane").select_option("p2")
+    expect(rows).to_have_count(1)
+    page.locator("#rack").fill("r3")
+    expect(rows).to_have_count(2)
+    expect(page.locator("#no-rack")).to_have_text("r3 on all planes")
+    page.locator("#rack").fill("r9")
+    expect(page.locator("#no-rack")).to_have_text("There is no rack r9.")
+
+
+def test_hottest_pairs_without_a_circuit_and_idle_circuits_are_named(server, network, page):
+    page.goto(server.url)
+    hottest = page.locator("#electrical tbody tr")
+    expect(hottest.first).to_contain_text("r")
+    served = {"r1 to r2", "r2 to r1"}
+    pairs = [text.split("\t")[0] for text in hottest.all_inner_texts()]
+    rates = [float(cell) for cell in page.locator("#electrical td:nth-child(2)").all_inner_texts()]
+    assert pairs and not served & set(pairs)
+    assert rates == sorted(rates, reverse=True)
+    expect(page.locator("#idle")).to_have_text("1 circuit with less than 1% load: r2 =p2= r3")
 
 
 def test_names_are_text_and_never_markup(server, network, page):
