@@ -27,6 +27,7 @@ from drivers.tor import (
     openconfig_vlan,
     openflow,
     ovs_ovsdb,
+    sonic_vlan,
 )
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import Problem, UnknownName
@@ -77,6 +78,7 @@ TOR: Final[Mapping[str, TorDriver]] = {
     "openconfig-vlan": openconfig_vlan,
     "openflow": openflow,
     "ovs-ovsdb": ovs_ovsdb,
+    "sonic-vlan": sonic_vlan,
 }
 
 

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -66,8 +66,16 @@ class GnmiDatabases:
     """
 
     def __init__(
-        self, device: str, address: str, login: Login, options: TlsOptions, *, timeout_s: float
+        self,
+        device: str,
+        address: str,
+        login: Login,
+        options: TlsOptions,
+        *,
+        timeout_s: float,
+        hears_alarms: bool = True,
     ) -> None:
+        self._hears_alarms = hears_alarms
         self._device = device
         self._address = address
         self._login = login
@@ -110,6 +118,8 @@ class GnmiDatabases:
         except _CallRefused as error:
             self.close()
             raise DeviceError(self._device, str(error)) from error
+        if not self._hears_alarms:
+            return
         self._listener = _Listener(self._device, self._subscribe)
         self._listener.wait_until_synchronised(max(0.0, deadline - time.monotonic()))
 
@@ -158,26 +168,34 @@ class GnmiDatabases:
         )
 
     def write(self, delete: Collection[str], add: Rows) -> None:
-        table = sonic_ocs.CROSS_CONNECTS
-        present = self.read(table).keys()
-        if not (present or add):
+        self.write_tables({sonic_ocs.CROSS_CONNECTS: (delete, add)})
+
+    def write_tables(self, changes: Mapping[Table, tuple[Collection[str], Rows]]) -> None:
+        """In each of these tables, delete rows by their keys, then add others, all in one request.
+
+        A table's first rows are written, and its last ones deleted, with the whole table.
+        """
+        deletions: list[_Message] = []
+        updates: list[tuple[_Message, Fields | Rows]] = []
+        for table, (delete, add) in changes.items():
+            present = self.read(table).keys()
+            if not present:
+                updates += [(self._path(table), add)] if add else []
+            elif add or present - set(delete):
+                deletions += [self._path(table, key) for key in delete]
+                updates += [(self._path(table, key), fields) for key, fields in add.items()]
+            else:
+                deletions.append(self._path(table))
+        if not (deletions or updates):
             return
-        if not present:
-            request = self._set_request([], [(self._path(table), add)])
-        elif add or present - set(delete):
-            request = self._set_request(
-                [self._path(table, key) for key in delete],
-                [(self._path(table, key), fields) for key, fields in add.items()],
-            )
-        else:
-            request = self._set_request([self._path(table)], [])
+        request = self._set_request(deletions, updates)
         self.open()
         try:
             self._call(self._stub.Set, request)
         except _CallLost as error:
             self.close()
             raise OutcomeUnknown(
-                self._device, f"a change was sent and not confirmed: {error}; read it back"
+                self._device, f"a change was sent and not confirmed: {error}; read the device back"
             ) from error
         except _CallRefused as error:
             raise DeviceError(self._device, str(error)) from error

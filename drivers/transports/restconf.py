@@ -91,8 +91,9 @@ class RestconfSession:
         return answer
 
     def check(self, answer: httpx.Response) -> None:
-        """Raises DeviceError for a refusal."""
+        """Raises DeviceError for a refusal; one of the login ends the session."""
         if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self.close()
             raise DeviceError(
                 self._device,
                 f"{self._address} does not let {self._login.username} in; check login",

@@ -75,7 +75,7 @@ class AdminClient:
         answer = self._order({"op": "block-port", "port": port})
         return answer["ingress"], answer["egress"]
 
-    def link(self, port: int, *, up: bool) -> None:
+    def link(self, port: int | str, *, up: bool) -> None:
         """Plug in or unplug the device at a ToR port."""
         self._order({"op": "link", "port": port, "up": up})
 

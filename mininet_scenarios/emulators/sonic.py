@@ -21,7 +21,7 @@ from mininet_scenarios.emulators.ocs import EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.sonic_databases import DatabaseError, Databases
 from mininet_scenarios.emulators.sonic_gnmi import GnmiServer
-from mininet_scenarios.emulators.sonic_orchagent import DIALECTS
+from mininet_scenarios.emulators.sonic_orchagent import DIALECTS, Orchagent
 from mininet_scenarios.emulators.sonic_restconf import RestconfServer
 from mininet_scenarios.emulators.sonic_switch import CA, SonicServer
 
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
 
         def serve(ocs: EmulatedOcs, serial: str) -> SonicServer:
-            return server(directory, databases, DIALECTS[own.dialect], ocs, serial)
+            orchagent = Orchagent(ocs, databases, DIALECTS[own.dialect], serial)
+            return server(directory, databases, orchagent, ocs.faults)
 
         description = f"{__doc__}\n{parser.format_usage()}"
         return run(Product("sonic", description, own.protocol, port, serve), others)

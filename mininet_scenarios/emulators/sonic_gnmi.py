@@ -35,10 +35,11 @@ from mininet_scenarios.emulators.sonic_switch import RefusedError, SonicServer
 _ORIGINS: Final = ("sonic-db", "")
 _VERSION: Final = "0.8.0"
 _TABLES: Final = {
-    "CONFIG_DB": {CROSS_CONNECTS, PORTS, METADATA},
-    "STATE_DB": {CROSS_CONNECT_STATES, PORT_STATES},
+    "CONFIG_DB": {CROSS_CONNECTS, PORTS, METADATA, "PORT", "VLAN", "VLAN_MEMBER"},
+    "STATE_DB": {CROSS_CONNECT_STATES, PORT_STATES, "PORT_TABLE", "VLAN_MEMBER_TABLE"},
     "EVENT_DB": {ALARMS},
 }
+_WRITTEN: Final = {CROSS_CONNECTS, "VLAN", "VLAN_MEMBER"}
 
 _Message = Any
 _Context = Any
@@ -120,18 +121,17 @@ class _Service:
         await self._begin(context)
         answers = []
         try:
-            present = self._switch.read("CONFIG_DB", CROSS_CONNECTS)
-            patch = _Patch(present)
+            patches: dict[str, _Patch] = {}
             for path in request.delete:
-                patch.remove(_key_to_write(request.prefix, path))
+                table, key = _row_to_write(request.prefix, path)
+                self._patch(patches, table).remove(key)
                 answers.append(messages.UpdateResult(path=path, op="DELETE"))
             for kind in ("replace", "update"):
                 for update in getattr(request, kind):
-                    patch.add(_key_to_write(request.prefix, update.path), update.val)
+                    table, key = _row_to_write(request.prefix, update.path)
+                    self._patch(patches, table).add(key, update.val)
                     answers.append(messages.UpdateResult(path=update.path, op=kind.upper()))
-            wanted = patch.result()
-            put = {key: row for key, row in wanted.items() if present.get(key) != row}
-            self._switch.change(present.keys() - wanted.keys(), put)
+            self._switch.change({table: patch.result() for table, patch in patches.items()})
         except _Bad as error:
             await context.abort(error.code, str(error))
         except RefusedError as error:
@@ -140,6 +140,11 @@ class _Service:
             await _abandon(context)
         await self._switch.end()
         return messages.SetResponse(timestamp=time.time_ns(), response=answers)
+
+    def _patch(self, patches: dict[str, _Patch], table: str) -> _Patch:
+        if table not in patches:
+            patches[table] = _Patch(table, self._switch.read("CONFIG_DB", table))
+        return patches[table]
 
     async def _follow(
         self, requests: AsyncIterator[_Message], context: _Context
@@ -241,9 +246,11 @@ def _place(prefix: _Message, path: _Message) -> tuple[str, str, list[str]]:
 
 
 class _Patch:
-    """A JSON patch of the table of cross-connects."""
+    """A JSON patch of a table."""
 
-    def __init__(self, rows: Mapping[str, dict[str, str]]) -> None:
+    def __init__(self, table: str, rows: Mapping[str, dict[str, str]]) -> None:
+        self._table = table
+        self._present = rows
         self._rows = {**rows} or None
         """None: the configuration has no such table."""
 
@@ -265,27 +272,29 @@ class _Patch:
         elif key is None:
             raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, "a table is an object of rows")
         elif self._rows is None:
-            raise _Bad(grpc.StatusCode.UNKNOWN, f"member '{CROSS_CONNECTS}' not found")
+            raise _Bad(grpc.StatusCode.UNKNOWN, f"member '{self._table}' not found")
         else:
             self._rows[key] = _row(given)
 
-    def result(self) -> dict[str, dict[str, str]]:
-        """The rows there are to be."""
+    def result(self) -> tuple[set[str], dict[str, dict[str, str]]]:
+        """Keys of the rows that go, and rows that come or change."""
         if self._rows == {}:
             raise _Bad(
                 grpc.StatusCode.UNKNOWN,
                 "given patch is not valid because it will result in empty tables which is not "
-                f"allowed in ConfigDb. Table: {CROSS_CONNECTS}",
+                f"allowed in ConfigDb. Table: {self._table}",
             )
-        return self._rows or {}
+        wanted = self._rows or {}
+        put = {key: row for key, row in wanted.items() if self._present.get(key) != row}
+        return self._present.keys() - wanted.keys(), put
 
 
-def _key_to_write(prefix: _Message, path: _Message) -> str | None:
-    """Key of a cross-connect; None for their whole table."""
+def _row_to_write(prefix: _Message, path: _Message) -> tuple[str, str | None]:
+    """Table and key of a row; None for the whole table."""
     database, table, rest = _place(prefix, path)
-    if (database, table) != ("CONFIG_DB", CROSS_CONNECTS) or len(rest) > 1:
-        raise _Bad(grpc.StatusCode.UNIMPLEMENTED, f"only cross-connects are written, not {table}")
-    return rest[0] if rest else None
+    if database != "CONFIG_DB" or table not in _WRITTEN or len(rest) > 1:
+        raise _Bad(grpc.StatusCode.UNIMPLEMENTED, f"{table} of {database} is not written here")
+    return table, rest[0] if rest else None
 
 
 def _row(row: object) -> dict[str, str]:

@@ -81,6 +81,7 @@ class Orchagent:
         self._ocs = ocs
         self._databases = databases
         self._dialect = dialect
+        self.operations = frozenset({"sonic-ocs:bulk-update"} if dialect.bulk_update else ())
         self._serial = serial
         self._known: set[str] = set()
         """Keys of the configuration that have been looked at."""

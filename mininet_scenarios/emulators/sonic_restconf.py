@@ -77,7 +77,7 @@ class RestconfServer(SonicServer):
         if (refusal := await self._begin(request)) is not None:
             return refusal
         name = request.path_params["name"]
-        if name != "sonic-ocs:bulk-update" or not self.dialect.bulk_update:
+        if name not in self.agent.operations:
             return _error(404, "invalid-value", f"no operation {name}")
         try:
             given = json.loads(await request.body())["sonic-ocs:input"]
@@ -90,7 +90,7 @@ class RestconfServer(SonicServer):
         except (ValueError, KeyError, TypeError, AttributeError):
             return _error(400, "invalid-value", "not an input of bulk-update")
         try:
-            self.change(delete, put)
+            self.change({CROSS_CONNECTS: (delete, put)})
         except RefusedError as error:
             return _error(400, "operation-failed", str(error))
         except GoneError:

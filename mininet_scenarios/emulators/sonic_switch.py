@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from apps.tools.authority import Use, create_authority, issue
 from mininet_scenarios.emulators.catalogue import EMULATORS
-from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.emulators.ocs import EmulatedOcs
+from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.relayed import RelayedServer
 from mininet_scenarios.emulators.sonic_databases import Databases, Row
-from mininet_scenarios.emulators.sonic_orchagent import CROSS_CONNECTS, Dialect, Orchagent
 
 CA: Final = "ca.pem"
 _CERTIFICATE: Final = "switch"
@@ -26,6 +24,19 @@ class RefusedError(Exception):
     """The switch does not take a request."""
 
 
+class Agent(Protocol):
+    """What stands between the databases and the hardware."""
+
+    operations: frozenset[str]
+    """Those that RESTCONF offers."""
+
+    async def start(self) -> None:
+        """Fill the tables, and carry out what is configured from now on."""
+
+    def refresh(self) -> None:
+        """Have the state database tell what is so now."""
+
+
 class SonicServer(RelayedServer):
     """What the servers of both protocols have in common: databases, a certificate and faults."""
 
@@ -33,15 +44,14 @@ class SonicServer(RelayedServer):
         self,
         directory: Path,
         databases: Databases,
-        dialect: Dialect,
-        ocs: EmulatedOcs,
-        serial: str,
+        agent: Agent,
+        faults: Faults,
     ) -> None:
-        super().__init__(directory / "door.sock", EMULATORS["sonic-ocs"], ocs.faults)
+        super().__init__(directory / "door.sock", EMULATORS["sonic-ocs"], faults)
         self.databases = databases
-        self.dialect = dialect
-        self.orchagent = Orchagent(ocs, databases, dialect, serial)
-        self._ocs = ocs
+        self.agent = agent
+        self.changes = 0
+        """Sets of the configuration so far."""
         self._directory = directory
         self._started = False
 
@@ -50,7 +60,7 @@ class SonicServer(RelayedServer):
             now = datetime.now(UTC)
             create_authority(self._directory, "emulated SONiC", _DAYS, now)
             issue(self._directory, _CERTIFICATE, _HOSTS, Use.SERVER, _DAYS - 1, now)
-            await self.orchagent.start()
+            await self.agent.start()
             self._started = True
         return await super().listen(host, port)
 
@@ -61,25 +71,28 @@ class SonicServer(RelayedServer):
 
     async def end(self) -> None:
         """Take the time that a slow device takes for its answer."""
-        await asyncio.sleep(self._ocs.faults.delay_s)
+        await asyncio.sleep(self._faults.delay_s)
 
     def read(self, database: str, table: str) -> dict[str, dict[str, str]]:
-        self.orchagent.refresh()
+        self.agent.refresh()
         return self.databases.rows(database, table)
 
-    def change(self, delete: Collection[str], put: Mapping[str, Row]) -> None:
-        """Delete and put cross-connects in one transaction of the configuration.
+    def change(self, tables: Mapping[str, tuple[Collection[str], Mapping[str, Row]]]) -> None:
+        """Delete and put rows of the configuration, in one transaction for each table.
 
         Raises RefusedError, and GoneError if the connection broke off on the way.
         """
-        faults = self._ocs.faults
+        faults = self._faults
         if faults.strikes(FaultKind.REFUSE):
-            raise RefusedError("the switch refuses")
+            raise RefusedError("the command was not carried out")
         if faults.strikes(FaultKind.SILENT):
             return
+        self.changes += 1
         killed = faults.strikes(FaultKind.KILL)
-        if killed or faults.strikes(FaultKind.PARTIAL):
-            put = dict(list(put.items())[: len(put) // 2])
-        self.databases.write("CONFIG_DB", CROSS_CONNECTS, delete, put)
+        partial = killed or faults.strikes(FaultKind.PARTIAL)
+        merged = faults.strikes(FaultKind.MERGE)
+        for table, (delete, put) in tables.items():
+            written = dict(list(put.items())[: len(put) // 2]) if partial else put
+            self.databases.write("CONFIG_DB", table, () if merged else delete, written)
         if killed or faults.strikes(FaultKind.LOSE_REPLY):
             self.hang_up()

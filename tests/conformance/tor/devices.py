@@ -14,14 +14,19 @@ import pytest
 
 from hydra.model import DatapathId, Login, Rack, RackId, Tor, VlanId
 from mininet_scenarios.emulators.admin import AdminClient
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
+from mininet_scenarios.emulators.sonic_switch import CA
 from mininet_scenarios.testbed import open_vswitch
 from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
 
 REPOSITORY = Path(__file__).parents[3]
 BRIDGE = "hyKtor"
 LOGIN_VARIABLE = "HYDRA_TEST_G8264"
+SONIC_VARIABLE = "HYDRA_TEST_SONIC"
+SONIC = EMULATORS["sonic-ocs"]
+"""Whom any emulated SONiC lets in."""
 EMULATED = frozenset(
     {
         FaultKind.REFUSE,
@@ -123,6 +128,33 @@ def emulated(
     return start
 
 
+@contextmanager
+def sonic() -> Iterator[TorBench]:
+    """A SONiC switch without OpenFlow, on gNMI."""
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
+        environment.setenv(SONIC_VARIABLE, SONIC.password)
+        command = [sys.executable, "-m", "mininet_scenarios.emulators.sonic_tor"]
+        command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--directory", directory]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
+            try:
+                _, _, address, _, admin = server.stdout.readline().split()
+                host, _, port = admin.rpartition(":")
+                yield TorBench(
+                    rack(
+                        "sonic-vlan",
+                        address,
+                        login=Login(SONIC.user, password_env=SONIC_VARIABLE),
+                        options={"ca_file": f"{directory}/{CA}"},
+                    ),
+                    ("Ethernet0", "Ethernet4", "Ethernet8", "Ethernet124"),
+                    15.0,
+                    AdminClient(host, int(port)),
+                )
+            finally:
+                server.terminate()
+            assert server.wait(10) == 0
+
+
 SERIAL = {TorDeviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 LABELS_NOT_VLANS = {TorDeviation.NO_VLANS: "paths are labels in the rules that OpenFlow writes"}
 CANDIDATES = [
@@ -149,4 +181,5 @@ CANDIDATES = [
         variant="console",
     ),
     TorCandidate("ibm-g8264-netconf", emulated("ibm-g8264-netconf"), faults=EMULATED),
+    TorCandidate("sonic-vlan", sonic, faults=EMULATED - {FaultKind.PAGER, FaultKind.WRAP}),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 
 import pytest
@@ -47,6 +48,20 @@ def test_who_and_how_large(switch):
     assert switch.size() == (16, 16)
     assert isinstance(switch, PowerMeter)
     assert isinstance(switch, AlarmSource)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [("volatile", True), ("preserve", False)])
+def test_a_switch_that_starts_dark_is_warned_of(switch, server, caplog, mode, warned):
+    server.write(
+        f'<system-config xmlns="{SWITCH}"><startup-mode xmlns="{POLATIS}">{mode}</startup-mode>'
+        "</system-config>"
+    )
+    switch.close()
+    with caplog.at_level(logging.WARNING, "drivers"):
+        switch.open()
+        switch.open()
+    told = [record.message for record in caplog.records if "power cycle" in record.message]
+    assert len(told) == warned
 
 
 def test_a_circuit_is_made_moved_and_torn_down(switch):

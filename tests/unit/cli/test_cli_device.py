@@ -239,7 +239,7 @@ def test_power(run, config, monkeypatch):
     with craft_terminal()() as bench:
         document = yaml.safe_load(config.read_text())
         plane = bench.plane
-        login = {"username": "craft", "password_env": "OXC_PASSWORD"}
+        login = {"username": plane.login.username, "password_env": plane.login.password_env}
         document["planes"][0] |= {
             "driver": "template", "address": plane.address, "login": login, "options": plane.options
         }  # fmt: skip

@@ -9,7 +9,7 @@ from apps.controller import devices as room
 from apps.controller.devices import Devices
 from apps.process.configuration import load_configuration
 from hydra.roles import Severity
-from tests.conformance.devices import ADMIN, emulated
+from tests.conformance.devices import emulated
 from tests.unit.planning.test_planner import wait_until
 
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
@@ -20,7 +20,7 @@ def watched(monkeypatch):
     """(devices, the switch behind p1)"""
     monkeypatch.setattr(room, "_ALARMS_S", 0.05)
     loaded = load_configuration(DEMO)
-    with emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root")() as bench:
+    with emulated("polatis-tl1")() as bench:
         _, other = loaded.fabric.planes
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
         told = []

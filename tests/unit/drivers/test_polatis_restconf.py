@@ -111,7 +111,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.removeprefix("/api/data/")
-        if path == "optical-switch:cross-connects":
+        if (status := self.server.refused.get("GET")) is not None:
+            self.answer(status)
+        elif path == "optical-switch:cross-connects":
             pairs = [{"ingress": a, "egress": b} for a, b in self.server.pairs.items()]
             self.answer(200, {path: {"pair": pairs}} if pairs else None)
             if self.server.meanwhile:
@@ -174,7 +176,7 @@ def plane_at(device: Switch, **options: object) -> Plane:
 
 @pytest.fixture
 def switch(device, monkeypatch) -> Iterator[PolatisRestconf]:
-    monkeypatch.setenv("HYDRA_TEST_SECRET", "root")
+    monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
     driver = optical_switch(plane_at(device), 2.0)
     yield driver
     driver.close()
@@ -225,7 +227,7 @@ def test_somebody_else_takes_the_port_in_the_middle_of_a_change(device, switch):
 
 
 def test_others_that_never_rest(device, monkeypatch):
-    monkeypatch.setenv("HYDRA_TEST_SECRET", "root")
+    monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
     driver = optical_switch(plane_at(device), 0.2)
     device.meanwhile = [lambda: device.aim(5, 21)] * 10_000
     with pytest.raises(DeviceError, match="this change finds no gap"):
@@ -276,6 +278,14 @@ def test_a_switch_that_starts_dark_is_warned_of(device, switch, caplog, mode, wa
         switch.open()
     told = [record.message for record in caplog.records if record.name.startswith("drivers")]
     assert [("a power cycle cuts every circuit" in line) for line in told] == [True] * warned
+
+
+def test_a_wrong_login_is_told_each_time(device, switch):
+    device.refused["GET"] = 401
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="does not let admin in; check login") as caught:
+            switch.open()
+        assert "secret" not in f"{caught.value}"
 
 
 def test_an_answer_that_makes_no_sense(device, switch):

@@ -1,0 +1,210 @@
+"""SONiC switches over gNMI: VLANs and their members in the configuration database.
+
+As with ``sonic-ocs``, what the configuration says is an intention: what vlanmgrd made of it stands
+in the state database.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+from drivers.codecs import sonic_vlans
+from drivers.codecs.sonic_vlans import Member
+from drivers.codecs.yang_json import YangJsonError
+from drivers.exclusive import exclusive
+from drivers.tor import membership
+from drivers.transports import gnmi
+from drivers.transports.gnmi import GnmiDatabases
+from drivers.transports.tls import TlsOptions
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
+from hydra.model import Login, Rack, VlanId
+from hydra.roles import PortVlans, TorCapabilities, TorSwitch
+
+CAPABILITIES: Final = TorCapabilities(bulk=True)
+
+_FIRST_POLL_S: Final = 0.02
+_SLOWEST_POLL_S: Final = 0.5
+
+_T = TypeVar("_T")
+
+
+def build(rack: Rack, timeout_s: float) -> TorSwitch:
+    """The driver of a rack's ToR, not connected yet. Raises DeviceError without a login."""
+    if rack.tor.login is None:
+        raise DeviceError(rack.name, "SONiC wants a login")
+    options = TlsOptions.model_validate(dict(rack.tor.options))
+    return SonicTor(rack.name, rack.tor.address, rack.tor.login, options, timeout_s=timeout_s)
+
+
+def check(rack: Rack) -> Iterator[Problem]:
+    """Problems of the address, login and options of a rack's ToR, and packages that are missing."""
+    yield from endpoint_problems(rack.tor.address)
+    yield from login_problems(rack.tor.login)
+    yield from option_problems(TlsOptions, rack.tor.options)
+    if not gnmi.installed():
+        yield Problem("driver", gnmi.MISSING)
+
+
+class SonicTor:
+    """A :class:`~hydra.roles.TorSwitch`.
+
+    All ports of a change go in one Set, which SONiC takes whole or not at all; VLANs that are not
+    there are made by it, and stay. ``timeout_s`` covers one exchange, and the time until the state
+    database has what was configured.
+    """
+
+    def __init__(
+        self, name: str, address: str, login: Login, options: TlsOptions, *, timeout_s: float
+    ) -> None:
+        self._name = name
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._databases = GnmiDatabases(
+            name, address, login, options, timeout_s=timeout_s, hears_alarms=False
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> TorCapabilities:
+        return CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
+        self._databases.open()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._databases.close()
+
+    @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """Those in the configuration, by their numbers."""
+        listed = self._databases.read(sonic_vlans.PORTS)
+        return tuple(sorted(listed, key=sonic_vlans.port_number))
+
+    @exclusive
+    def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
+        """Membership as configured."""
+        if not ports:
+            return {}
+        self._check_ports(ports)
+        tagged: dict[str, set[VlanId]] = defaultdict(set)
+        native: dict[str, VlanId] = {}
+        for member, untagged in self._members().items():
+            if not untagged:
+                tagged[member.port].add(VlanId(member.vlan))
+            elif native.setdefault(member.port, VlanId(member.vlan)) != member.vlan:
+                raise ProtocolError(self._name, f"port {member.port} is untagged in two VLANs")
+        return {port: PortVlans(frozenset(tagged[port]), native.get(port)) for port in ports}
+
+    @exclusive
+    def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
+        """Replace the membership of these ports in one Set, and wait for the state database.
+
+        Raises DeviceError (nothing written) for a bad VLAN or a port that the switch does not have.
+        """
+        membership.check_memberships(self._name, wanted)
+        present = self.vlans(wanted)
+        changed = {port: vlans for port, vlans in wanted.items() if present[port] != vlans}
+        if not changed:
+            return
+        before = {m: untagged for port in changed for m, untagged in _of(port, present[port])}
+        after = {m: untagged for port in changed for m, untagged in _of(port, changed[port])}
+        vlans = self._databases.read(sonic_vlans.VLANS).keys()
+        new = {m.vlan for m in after if sonic_vlans.vlan_key(m.vlan) not in vlans}
+        self._databases.write_tables(
+            {
+                sonic_vlans.VLANS: (
+                    [],
+                    {sonic_vlans.vlan_key(v): sonic_vlans.vlan_fields(v) for v in sorted(new)},
+                ),
+                sonic_vlans.MEMBERS: (
+                    [sonic_vlans.member_key(m) for m in sorted(before.keys() - after.keys())],
+                    {
+                        sonic_vlans.member_key(m): sonic_vlans.member_fields(untagged=untagged)
+                        for m, untagged in sorted(after.items())
+                        if before.get(m) != untagged
+                    },
+                ),
+            }
+        )
+        try:
+            membership.check_result(self._name, changed, self.vlans(changed))
+            self._wait_for_state(changed.keys(), after.keys())
+        except (DeviceUnavailable, ProtocolError) as error:
+            raise OutcomeUnknown(
+                self._name, f"VLANs were written and not confirmed: {error}; read the device back"
+            ) from error
+
+    @exclusive
+    def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
+        """True by port that is up, by the state database."""
+        if not ports:
+            return {}
+        self._check_ports(ports)
+        states = self._databases.read(sonic_vlans.PORT_STATES)
+        return {p: states.get(p, {}).get("netdev_oper_status") == "up" for p in ports}
+
+    def _check_ports(self, ports: Collection[str]) -> None:
+        missing = sorted(set(ports) - self._databases.read(sonic_vlans.PORTS).keys())
+        if missing:
+            raise DeviceError(self._name, f"the switch has no port {', '.join(missing)}")
+
+    def _members(self) -> dict[Member, bool]:
+        """All members of VLANs; True: untagged."""
+        rows = self._databases.read(sonic_vlans.MEMBERS)
+        return self._understood(
+            lambda: {
+                sonic_vlans.parse_member(key): sonic_vlans.is_untagged(key, fields)
+                for key, fields in rows.items()
+            }
+        )
+
+    def _wait_for_state(self, ports: Collection[str], wanted: Collection[Member]) -> None:
+        """Raises DeviceError if the switch does not carry out what is configured at these ports."""
+        give_up_at = time.monotonic() + self._timeout_s
+        pause_s = _FIRST_POLL_S
+        while True:
+            rows = self._databases.read(sonic_vlans.MEMBER_STATES)
+            made = self._understood(partial(_all_members, rows))
+            differing = {m for m in made if m.port in ports} ^ set(wanted)
+            if not differing:
+                return
+            if time.monotonic() + pause_s > give_up_at:
+                first = min(differing)
+                raise DeviceError(
+                    self._name,
+                    f"port {first.port} is configured as asked, and the switch has not carried it "
+                    f"out: VLAN {first.vlan} and {len(differing) - 1} more; see its system log",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+
+    def _understood(self, parse: Callable[[], _T]) -> _T:
+        try:
+            return parse()
+        except YangJsonError as error:
+            raise ProtocolError(self._name, str(error)) from error
+
+
+def _all_members(rows: Collection[str]) -> set[Member]:
+    return set(map(sonic_vlans.parse_member, rows))
+
+
+def _of(port: str, vlans: PortVlans) -> Iterator[tuple[Member, bool]]:
+    """Members that a port's VLANs are; True: untagged."""
+    for vlan in vlans.tagged:
+        yield Member(vlan, port), False
+    if vlans.native is not None:
+        yield Member(vlans.native, port), True
