@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -27,6 +28,8 @@ def _serve(arguments: list[str]) -> int:
     except HydraError as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        gc.freeze()  # or the interpreter's end looks for cycles in all of it, for a second
     return 0
 
 

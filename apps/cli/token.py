@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -64,7 +66,7 @@ _file_option = click.option(
     cls=Group,
     examples=[
         "hydra token create alice --role operator --file tokens.json",
-        "hydra token create spark --role tenant --file tokens.json > spark.token",
+        "hydra token create spark --role tenant --file tokens.json --save spark.token",
         "hydra token list --file tokens.json",
         "hydra token quota spark --max-reservations 20 --max-mbps 4000 --file tokens.json",
         "hydra token revoke spark --file tokens.json",
@@ -87,6 +89,13 @@ def token() -> None:
     "agent: reports for the server of that name; operator: everything.",
 )
 @_quota_of
+@click.option(
+    "--save",
+    "place",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the token to this new file, which its owner alone may read, and print it nowhere: "
+    "for HYDRA_TOKEN_FILE.",
+)
 @_file_option
 @json_option
 def create(
@@ -95,10 +104,11 @@ def create(
     max_reservations: int | None,
     max_mbps: float | None,
     max_priority: int,
+    place: Path | None,
     path: Path,
     as_json: bool,
 ) -> None:
-    """Make a token and print it: this is the only time that it can be seen."""
+    """Make a token and print it, or save it: this is the only time that it can be seen."""
     known = _read(path)
     if name in known:
         raise CommandError(f"there is a token {name!r} already: revoke it first")
@@ -106,14 +116,32 @@ def create(
     try:
         quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
         text, stored = make_token(name, Role(role), secret, time.time(), quota)
-        write_tokens(path, [*known.values(), stored])
+        with ExitStack() as undo:
+            if place is not None:
+                _save(place, text)
+                undo.callback(place.unlink)
+            write_tokens(path, [*known.values(), stored])
+            undo.pop_all()
     except HydraError as error:
         raise CommandError(str(error)) from error
     if as_json:
-        print_json({"name": name, "role": role, "token": text})
+        shown = {"token": text} if place is None else {"saved": str(place)}
+        print_json({"name": name, "role": role, **shown})
         return
-    click.echo(text)
-    click.echo(f"{name} has the role {role}; clients take the token from HYDRA_TOKEN", err=True)
+    variable = "HYDRA_TOKEN" if place is None else f"HYDRA_TOKEN_FILE={place}"
+    if place is None:
+        click.echo(text)
+    click.echo(f"{name} has the role {role}; clients take the token from {variable}", err=True)
+
+
+def _save(place: Path, text: str) -> None:
+    """Write a new file that is nobody else's to read from the first moment on."""
+    try:
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise CommandError(f"can't save the token in {place}: {error.strerror}") from error
 
 
 @token.command(

@@ -257,6 +257,7 @@ class Controller:
 
     def stop(self) -> None:
         """End after the job under way; the network goes on as it is."""
+        self._devices.end_soon()
         self._policing.stop()
         self._prober.stop()
         self._poller.stop()

@@ -44,7 +44,7 @@ from hydra.roles import (
 from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.devices")
-_READERS: Final = 32
+_READERS: Final = 128
 _STEP: Final = "device"
 _KEEP_S: Final = 2.0
 _ALARMS_S: Final = 5.0
@@ -60,6 +60,8 @@ class _Slot(Generic[_DeviceT]):
 
     device: _DeviceT
     metrics: Metrics
+    ending: threading.Event
+    """Set once a device that is away is not waited for any more."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None if its last exchange went well."""
@@ -81,6 +83,8 @@ class _Slot(Generic[_DeviceT]):
     def use_unopened(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """As :meth:`use`, with an ``action`` that opens the device itself."""
         with self.lock:
+            if self.problem is not None and self.ending.is_set():
+                raise DeviceUnavailable(self.device.name, "away, and the controller ends")
             try:
                 with self.metrics.exchange(self.device.name):
                     result = action(self.device)
@@ -91,7 +95,10 @@ class _Slot(Generic[_DeviceT]):
             return result
 
     def _lost(self, error: DeviceError) -> None:
-        self.problem = error.failure(_STEP)
+        """Close the device; log once that it is away. Other errors are the caller's to tell."""
+        known, self.problem = self.problem, error.failure(_STEP)
+        if isinstance(error, DeviceUnavailable) and self.problem != known:
+            LOG.warning("%s", error)
         self.alarms = ()
         self.device.close()
 
@@ -107,7 +114,8 @@ class _Slot(Generic[_DeviceT]):
                     _log_alarm(self.device.name, alarm)
                     tell(DeviceAlarm(self.device.name, alarm))
         except DeviceError as error:
-            LOG.error("%s", error)
+            if not isinstance(error, DeviceUnavailable):
+                LOG.error("%s", error)
             self._lost(error)
         finally:
             self.lock.release()
@@ -185,14 +193,15 @@ class Devices:
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._tell_alarm = tell_alarm
         self._closing = threading.Event()
+        self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
-            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics)
+            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending)
             for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
-            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics)
+            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics, self._ending)
             for rack in fabric.racks
             if substrate_of(fabric).retags
         }
@@ -205,13 +214,18 @@ class Devices:
         """
         futures = [self._pool.submit(slot.use_unopened, _claim) for slot in self._tors.values()]
         held = []
-        for future in futures:
-            try:
-                future.result()
-            except HeldElsewhere as error:
-                held.append(str(error))
-            except DeviceError as error:
-                LOG.warning("%s", error)
+        try:
+            for future in futures:
+                try:
+                    future.result()
+                except HeldElsewhere as error:
+                    held.append(str(error))
+                except DeviceError as error:
+                    if not isinstance(error, DeviceUnavailable):
+                        LOG.warning("%s", error)
+        finally:  # Ctrl-C waits for no device whose turn has not come
+            for future in futures:
+                future.cancel()
         if held:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
             raise HydraError(f"a controller is at work on this fabric already: {held[0]}{more}")
@@ -331,6 +345,10 @@ class Devices:
             if (slot := self._tors.get(rack.id)) is not None
         ]
         return planes + tors
+
+    def end_soon(self) -> None:
+        """Try no device any more that is away; what is connected goes on."""
+        self._ending.set()
 
     def close(self) -> None:
         self._closing.set()

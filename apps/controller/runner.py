@@ -156,8 +156,11 @@ class Runner:
 
     def _log(self, command: Command, outcome: Outcome) -> None:
         failure, name = outcome.failure, type(command).__name__
+        known = isinstance(command, ReadMirrors | ReadVlans) and (
+            failure is not None and failure.kind is FailureKind.NOT_CONNECTED
+        )  # the devices' log has said so, once
         LOG.log(
-            logging.WARNING if failure else logging.DEBUG,
+            logging.WARNING if failure and not known else logging.DEBUG,
             "%s: %s",
             name,
             f"{failure.kind.value}, {failure}" if failure else "confirmed",

@@ -112,9 +112,9 @@ def run_manager(arguments: list[str]) -> None:
         if not impatient:
             # A thread of C: it needs neither the hub nor the interpreter's lock.
             faulthandler.dump_traceback_later(STOP_S, exit=True)
-        if eventlet.getcurrent() is main:
-            raise KeyboardInterrupt
         eventlet.hubs.get_hub().schedule_call_global(0, leave if impatient else end)
+        if eventlet.getcurrent() is main:
+            raise KeyboardInterrupt  # swallowed if it meets a destructor: then the hub sees to it
 
     def end() -> None:
         hub.spawn(wind_up)

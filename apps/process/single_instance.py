@@ -48,7 +48,7 @@ def journal_held(journal: str) -> Iterator[None]:
 def check_private(journal: str) -> None:
     """Raise HydraError if somebody else may read the journal, or write to it."""
     for file in (Path(journal), Path(f"{journal}-wal")):
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0
+        mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise HydraError(
                 f"{file} can be read by others (mode {mode:o}), and holds the keys of webhooks: "

@@ -6,6 +6,7 @@ import pytest
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile
+from hydra.access import identify
 from tests.unit.rest.fake_service import FakeService
 
 
@@ -36,6 +37,32 @@ def test_create_list_revoke(token, path):
     assert "tenant" in token("list").stdout
     assert token("revoke", "olaf").exit_code == 0
     assert [one["name"] for one in json.loads(token("list", "--json").stdout)["tokens"]] == ["tina"]
+
+
+def holder(saved, path):
+    return identify(saved.read_text().strip(), TokenFile(path).known()).name
+
+
+def test_a_token_is_saved_for_its_owner_alone(token, path, tmp_path):
+    place = tmp_path / "olaf.token"
+    made = token("create", "olaf", "--role", "operator", "--save", str(place))
+    assert made.exit_code == 0
+    assert made.stdout == ""
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert holder(place, path) == "olaf"
+    again = token("create", "vera", "--role", "viewer", "--save", str(place))
+    assert again.exit_code == 1
+    assert f"can't save the token in {place}: File exists" in again.stderr
+    assert holder(place, path) == "olaf"
+    assert "vera" not in token("list").stdout
+
+
+def test_no_token_is_left_where_the_file_of_tokens_cannot_be_written(run, tmp_path):
+    place, nowhere = tmp_path / "olaf.token", tmp_path / "file" / "tokens.json"
+    nowhere.parent.write_text("")
+    saved = ("--save", str(place), "--file", str(nowhere))
+    assert run("token", "create", "olaf", "--role", "operator", *saved).exit_code == 1
+    assert not place.exists()
 
 
 @pytest.mark.parametrize(

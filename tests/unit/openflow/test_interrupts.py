@@ -57,6 +57,53 @@ class Stuck(app_manager.RyuApp):
 """
 
 
+DELETING = """
+import time
+from ryu.base import app_manager
+from ryu.lib import hub
+
+class Slow:
+    def __del__(self):
+        print("deleting", flush=True)
+        time.sleep(30)  # the signal ends it, and what it raises is ignored
+
+class Deleting(app_manager.RyuApp):
+    def start(self):
+        super().start()
+        Slow()
+        return hub.spawn(self._serve)
+
+    def _serve(self):
+        while True:
+            hub.sleep(1)
+
+    def close(self):
+        print("closed", flush=True)
+"""
+
+
+def test_a_destructor_does_not_swallow_it(tmp_path):
+    app = tmp_path / "deleting.py"
+    app.write_text(DELETING)
+    manager = Path(sys.executable).with_name("ryu-manager")
+    process = subprocess.Popen(
+        [manager, "--ofp-tcp-listen-port", "0", app],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "deleting" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        said, complaints = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, complaints
+    assert "closed" in said
+    assert "KeyboardInterrupt" in complaints, "the interpreter says that it ignores it"
+
+
 def test_what_never_ends_is_ended(tmp_path):
     app = tmp_path / "stuck.py"
     app.write_text(STUCK)
