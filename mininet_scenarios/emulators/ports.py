@@ -8,8 +8,6 @@ from typing import Final
 _PORTS: Final = range(20_000, 32_000)
 """Below those that Linux gives to whoever asks for any (ip_local_port_range: from 32768)."""
 
-_marks: Final[list[socket.socket]] = []
-
 
 def free_port() -> int:
     """A TCP port that nobody uses, and that no other caller gets as long as this process lives.
@@ -22,7 +20,7 @@ def free_port() -> int:
         try:
             mark.bind(f"\0hydra-port-{port}")
             with socket.create_server(("127.0.0.1", port)):
-                _marks.append(mark)
+                mark.detach()  # it stays open until this process ends
                 return port
         except OSError:
             mark.close()
