@@ -64,10 +64,9 @@ class HydraApplication:
     def __init__(self, loaded: Loaded, post: Post) -> None:
         settings = loaded.controller
         fabric = loaded.fabric
-        # Switches that come back may do so before their old connections have ended. Half of them
-        # at a time: the others are let in once those have been settled, within seconds.
+        # A switch that comes back may do so before its old connection has ended.
         switches = len(fabric.servers) + len(fabric.racks)
-        self.openflow_connections = switches + switches // 2 + _SPARE_CONNECTIONS
+        self.openflow_connections = 2 * switches + _SPARE_CONNECTIONS
         connections = settings.connections or MOST_CONNECTIONS + 2 * len(fabric.servers)
         reserve_descriptors(
             self.openflow_connections

@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -59,15 +58,8 @@ from hydra.failures import FailureKind
 LOG = logging.getLogger("hydra.framework")
 LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
 HANDSHAKE_S = 10.0
-_HANDSHAKES = 64
-"""Connections that are let in at a time: of thousands at once, none would be done within
-HANDSHAKE_S."""
-_HANDSHAKES_LOOK_S = 0.02
 ECHO_S = 2.0
 """How long a connection may take to answer an echo when another one claims to be its switch."""
-_SOCKET_S = 60.0
-"""How long a switch may read nothing while more is sent to it than its connection holds. Each
-connection on which nothing comes in is looked at as often."""
 _ECHO_LOOKS = 20
 _UNANSWERED_ECHOES = 4
 """A switch that leaves so many unanswered, 15 s apart, is gone."""
@@ -291,28 +283,16 @@ class _SwitchServer:
                 hub.sleep(RETRY_S)
                 continue
             if self._door.enter(peer[0]):
-                self._unsettled[peer] = connection
                 hub.spawn(self._serve, connection, peer)
             else:
                 connection.close()
-            self._let_in()
-
-    def _let_in(self) -> None:
-        """Wait while the hub computes, and as many as it is to have at a time are not settled.
-
-        If it does not, they say nothing: others do not wait for them.
-        """
-        busy = True
-        while busy and len(self._unsettled) >= _HANDSHAKES:
-            before_s = time.thread_time()
-            hub.sleep(_HANDSHAKES_LOOK_S)
-            busy = time.thread_time() - before_s > _HANDSHAKES_LOOK_S / 4
 
     def settle(self, peer: Any) -> None:
         """Note that a switch has completed its handshake."""
         self._unsettled.pop(peer, None)
 
     def _serve(self, connection: Any, peer: Any) -> None:
+        self._unsettled[peer] = connection
         timer = hub.spawn_after(HANDSHAKE_S, self._look, peer)
         try:
             if self._context is not None:
@@ -643,7 +623,6 @@ class OpenFlowApp(app_manager.RyuApp):
         cfg.CONF.set_override("ofp_listen_host", host)
         cfg.CONF.set_override("ofp_tcp_listen_port", port)
         cfg.CONF.set_override("maximum_unreplied_echo_requests", _UNANSWERED_ECHOES)
-        cfg.CONF.set_override("socket_timeout", _SOCKET_S)
         tls = self._application.openflow_tls
         context = None if tls is None else _context(tls)
         most = self._application.openflow_connections

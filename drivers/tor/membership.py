@@ -24,12 +24,12 @@ def check_memberships(device: str, wanted: Mapping[str, PortVlans]) -> None:
     VLAN, which switches take for a trunk of all VLANs.
     """
     for port, vlans in wanted.items():
-        native = frozenset(() if vlans.native is None else (vlans.native,))
-        bad = (vlans.tagged - ALL_VLANS) | (native - ALL_VLANS)
+        native = () if vlans.native is None else (vlans.native,)
+        bad = sorted(v for v in {*vlans.tagged, *native} if not FIRST_VLAN <= v <= LAST_VLAN)
         if bad:
             raise DeviceError(
                 device,
-                f"port {port}: VLAN {min(bad)} is outside {FIRST_VLAN}..{LAST_VLAN}; "
+                f"port {port}: VLAN {bad[0]} is outside {FIRST_VLAN}..{LAST_VLAN}; "
                 "nothing was changed",
             )
         if not vlans.tagged:

@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from drivers.codecs.json_stream import JsonStream
@@ -69,16 +68,7 @@ seconds, and every change of carrier in the whole database would have to be read
 retagging."""
 
 _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
-_TURNS: Final = threading.BoundedSemaphore(2)
-"""Calls that compute at a time, while others wait for their servers. Threads take turns at the
-interpreter: among hundreds of ToRs, OpenFlow's would hardly come to its own."""
-
-
-class _Txn(ovs.db.idl.Transaction):  # type: ignore[misc]
-    """A transaction that inserts no rows, as all of ours: nothing in it is named by its place."""
-
-    def _substitute_uuids(self, json: object) -> object:
-        return json  # the library looks at every number of every set
+_Txn = ovs.db.idl.Transaction
 
 
 class _InterfaceRow(Protocol):
@@ -118,40 +108,6 @@ class _SessionLostError(Exception):
     """The session broke or did not answer in time; nothing was written."""
 
 
-class _Call:
-    """A call on a server, with its deadline; ``with`` has it wait for its turn.
-
-    Time in which other calls have theirs does not count.
-    """
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-
-    def __enter__(self) -> _Call:
-        _TURNS.acquire()
-        self._due_s = time.monotonic() + self._timeout_s
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        _TURNS.release()
-
-    def wait(self, poll: select.poll, limit_ms: float | None) -> None:
-        """Wait for the server, for ``limit_ms`` at most, while others have their turn.
-
-        Raises _SessionLostError when the deadline has passed.
-        """
-        remaining_ms = (self._due_s - time.monotonic()) * 1000
-        if remaining_ms <= 0:
-            raise _SessionLostError("no answer in time")
-        _TURNS.release()
-        try:
-            poll.poll(max(0.0, remaining_ms if limit_ms is None else min(limit_ms, remaining_ms)))
-        finally:
-            began_s = time.monotonic()
-            _TURNS.acquire()
-            self._due_s += time.monotonic() - began_s
-
-
 @dataclass(frozen=True, slots=True)
 class _Columns:
     """VLAN columns of a Port row, as they should be written."""
@@ -187,9 +143,9 @@ def check(rack: Rack) -> Iterator[Problem]:
 class OvsTor:
     """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
 
-    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call, less the time
-    in which calls on other ToRs have their turn. Between calls the session lies idle: changes are
-    read when the next call starts, and a session that the server dropped is reopened.
+    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call; nothing here
+    blocks longer. Between calls the session lies idle: changes are read when the next call starts,
+    and a session that the server dropped is reopened.
     """
 
     def __init__(self, name: str, address: str, bridge: str, *, timeout_s: float) -> None:
@@ -212,9 +168,8 @@ class OvsTor:
     @exclusive
     def open(self) -> None:
         """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError."""
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            self._bridge_row()
+        self._synchronise(self._deadline())
+        self._bridge_row()
 
     @exclusive
     def close(self) -> None:
@@ -246,17 +201,15 @@ class OvsTor:
     @exclusive
     def ports(self) -> tuple[str, ...]:
         """Sorted names of all ports but the bridge's own."""
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            bridge = self._bridge_row()
-            return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
+        self._synchronise(self._deadline())
+        bridge = self._bridge_row()
+        return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
 
     @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            return {name: self._membership(row) for name, row in self._rows(ports).items()}
+        self._synchronise(self._deadline())
+        return {name: self._membership(row) for name, row in self._rows(ports).items()}
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
@@ -267,13 +220,13 @@ class OvsTor:
         """
         membership.check_memberships(self._name, wanted)
         columns = {port: _columns(vlans) for port, vlans in wanted.items()}
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            rows = self._rows(columns)
-            target = self._commit(rows, columns, call)
-            self._await_applied(target, call)
-            present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
-            membership.check_result(self._name, wanted, present)
+        deadline = self._deadline()
+        self._synchronise(deadline)
+        rows = self._rows(columns)
+        target = self._commit(rows, columns, deadline)
+        self._await_applied(target, deadline)
+        present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
+        membership.check_result(self._name, wanted, present)
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
@@ -298,13 +251,18 @@ class OvsTor:
     def _membership(self, row: _PortRow) -> PortVlans:
         mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
         tag = VlanId(row.tag[0]) if row.tag else None
-        member = _membership(mode, tag, row.trunks or membership.ALL_VLANS)
-        if member is None:
-            raise DeviceError(
-                self._name,
-                f"port {row.name} has vlan_mode {mode}, which this driver can't describe",
-            )
-        return member
+        trunks = row.trunks or membership.ALL_VLANS
+        if mode == "access":
+            return PortVlans(frozenset(), tag)
+        if mode == "trunk":
+            return PortVlans(trunks)
+        if mode == "native-untagged":
+            return PortVlans(trunks - {tag}, tag)
+        if mode == "native-tagged":
+            return PortVlans(trunks | frozenset(() if tag is None else (tag,)))
+        raise DeviceError(
+            self._name, f"port {row.name} has vlan_mode {mode}, which this driver can't describe"
+        )
 
     def _bridge_row(self) -> _BridgeRow:
         rows: Iterable[_BridgeRow] = self._idl.tables["Bridge"].rows.values()
@@ -322,59 +280,62 @@ class OvsTor:
 
     def _fetched(self, ports: Collection[str], column: str) -> dict[str, _PortRow]:
         """Rows of these ports, with a column of their interfaces that is not replicated."""
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            rows = self._rows(ports)
-            txn = _Txn(self._idl)
-            for row in rows.values():
-                for interface in row.interfaces:
-                    interface.fetch(column)
-            try:
-                status = self._finish(txn, call)
-            except _SessionLostError as error:
-                self.close()
-                raise DeviceUnavailable(
-                    self._name, f"no OVSDB session with {self._address}: {error}"
-                ) from error
-            if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
-                raise DeviceError(self._name, f"the database does not tell {column}: {status}")
-            return rows
+        deadline = self._deadline()
+        self._synchronise(deadline)
+        rows = self._rows(ports)
+        txn = _Txn(self._idl)
+        for row in rows.values():
+            for interface in row.interfaces:
+                interface.fetch(column)
+        try:
+            status = self._finish(txn, deadline)
+        except _SessionLostError as error:
+            self.close()
+            raise DeviceUnavailable(
+                self._name, f"no OVSDB session with {self._address}: {error}"
+            ) from error
+        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
+            raise DeviceError(self._name, f"the database does not tell {column}: {status}")
+        return rows
 
     # --- the session ----------------------------------------------------------------------------
 
-    def _synchronise(self, call: _Call) -> None:
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+    def _synchronise(self, deadline: float) -> None:
         """Bring the replica up to now, on a new session if the old one is gone."""
         try:
             if self._idl is not None:
                 try:
-                    self._barrier(call)
+                    self._barrier(deadline)
                 except _SessionLostError:
                     self.close()
                 else:
                     return
-            self._connect(call)
+            self._connect(deadline)
         except _SessionLostError as error:
             self.close()
             raise DeviceUnavailable(
                 self._name, f"no OVSDB session with {self._address}: {error}"
             ) from error
 
-    def _connect(self, call: _Call) -> None:
-        helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, call))
+    def _connect(self, deadline: float) -> None:
+        helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, deadline))
         for table, columns in _COLUMNS.items():
             helper.register_columns(table, list(columns), list(_NOT_REPLICATED.get(table, ())))
         # No probes: nobody reads the session between calls, and each call has its own deadline.
         self._idl = ovs.db.idl.Idl(self._address, helper, probe_interval=0, leader_only=False)
-        self._run_until(self._idl.has_ever_connected, call)
+        self._run_until(self._idl.has_ever_connected, deadline)
         if self._lock_name is not None:
             idl = self._idl
             idl.set_lock(self._lock_name)
-            self._run_until(lambda: idl.has_lock or idl.is_lock_contended, call)
+            self._run_until(lambda: idl.has_lock or idl.is_lock_contended, deadline)
             if not idl.has_lock:
                 self.close()
                 raise self._held_elsewhere()
 
-    def _barrier(self, call: _Call) -> None:
+    def _barrier(self, deadline: float) -> None:
         """A round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
 
         A transaction that only fetches is the one request the IDL sends without writing.
@@ -382,7 +343,7 @@ class OvsTor:
         self._idl.run()
         txn = _Txn(self._idl)
         self._root().fetch("next_cfg")
-        if self._finish(txn, call) != _Txn.SUCCESS:
+        if self._finish(txn, deadline) != _Txn.SUCCESS:
             raise _SessionLostError(f"a read failed: {txn.get_error()}")
 
     def _root(self) -> _RootRow:
@@ -392,7 +353,7 @@ class OvsTor:
         raise _SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
 
     def _commit(
-        self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], call: _Call
+        self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], deadline: float
     ) -> int:
         """Write VLANs, and return the configuration number to wait for."""
 
@@ -402,16 +363,16 @@ class OvsTor:
                 row.tag = list(columns[port].tag)
                 row.trunks = columns[port].trunks
 
-        return self._write(change, call)
+        return self._write(change, deadline)
 
-    def _write(self, change: Callable[[], None], call: _Call) -> int:
+    def _write(self, change: Callable[[], None], deadline: float) -> int:
         """Commit the values that ``change`` sets; return the configuration number to wait for."""
         txn = _Txn(self._idl)
         change()
         self._root().increment("next_cfg")
         sent = txn.commit() == _Txn.INCOMPLETE
         try:
-            status = self._finish(txn, call)
+            status = self._finish(txn, deadline)
         except _SessionLostError as error:
             raise self._unconfirmed(str(error)) from error
         if status == _Txn.SUCCESS:
@@ -428,9 +389,9 @@ class OvsTor:
             raise self._held_elsewhere()
         raise DeviceError(self._name, f"the database refused the change: {txn.get_error()}")
 
-    def _await_applied(self, target: int, call: _Call) -> None:
+    def _await_applied(self, target: int, deadline: float) -> None:
         try:
-            self._run_until(lambda: self._root().cur_cfg >= target, call)
+            self._run_until(lambda: self._root().cur_cfg >= target, deadline)
         except _SessionLostError as error:
             raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
 
@@ -447,33 +408,33 @@ class OvsTor:
             self._name, f"a change was written to {self._address} and not confirmed: {reason}"
         )
 
-    def _finish(self, txn: _Transaction, call: _Call) -> str:
+    def _finish(self, txn: _Transaction, deadline: float) -> str:
         status = txn.commit()
         while status == _Txn.INCOMPLETE:
             self._idl.run()
             status = txn.commit()
             if status == _Txn.INCOMPLETE:
-                self._wait(call)
+                self._wait(deadline)
         return status
 
-    def _run_until(self, done: Callable[[], bool], call: _Call) -> None:
+    def _run_until(self, done: Callable[[], bool], deadline: float) -> None:
         while True:
             self._idl.run()
             if done():
                 return
-            self._wait(call)
+            self._wait(deadline)
 
-    def _wait(self, call: _Call) -> None:
-        waiter = _Waiter(call)
+    def _wait(self, deadline: float) -> None:
+        waiter = _Waiter(deadline)
         self._idl.wait(waiter)
         waiter.block()
 
 
-def _fetch_schema(address: str, call: _Call) -> Mapping[str, object]:
+def _fetch_schema(address: str, deadline: float) -> Mapping[str, object]:
     """The server's own schema, so that a remote switch of another version is understood."""
     error, stream = ovs.stream.Stream.open(address)
     while not error and (error := stream.connect()) in _RETRY:
-        waiter = _Waiter(call)
+        waiter = _Waiter(deadline)
         stream.connect_wait(waiter)
         waiter.block()
     if error:
@@ -486,7 +447,7 @@ def _fetch_schema(address: str, call: _Call) -> Mapping[str, object]:
             connection.run()
             error, reply = connection.recv()
             if error in _RETRY:
-                waiter = _Waiter(call)
+                waiter = _Waiter(deadline)
                 connection.wait(waiter)
                 connection.recv_wait(waiter)
                 waiter.block()
@@ -508,8 +469,8 @@ class _Waiter:
     That class uses ``select``, which fails beyond 1024 file descriptors, and knows no deadline.
     """
 
-    def __init__(self, call: _Call) -> None:
-        self._call = call
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
         self._poll = select.poll()
         self._events: dict[int, int] = {}
         self._limit_ms: float | None = None
@@ -527,7 +488,11 @@ class _Waiter:
 
     def block(self) -> None:
         """Raises _SessionLostError when the deadline has passed."""
-        self._call.wait(self._poll, self._limit_ms)
+        remaining_ms = (self._deadline - time.monotonic()) * 1000
+        if remaining_ms <= 0:
+            raise _SessionLostError("no answer in time")
+        limit_ms = remaining_ms if self._limit_ms is None else min(self._limit_ms, remaining_ms)
+        self._poll.poll(max(0.0, limit_ms))
 
 
 def _counters(port: _PortRow) -> PortCounters:
@@ -544,21 +509,6 @@ def _counters(port: _PortRow) -> PortCounters:
         rx_dropped=total("rx_dropped"),
         tx_dropped=total("tx_dropped"),
     )
-
-
-@lru_cache(maxsize=64)  # most ports have what others have
-def _membership(mode: str, tag: VlanId | None, trunks: frozenset[VlanId]) -> PortVlans | None:
-    """The membership that columns of a Port row say; None for a mode that is not known."""
-    match mode:
-        case "access":
-            return PortVlans(frozenset(), tag)
-        case "trunk":
-            return PortVlans(trunks)
-        case "native-untagged":
-            return PortVlans(trunks - {tag}, tag)
-        case "native-tagged":
-            return PortVlans(trunks | frozenset(() if tag is None else (tag,)))
-    return None
 
 
 def _columns(vlans: PortVlans) -> _Columns:

@@ -18,7 +18,6 @@ with warnings.catch_warnings():
     import ovs.db.types
 
 _LAST: Final = 4095
-_ALL: Final = frozenset(range(_LAST + 1))
 _MANY: Final = 64
 """As many VLANs are worth looking for a port that has the same."""
 _default = ovs.db.data.Datum.default
@@ -45,9 +44,8 @@ class VlanSet:
     __slots__ = ("type", "vlans")
 
     def __init__(self, type_: _Type, vlans: frozenset[int]) -> None:
-        """Raises ovs.db.error.Error for numbers that no VLAN has."""
         self.type = type_
-        self.vlans = _shared(vlans) if len(vlans) >= _MANY else _in_range(vlans)
+        self.vlans = _shared(vlans) if len(vlans) >= _MANY else vlans
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VlanSet) and self.vlans == other.vlans
@@ -75,14 +73,9 @@ class VlanSet:
         return self.vlans
 
 
-def _in_range(vlans: frozenset[int]) -> frozenset[int]:
-    if not vlans <= _ALL:
-        raise ovs.db.error.Error(f"a number is not in the valid range 0 to {_LAST}")
+@lru_cache(maxsize=_MANY)
+def _shared(vlans: frozenset[int]) -> frozenset[int]:
     return vlans
-
-
-_shared = lru_cache(maxsize=_MANY)(_in_range)
-"""One object for all sets that are equal, looked at once."""
 
 
 def _holds_vlans(type_: _Type) -> bool:
@@ -96,15 +89,15 @@ def _holds_vlans(type_: _Type) -> bool:
 
 def _checked(type_: _Type, numbers: object) -> VlanSet:
     """Raises ovs.db.error.Error for what is no set of VLANs."""
-    if isinstance(numbers, frozenset):
-        return VlanSet(type_, numbers)
-    if not isinstance(numbers, list | tuple | set):
+    if not isinstance(numbers, list | tuple | set | frozenset):
         numbers = (numbers,)
     if not set(map(type, numbers)) <= {int}:
         raise ovs.db.error.Error("not a set of numbers")
     vlans = frozenset(numbers)
     if len(vlans) != len(numbers):
         raise ovs.db.error.Error("set contains duplicate")
+    if vlans and not 0 <= min(vlans) <= max(vlans) <= _LAST:
+        raise ovs.db.error.Error(f"a number is not in the valid range 0 to {_LAST}")
     return VlanSet(type_, vlans)
 
 

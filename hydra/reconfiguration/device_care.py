@@ -134,13 +134,13 @@ class DeviceCare:
 
         A plane loses cross-connects on our ports that belong to no circuit, unless the ToR at their
         end is uncertain, whose VLANs may still lead there. People are not sent to unplug what is in
-        nobody's way.
+        nobody's way. A ToR without VLANs has rules alone: :class:`Switches` sees to those.
         """
         wanted = {rack: ports for rack, ports in self.wanted_ports().items() if rack in racks}
         self.uncertain_planes -= self._by_people
         asked = sorted(set(planes) - self._by_people)
         actual, _ = yield from read_devices(self._fabric, asked, wanted)
-        self.uncertain_racks -= actual.vlans.keys()
+        self.uncertain_racks -= actual.vlans.keys() | (set(racks) - wanted.keys())
         state = self._memory.state
         yield from self.retag(wrong_vlans(self._fabric, state, actual, self.closed))
         self.uncertain_planes -= actual.mirrors.keys()
