@@ -148,7 +148,7 @@ class Watch:
         seen = self._first_seen(ConditionKind.RESERVATION_FAILED, names, facts)
         latest: dict[object, float] = {}
         for one in facts.reservations:
-            if one.is_booked:
+            if one.state is not ReservationState.FAILED:  # also one that is over by now
                 latest[_whose(one)] = max(latest.get(_whose(one), 0.0), one.created_unix_s)
         missed = []
         for one in failed:

@@ -64,6 +64,8 @@ def test_it_is_listed_until_its_time_is_up_or_another_one_was_made(watch):
     book = ReservationBook(FABRIC)
     anew = book.add("v2", ReservationRequest("r2", "r1", 20.0), NOW_S)
     assert not watch.conditions(facts(reservations=[open_end, anew]))
+    over = replace(anew, state=ReservationState.RELEASED)
+    assert not watch.conditions(facts(reservations=[open_end, over])), "it does not come back"
     others = replace(anew, owner="somebody else")
     assert watch.conditions(facts(reservations=[open_end, others]))
 
