@@ -1,13 +1,23 @@
 """examples/ are few, short, and all run: here or on the tutorial's network."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from apps.process.configuration import load_configuration
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from hydra.lifecycle import ReservationState
+from tests.unit.planning.test_planner import wait_until
+from tests.unit.rest.fake_service import FakeService
+
 from .blocks import ROOT
 
 EXAMPLES = ROOT / "examples"
+SPARK_EVENTS = Path(__file__).with_name("spark-4.3.0-events.jsonl")
+"""Those of executors and stages, without what describes their data; hosts are named as servers."""
 ON_A_NETWORK = (ROOT / "tests" / "integration" / "test_tutorial.py").read_text()
 
 
@@ -19,6 +29,44 @@ def test_each_is_listed_and_run_by_a_test():
     for path in programs:
         assert f"| `examples/{path.name}` |" in listed, path
         assert path.name in ON_A_NETWORK or path.name in own, f"no test runs {path.name}"
+
+
+def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes():
+    """The events of a real run; the network behind REST is a stand-in."""
+    service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    *begun, completed, ended = SPARK_EVENTS.read_text().splitlines(keepends=True)
+    assert "SparkListenerStageCompleted" in completed
+    job = subprocess.Popen(
+        [sys.executable, EXAMPLES / "spark_job.py", "3"],
+        env={**os.environ, "HYDRA_URL": server.url},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        job.stdin.write("".join(begun))
+        job.stdin.flush()
+        wait_until(lambda: service.reservations() != [], 60)
+        (shuffle,) = service.reservations()
+        assert (shuffle.bandwidth_mbps, shuffle.state) == (3, ReservationState.ACTIVATING)
+        _, complaints = job.communicate(completed + ended, timeout=60)
+        assert (job.returncode, complaints) == (0, "")
+        assert [one.state for one in service.reservations()] == [ReservationState.RELEASING]
+    finally:
+        job.kill()
+        job.wait()
+        server.stop()
+
+
+def test_an_own_algorithm_serves_more_than_no_circuits():
+    command = [sys.executable, EXAMPLES / "algorithm.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    served = dict(re.findall(r"(.+): (\d+)% of the demand", done.stdout))
+    assert served.keys() == {"greedy", "edmonds", "no circuits"}
+    assert int(served["greedy"]) > int(served["no circuits"])
 
 
 def test_algorithms_are_compared_without_a_controller():
