@@ -31,6 +31,8 @@ SOURCE: Final = Path(__file__).with_name("_fabric.c")
 BUILT: Final = REPOSITORY / "build" / "benchmarks" / "fabric"
 PLANE_PORTS: Final = 320
 SWITCHING_MS: Final = 25.0
+TOR_S: Final = 60.0
+"""Time-out of ToRs, whose databases share the processors of one machine here."""
 CONNECTIONS: Final = 512
 """To REST, since no agents are here: descriptors are for the switches, of which there are many."""
 HOST, OPTICAL, ELECTRICAL, TO_CONTROLLER = 1, 2, 3, 0xFFFFFFFD
@@ -83,6 +85,7 @@ def reference(size: Size, directory: Path, planes: Sequence[str]) -> dict[str, A
         for number, address in enumerate(planes, start=1)
     ]
     wiring["planes"] = f"p[1-{size.planes}]"
+    document["policy"]["timeouts"] = {"tor_s": TOR_S}
     document["controller"] = {
         "openflow": f"127.0.0.1:{free_port()}",
         "rest": f"127.0.0.1:{free_port()}",

@@ -62,6 +62,9 @@ HANDSHAKE_S = 10.0
 _HANDSHAKES = 64
 """Handshakes at a time: of thousands at once, none would be done within HANDSHAKE_S."""
 _HANDSHAKES_LOOK_S = 0.02
+_BACKLOG = 4096
+"""Connections that the system holds until they are accepted, as many as Linux allows by default. It
+lets others try again after ever longer waits, up to minutes."""
 ECHO_S = 2.0
 """How long a connection may take to answer an echo when another one claims to be its switch."""
 _SOCKET_S = 60.0
@@ -274,7 +277,7 @@ class _SwitchServer:
         handle: Callable[[Any, Any], None],
     ) -> None:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.server = eventlet.listen(address, family=family, reuse_port=False)
+        self.server = eventlet.listen(address, family, _BACKLOG, reuse_port=False)
         self._door = door
         self._context = context
         self._handle = handle
