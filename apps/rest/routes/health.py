@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from apps.rest import models
 from apps.rest.context import Known, Service
 from apps.rest.problems import (
+    INVALID_REQUEST,
     NOT_READY,
     problem_response,
     responses,
@@ -28,7 +29,7 @@ async def health() -> models.Health:
     "/readyz",
     tags=["operations"],
     response_model=models.Readiness,
-    responses=responses(NOT_READY),
+    responses=responses(INVALID_REQUEST, NOT_READY),
 )
 def readiness(
     request: Request,

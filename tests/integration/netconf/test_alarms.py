@@ -132,7 +132,8 @@ def test_alarms_come_while_requests_go_on(server, monkeypatch):
         Alarm(Severity.CLEARED, 12, "port-power-alarm", "port-id 12, power -3.50"),
     ]
     assert switch.reports() == ()
+    # The mode of its start, cross-connects, alarms.
     assert server.requests == [
-        (False, "create-subscription"), (False, "get"), (False, "get"),
+        (False, "create-subscription"), (False, "get"), (False, "get"), (False, "get"),
     ]  # fmt: skip
     switch.close()

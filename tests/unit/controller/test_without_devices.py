@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.unit.controller.test_responsiveness import free_ports
+from mininet_scenarios.emulators.ports import free_port
 from tests.unit.planning.test_planner import wait_until
 
 REFERENCE = Path(__file__).parents[3] / "configs" / "reference.yaml"
@@ -46,7 +46,7 @@ def started(deaf, tmp_path):
     racks["tor"]["address"] = f"127.1.{{rack // 256}}.{{rack % 256}}:{deaf}"
     racks["servers"][0]["names"] = "r{rack}-h[1-2]"  # descriptors: what a test may have
     planes["address"] = f"127.2.0.{{plane}}:{deaf}"
-    openflow, rest = (f"127.0.0.1:{port}" for port in free_ports(2))
+    openflow, rest = (f"127.0.0.1:{port}" for port in (free_port(), free_port()))
     document["controller"] = {
         "openflow": openflow,
         "rest": rest,
