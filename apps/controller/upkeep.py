@@ -305,7 +305,10 @@ class Upkeep:
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:
-        """Note what a reconfiguration left uncertain."""
+        """Note what a reconfiguration left uncertain, once its result is the present state."""
+        standing = self._ledger.state.topology.circuits
+        # Others it took down itself: if they are set up again, their light is looked at anew.
+        self.dark = frozenset(one for one in self.dark if one[0] in standing)
         self._care.learn(execution)
         self._switches.learn(execution)
         waiting, target = self._panels.waiting(execution), execution.plan.target

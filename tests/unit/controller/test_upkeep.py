@@ -195,6 +195,24 @@ def test_circuits_that_die_while_a_change_waits_are_withdrawn_after_it(stage):
     assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
 
 
+def test_circuits_that_a_change_takes_down_itself_have_not_died(stage):
+    stage = Stage(state=STANDING)
+    stage.upkeep.look_after()
+    plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
+    execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
+    stage.ledger.under_way = execution
+    stage.core.switches.is_dark = lambda end: end == END.id
+    stage.upkeep.divert_meanwhile()
+    stage.core.switches.is_dark = lambda _end: False
+    stage.core.run(execution.run())
+    stage.ledger.settle(execution.result)
+    stage.upkeep.take_over(execution)
+    assert CIRCUIT not in stage.ledger.state.topology.circuits
+    stage.ledger.settle(STANDING)
+    assert stage.upkeep.dead_circuits()[0] == frozenset(), "it was set up again"
+    assert not stage.quarantined
+
+
 def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(stage.upkeep, "_port_retries", Retries(clock))
