@@ -32,6 +32,7 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitRounds,
     AwaitSwitches,
     Batch,
     Command,
@@ -103,6 +104,7 @@ class Runner:
             Record: self._record,
             SaveState: self._save_state,
             ReadVlans: self._read_vlans,
+            AwaitRounds: self._await_rounds,
             AwaitSwitches: self._await_switches,
             TakeSwitches: self._take_switches,
             CompareRules: self._compare_rules,
@@ -190,6 +192,9 @@ class Runner:
     def _await_switches(self, command: AwaitSwitches) -> frozenset[DatapathId]:
         self._fleet.await_connected(command.datapaths, command.timeout_s)
         return self._fleet.connected()
+
+    def _await_rounds(self, command: AwaitRounds) -> frozenset[DatapathId]:
+        return self._fleet.await_rounds(command.datapaths, command.timeout_s)
 
     def _take_switches(self, command: TakeSwitches) -> None:
         self._mastership.take(command.datapaths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from apps.openflow.switchboard import (
     Asked,
     ConnectedSwitch,
     Pending,
+    Rounds,
     Staged,
     Switchboard,
     send_all,
@@ -50,6 +51,7 @@ from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.fleet")
 _RULES_IN_TIME = 5000
+_ROUNDS = 3
 _BUNDLE, _STAGED_BUNDLE = 1, 2
 """Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
 one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
@@ -97,6 +99,28 @@ class Fleet(Switchboard):
         self._remember_without_bundles(without)
         results |= self._in_turn(without, encode, timeout_s)
         return _failures(results)
+
+    def await_rounds(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> frozenset[DatapathId]:
+        """Wait until these switches have looked at all their cached flows since now; returns those
+        that have not told so in time.
+
+        Of :data:`_ROUNDS` looks whose ends a switch tells, the last one or two began after now: one
+        may have been under way, and another begun, before it heard of the first.
+        """
+        waiting: dict[DatapathId, Future[None]] = {}
+        for datapath in datapaths:
+            with self._lock:
+                switch = self._switches.get(datapath)
+                if switch is None:
+                    continue
+                switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
+                waiting[datapath] = switch.rounds.future
+                message = self._next_round(switch)
+            self._send(switch.connection, message)
+        wait(waiting.values(), timeout_s)
+        return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
         """Send the changes that :meth:`apply`, given the same sequences, is to make.

@@ -216,6 +216,9 @@ class SwitchEvents(Protocol):
 
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None: ...
 
+    def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
+        """A rule that was to tell its end has ended by itself."""
+
     def packet_received(
         self, datapath: int, connection: SwitchConnection, frame: bytes
     ) -> None: ...
@@ -483,6 +486,8 @@ MOST_PORTS = 10_000
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
+_FLOW_REMOVED = struct.Struct("!8xQ2xB")
+"""Cookie and reason, behind the header."""
 _PACKET_IN_MATCH = struct.Struct("!H")
 _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
@@ -616,7 +621,13 @@ def _of_replies(events: SwitchEvents) -> dict[int, Any]:
             kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
         events.error_replied(connection, xid, kind, text)
 
+    def removed(datapath: Any, _version: int, _type: int, _len: int, _xid: int, buf: Any) -> None:
+        cookie, reason = _FLOW_REMOVED.unpack_from(buf)
+        if reason == ofproto_v1_3.OFPRR_HARD_TIMEOUT:
+            events.rule_ended(datapath.id, _connection_of(datapath), cookie)
+
     return {
+        ofproto_v1_3.OFPT_FLOW_REMOVED: removed,
         ofproto_v1_3.OFPT_BARRIER_REPLY: barrier,
         ofproto_v1_3.OFPT_ROLE_REPLY: role,
         ofproto_v1_3.OFPT_ERROR: error,

@@ -24,11 +24,17 @@ from typing import NamedTuple
 
 from apps.openflow.framework import ECHO_S, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
-from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
+from drivers.codecs.openflow.rules import (
+    SwitchPorts,
+    encode_changes,
+    encode_end_of_round,
+    encode_packet_out,
+)
 from hydra.events import DeviceAlarm
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
-from hydra.forwarding.rules import RuleChange
+from hydra.forwarding.pipeline import cookie_subject
+from hydra.forwarding.rules import ROUND_RULES, Install, RuleChange, round_rule
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.roles import Alarm, Severity
@@ -62,12 +68,24 @@ class Staged:
 
 
 @dataclass(slots=True)
+class Rounds:
+    """Looks of a switch at all its cached flows, as rules tell that end at the end of each."""
+
+    number: int = 0
+    """Number of the rule that ends, or ended, last."""
+    left: int = 0
+    """Looks that are waited for."""
+    future: Future[None] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
 class ConnectedSwitch:
     connection: SwitchConnection
     ports: SwitchPorts
     names: dict[str, PortInfo]
     staged: Staged | None = None
     takes_bundles: bool = True
+    rounds: Rounds = field(default_factory=Rounds)
 
 
 @dataclass(slots=True)
@@ -300,6 +318,33 @@ class Switchboard:
             future.set_result(None)
         elif self._probe_watcher is not None:
             self._probe_watcher(probe.nonce)
+
+    def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
+        """Put the rule back; if it was waited for, go on to the next look."""
+        number = cookie_subject(cookie)
+        with self._lock:
+            switch = self._switches.get(DatapathId(datapath))
+            if switch is None or switch.connection is not connection:
+                return
+            rounds = switch.rounds
+            waited_for = rounds.left > 0 and cookie == round_rule(rounds.number).cookie
+            if waited_for:
+                rounds.left -= 1
+            goes_on = waited_for and rounds.left > 0
+            message = self._next_round(switch) if goes_on else self._round_again(switch, number)
+        connection.send(message)
+        if waited_for and not goes_on:
+            rounds.future.set_result(None)
+
+    def _round_again(self, switch: ConnectedSwitch, number: int) -> bytes:
+        return encode_changes((Install(round_rule(number)),), switch.ports, self._next_xid(), None)
+
+    def _next_round(self, switch: ConnectedSwitch) -> bytes:
+        """Messages that have a switch look at all its flows (any change does), and tell the end."""
+        rounds = switch.rounds
+        again = self._round_again(switch, rounds.number)
+        rounds.number = (rounds.number + 1) % ROUND_RULES
+        return again + encode_end_of_round(rounds.number, self._next_xid())
 
     # -- calls: native threads ------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The pipeline: the rules of a switch that steers traffic, as data.
 
-Seven tables; a packet from a server walks them in order:
+Seven tables, which a packet from a server walks in order, and one for the controller alone:
 
 ====== ============ =====================================================================
 table  name         holds
@@ -13,6 +13,7 @@ table  name         holds
 4      best effort  what reservations hold the rest to; what spills goes electrical
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
 6      spread       destination racks with several paths: picks one of them, to its VLAN
+7      rounds       rules whose end tells that a switch has looked at all its cached flows
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
@@ -42,6 +43,7 @@ class Table(IntEnum):
     BEST_EFFORT = 4
     CIRCUITS = 5
     SPREAD = 6
+    ROUNDS = 7
 
 
 class Port(IntEnum):
@@ -144,7 +146,14 @@ class PickPath:
     last: Value
 
 
-Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath
+@dataclass(frozen=True, slots=True)
+class EndOnFin:
+    """Let the rule end once a TCP segment with FIN meets it, if it is older than a second:
+    ``fin_timeout(hard_timeout=1)`` of Open vSwitch.
+    """
+
+
+Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath | EndOnFin
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,8 @@ class Shape:
     write_metadata: Value | None = None
     meter: Value | None = None
     """Number of the meter that matching packets pass; it has to exist before the rule."""
+    tells_end: bool = False
+    """True if the switch tells the controller when the rule ends by itself."""
 
 
 class RuleKind(Enum):
@@ -248,6 +259,7 @@ class RuleKind(Enum):
     TOR_DELIVERED_V6 = 0x75
     TOR_DELIVERED_HOST_V4 = 0x76
     TOR_DELIVERED_HOST_V6 = 0x77
+    ROUND = 0x80
 
 
 PATH_REGISTER: Final = "reg0"
@@ -581,6 +593,14 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
     # ()
     RuleKind.SPREAD_NONE: Shape(Table.SPREAD, 0, actions=_ELECTRICAL),
+    # (number,)
+    RuleKind.ROUND: Shape(
+        Table.ROUNDS,
+        1,
+        (_IS_IPV4, Field("ip_proto", _TCP), Field("tcp_dst", Arg(0))),
+        (EndOnFin(),),
+        tells_end=True,
+    ),
     # ()
     RuleKind.CIRCUIT_NONE: Shape(Table.CIRCUITS, 0, actions=_ELECTRICAL),
     # Like CIRCUIT, for racks that do not exist (HydRA section V.B). (metadata, vlan)

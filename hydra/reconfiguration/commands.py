@@ -35,6 +35,16 @@ class StageRules:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitRounds:
+    """Wait until switches have looked at all their cached flows, by which they may forward although
+    a barrier has confirmed other rules; value: the switches that have not within ``timeout_s``.
+    """
+
+    datapaths: tuple[DatapathId, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPortPackets:
     """Fresh OpenFlow counters of ToR ports; value: {port: frames in + out}, None if unreadable."""
 
@@ -148,6 +158,7 @@ class CompareRules:
 
 Command = (
     ApplyRules
+    | AwaitRounds
     | AwaitSwitches
     | TakeSwitches
     | CompareRules

@@ -54,6 +54,7 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitRounds,
     Batch,
     Command,
     MoveMirrors,
@@ -353,25 +354,36 @@ class Execution:
     def _drain(self) -> Steps:
         """Wait until the counters at both ends of circuits that diverted pairs leave stand still.
 
-        Meanwhile the switches are sent the rules that they are to be given afterwards.
+        Before that, the switches that were diverted tell that they forward by no flow that they
+        cached earlier. Meanwhile they are sent the rules that they are to be given afterwards.
 
         OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
         milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
         leave the VLAN of frames that may be under way. Where readings take long, some follow after
         the bound: the circuits that carry frames even then are held.
         """
+        stage: tuple[Command, ...] = (StageRules(self._rules_to_push()),)
+        seen: list[Outcome] = []
+        if forgetting := self._leaving():
+            datapaths = tuple(switch.datapath for switch in forgetting)
+            told = AwaitRounds(datapaths, self.policy.timeouts.vswitch_s)
+            seen += (yield Batch("drain", (told, *stage)))[:1]
+            stage = ()
+            late = seen[0].value or frozenset()
+            self._hold_for_silent({one: _late(one) for one in forgetting if one.datapath in late})
         left, hidden = self._circuits_left()
         drain = Drain(self.fabric, left, self.policy.drain.reads)
-        stage: tuple[Command, ...] = (StageRules(self._rules_to_push()),)
         if hidden and not left:
             yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *stage))
         first: Outcome | None = None
         over_s = 0.0
+        bound_reached = False
         asked: Collection[Circuit] = left
         while asked:
             reads = drain.commands(asked)
             outcomes = (yield Batch("drain", (*reads, *stage)))[: len(reads)]
             stage = ()
+            seen += outcomes
             if first is None:
                 first = outcomes[0]
                 over_s = first.started_s + self.policy.drain.bound_ms / 1000
@@ -381,14 +393,26 @@ class Execution:
             if max(outcome.finished_s for outcome in outcomes) >= over_s:
                 asked = drain.undecided()
             if settled or not asked:
-                self._note("drain", [first, *outcomes], "" if settled else "bound reached")
+                bound_reached = not settled
                 break
             yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
+        self._note("drain", seen, "bound reached" if bound_reached else "")
         if busy := drain.busy():
             reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"
             names = ", ".join(map(self._named, sorted(busy)))
             self.obstacles.append(Failure("drain", names, FailureKind.BUSY, reason))
             self._replan((), busy)
+
+    def _leaving(self) -> list[Steering]:
+        """Switches that may send onto circuits by cached flows: a barrier confirms their tables."""
+        if not self._substrate.tells_rounds:
+            return []
+        held = self._held_by_rack()
+        return [
+            switch
+            for switch in self._diverted
+            if held.get(switch.rack) and not self._is_off_circuits(switch)
+        ]
 
     def _circuits_left(self) -> tuple[set[Circuit], bool]:
         """(circuits to drain, whether a path is hidden among the traffic of pairs that stay).
@@ -883,6 +907,11 @@ def rest(seconds: float) -> Steps:
 
 def _away(switch: Steering) -> Failure:
     return Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
+
+
+def _late(switch: Steering) -> Failure:
+    reason = "has not looked at all its cached flows"
+    return Failure("forget", switch.name, FailureKind.UNKNOWN, reason)
 
 
 def _by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:

@@ -47,6 +47,7 @@ from hydra.forwarding.pipeline import (
     PATH_REGISTER,
     SHAPES,
     Arg,
+    EndOnFin,
     Field,
     Output,
     PickPath,
@@ -55,6 +56,7 @@ from hydra.forwarding.pipeline import (
     RuleKind,
     SetDscp,
     Shape,
+    Table,
     ToController,
     place_of_server,
     place_of_wired,
@@ -69,6 +71,10 @@ ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
 TYPE_ROLE_REQUEST: Final = 24
 _VLAN_PRESENT: Final = 0x1000
+_SEND_FLOW_REMOVED: Final = 1
+_IN_PORT: Final = 0xFFF8
+"""As what port the action ``resubmit`` takes a packet's own."""
+_FIN: Final = 0x01
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +219,11 @@ def _pick_path(action: PickPath) -> list[_Piece]:
     ]
 
 
+def _end_on_fin() -> bytes:
+    """The action ``fin_timeout`` of Open vSwitch, without an idle time-out (nicira-ext.h)."""
+    return struct.pack("!HHIHHHxx", 0xFFFF, 16, 0x2320, 19, 0, 1)
+
+
 def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
     pieces: list[_Piece] = []
     for action in shape.actions:
@@ -226,6 +237,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
             pieces += _set_field("ip_dscp", action.codepoint)
         elif isinstance(action, PickPath):
             pieces += _pick_path(action)
+        elif isinstance(action, EndOnFin):
+            pieces.append(_end_on_fin())
         else:
             pieces.append(struct.pack("!HHxxxx", 18, 8))
     return pieces
@@ -251,9 +264,10 @@ def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
 
 def _flow_mod_pieces(kind: RuleKind, ports: SwitchPorts, command: int) -> list[_Piece]:
     shape = SHAPES[kind]
+    flags = _SEND_FLOW_REMOVED if shape.tells_end and command == FLOW_ADD else 0
     fixed = struct.pack(
         "!QBBHHHIIIHxx", 0, shape.table, command, 0, 0, shape.priority,
-        NO_BUFFER, PORT_ANY, GROUP_ANY, 0,
+        NO_BUFFER, PORT_ANY, GROUP_ANY, flags,
     )  # fmt: skip
     body = [_Hole(_COOKIE, 8), fixed, *_match(shape.match, ports)]
     if command == FLOW_ADD:
@@ -477,6 +491,18 @@ def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:
     action = struct.pack("!HHIH6x", 0, 16, port, 0)
     body = struct.pack("!IIH6x", NO_BUFFER, PORT_CONTROLLER, len(action)) + action + frame
     return encode(TYPE_PACKET_OUT, xid, body)
+
+
+def encode_end_of_round(number: int, xid: int) -> bytes:
+    """Have the rule with this number (:func:`hydra.forwarding.rules.round_rule`) end once Open
+    vSwitch has looked at all its cached flows: a TCP segment with FIN, for that rule's table alone.
+    """
+    action = struct.pack("!HHIHHBxxx", 0xFFFF, 16, 0x2320, 14, _IN_PORT, Table.ROUNDS)
+    ethernet = struct.pack("!12xH", 0x0800)
+    ip = struct.pack("!BxHxxxxBBxx8x", 0x45, 40, 64, 6)
+    tcp = struct.pack("!HHIIBBHxxxx", 0, number, 0, 0, 0x50, _FIN, 0)
+    body = struct.pack("!IIH6x", NO_BUFFER, PORT_CONTROLLER, len(action)) + action
+    return encode(TYPE_PACKET_OUT, xid, body + ethernet + ip + tcp)
 
 
 def encode_port_stats_request(xid: int) -> bytes:

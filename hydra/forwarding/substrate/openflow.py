@@ -73,6 +73,10 @@ class SingleHomedOpenFlow(WholeTables):
 
     # -- switches ---------------------------------------------------------------------------------
 
+    @property
+    def tells_rounds(self) -> bool:
+        return False
+
     def owned(self) -> Mapping[DatapathId, str]:
         return self.fabric.tor_names
 

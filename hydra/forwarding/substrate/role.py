@@ -70,6 +70,12 @@ class Substrate(Protocol):
     def detours(self) -> bool:
         """True if other servers' rules can give a server with a dead uplink another way."""
 
+    @property
+    def tells_rounds(self) -> bool:
+        """True if steering switches are Open vSwitch, and hold the rules that tell when they have
+        looked at all their cached flows. Of others, a barrier is believed.
+        """
+
     def owned(self) -> Mapping[DatapathId, str]:
         """Switches that hold our rules and no others, with their names."""
 

@@ -18,6 +18,7 @@ from hydra.forwarding.rules import (
     divert_rule,
     host_rules,
     own_rack_rules,
+    round_rules,
     uplink_exceptions,
 )
 from hydra.forwarding.substrate.role import PortNames, Steering, WholeTables, steering_rules
@@ -47,6 +48,10 @@ class _TaggingServers(WholeTables):
     def retags(self) -> bool:
         return True
 
+    @property
+    def tells_rounds(self) -> bool:
+        return True
+
     def owned(self) -> Mapping[DatapathId, str]:
         """Named by their bridges; by their servers in fabrics where bridges share a name."""
         servers = self.fabric.server_by_datapath
@@ -68,6 +73,7 @@ class _TaggingServers(WholeTables):
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         yield from account_rules(self.fabric, self.fabric.server_by_datapath[datapath].rack)
         yield from default_rules()
+        yield from round_rules()
         yield from self.path_rules(datapath, state)
 
     def tor_rules(self) -> Iterator[FlowRule]:

@@ -14,6 +14,7 @@ from hydra.forwarding.pipeline import (
     SHAPES,
     Action,
     Arg,
+    EndOnFin,
     Output,
     PickPath,
     Port,
@@ -98,6 +99,8 @@ def _actions(
             ofs_nbits=nicira_ext.ofs_nbits(0, 31),
             dst=PATH_REGISTER,
         )
+    elif isinstance(action, EndOnFin):
+        yield parser.NXActionFinTimeout(fin_idle_timeout=0, fin_hard_timeout=1)
     else:
         yield parser.OFPActionPopVlan()
 
@@ -143,6 +146,7 @@ def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
         table_id=shape.table,
         command=command,
         priority=shape.priority,
+        flags=proto.OFPFF_SEND_FLOW_REM if adding and shape.tells_end else 0,
         out_port=proto.OFPP_ANY,
         out_group=proto.OFPG_ANY,
         match=parser.OFPMatch(**fields),

@@ -28,7 +28,7 @@ from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.pipeline import Port
-from hydra.forwarding.rules import Install, divert_rule
+from hydra.forwarding.rules import Install, divert_rule, round_rule
 from hydra.model import RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.openflow.ryu_reference import split
@@ -532,6 +532,41 @@ def test_a_probe_is_known_by_its_nonce(fleet):
     fleet.forget_probe(1)
     fleet.packet_received(V2, switch, probe(H11.mac, H21.mac, VlanId(100), 1))
     assert not first.done()
+
+
+# -- cached flows -------------------------------------------------------------------------------
+
+
+def rules_to_end(switch):
+    """Numbers of the rules that a switch was told to let end, in order."""
+    frames = [message[40:] for message in switch.sent if message[1] == TYPE_PACKET_OUT]
+    return [int.from_bytes(frame[14 + 20 + 2 : 14 + 20 + 4], "big") for frame in frames]
+
+
+def end(fleet, switch, number):
+    fleet.rule_ended(switch.datapath, switch, round_rule(number).cookie)
+
+
+def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_the_other(fleet):
+    switch = Switch(fleet, V1)
+    with ThreadPoolExecutor() as pool:
+        late = pool.submit(fleet.await_rounds, (V1, V2), 5.0)
+        for looks in (1, 2, 3):
+            while len(rules_to_end(switch)) < looks:
+                time.sleep(0.001)
+            assert not late.done()
+            number = rules_to_end(switch)[-1]
+            end(fleet, switch, number - 1)  # one that an earlier wait gave up
+            assert len(rules_to_end(switch)) == looks
+            end(fleet, switch, number)
+        assert late.result() == {V2}, "which is not connected"
+    assert len(set(rules_to_end(switch))) == 3
+    assert switch.sent[-1][1] == TYPE_FLOW_MOD, "the last one is put back, too"
+
+
+def test_a_switch_that_does_not_tell_is_late(fleet):
+    Switch(fleet, V1)
+    assert fleet.await_rounds((V1,), 0.01) == {V1}
 
 
 # -- threads ----------------------------------------------------------------------------------

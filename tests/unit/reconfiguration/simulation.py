@@ -46,6 +46,7 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitRounds,
     AwaitSwitches,
     Batch,
     Command,
@@ -332,6 +333,7 @@ class Network:
         handlers: dict[type, Callable[..., _Doing]] = {
             ApplyRules: self._apply_rules,
             StageRules: self._nothing,
+            AwaitRounds: self._await_rounds,
             ReadPortPackets: self._read_packets,
             SetVlans: self._set_vlans,
             MoveMirrors: self._move_mirrors,
@@ -355,6 +357,10 @@ class Network:
     def _nothing(self, command: Announce | StageRules | TakeSwitches) -> _Doing:
         yield
         return None, None
+
+    def _await_rounds(self, _command: AwaitRounds) -> _Doing:
+        yield
+        return frozenset(), None
 
     def _pause(self, command: Pause) -> _Doing:
         self.now_s += command.seconds

@@ -15,6 +15,7 @@ from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
 from hydra.reconfiguration.commands import (
     ApplyRules,
+    AwaitRounds,
     Batch,
     MoveMirrors,
     Outcome,
@@ -232,6 +233,26 @@ def test_what_a_silent_vswitch_uses_does_not_move():
     assert execution.state is ReconfigurationState.PARTIAL
     assert execution.unconfirmed == {silent.name}
     assert silent.name in execution.reason
+    assert execution.result.topology == old.topology
+
+
+def test_a_vswitch_that_may_forward_by_what_it_cached_keeps_its_circuits():
+    """It has confirmed its divert, and nothing is known of the flows that it has cached."""
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    late = FABRIC.racks[1].servers[0]
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+
+    def untold(command, true):
+        assert late.vswitch.datapath_id in command.datapaths
+        return replace(true, value=frozenset({late.vswitch.datapath_id}))
+
+    network.instead["drain", AwaitRounds] = untold
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert network.commands(MoveMirrors) == []
+    assert execution.unconfirmed == {late.name}
+    assert "cached flows" in execution.reason
     assert execution.result.topology == old.topology
 
 

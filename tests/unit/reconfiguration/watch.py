@@ -19,6 +19,7 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitRounds,
     Batch,
     Command,
     MoveMirrors,
@@ -60,6 +61,7 @@ _ORDER = (
 _READING = (
     Announce,
     AwaitPortsUp,
+    AwaitRounds,
     Pause,
     ProbePath,
     ReadMirrors,
