@@ -75,6 +75,8 @@ enum { ET_BAD_REQUEST = 1, ET_BAD_ACTION, ET_BAD_INSTRUCTION, ET_BAD_MATCH, ET_F
 #define PORT_CONTROLLER 0xfffffffdu
 #define PORT_LOCAL 0xfffffffeu
 #define NO_ENTRY 0xffffffffu
+#define TELLS_END 1u
+enum { MULTIPATH = 10, RESUBMIT_TABLE = 14, FIN_TIMEOUT = 19 };
 #define PROBE_TYPE 0x88b5
 #define RECONNECT_S 1.0
 #define ECHO_EVERY_S 0.01
@@ -346,6 +348,18 @@ static bool outputs_to(u32 id, u32 port) {
   return false;
 }
 /* Lengths of instructions and their actions add up, and they are of kinds that are played here. */
+/* Open vSwitch's own: rules that end once a TCP segment with FIN meets them (nicira-ext.h). */
+static bool is_nicira(const u8 *action, u16 subtype) {
+  return g16(action) == 0xffff && g32(action + 4) == 0x2320 && g16(action + 8) == subtype;
+}
+static bool ends_on_fin(u32 id) {
+  const u8 *p = instructions.blob[id], *end = p + instructions.length[id];
+  for (; p < end; p += g16(p + 2))
+    for (const u8 *a = p + 8; g16(p) == 4 && a < p + g16(p + 2); a += g16(a + 2))
+      if (is_nicira(a, FIN_TIMEOUT)) return true;
+  return false;
+}
+
 static int bad_instructions(const Switch *s, const u8 *p, size_t n, u16 *code) {
   for (size_t at = 0; at < n; at += g16(p + at + 2)) {
     if (n - at < 8 || g16(p + at + 2) < 8 || g16(p + at + 2) % 8 || at + g16(p + at + 2) > n)
@@ -507,6 +521,7 @@ static size_t write_entry(const Entry *e, double at_s, u8 *p) {
   p32(p + 4, (u32)age_s);
   p32(p + 8, (u32)((age_s - (u32)age_s) * 1e9));
   p16(p + 12, g16(keys.blob[e->key] + 1));
+  p16(p + 18, ends_on_fin(e->instructions) ? TELLS_END : 0);
   p64(p + 24, e->cookie);
   return n;
 }
@@ -640,12 +655,14 @@ static int flow_mod(Switch *s, const u8 *m, u16 length, bool only_check, u16 *co
   if (!read_match(m + 52, match_bytes - 4u, &match)) return *code = 6, ET_BAD_MATCH;
   if (command > FC_DELETE_STRICT) return *code = 6, ET_FLOW_MOD;
   if (g16(m + 26) || g16(m + 28)) return *code = 5, ET_FLOW_MOD; /* time-outs are not played */
-  if (flags & ~4u) return *code = 7, ET_FLOW_MOD; /* nor removals told, nor overlaps found */
+  if (flags & ~(4u | TELLS_END)) return *code = 7, ET_FLOW_MOD; /* nor overlaps found */
   if (group != PORT_ANY) return *code = 0, ET_FLOW_MOD;
   if (table == 0xff && command != FC_DELETE && command != FC_DELETE_STRICT) return *code = 2, ET_FLOW_MOD;
   if (command <= FC_MODIFY_STRICT) {
     int type = bad_instructions(s, m + after, length - after, code);
     if (type) return type;
+    u32 id = intern(&instructions, m + after, (u32)(length - after));
+    if (ends_on_fin(id) != !!(flags & TELLS_END)) return *code = 7, ET_FLOW_MOD; /* of others none is told */
   }
   if (only_check) return 0;
   total.flow_mods++;
@@ -809,7 +826,7 @@ static Verdict run(Switch *s, Packet packet) {
           int f = field_of(g16(a + 4), a[6] >> 1);
           memcpy(packet.byte + FIELD[f].at, a + 8, FIELD[f].size);
         }
-        if (g16(a) == 0xffff && g32(a + 4) == 0x2320 && g16(a + 8) == 10) { /* multipath into reg0 */
+        if (is_nicira(a, MULTIPATH)) { /* into reg0 */
           u64 h = hash_of(packet.byte + FIELD[F_IPV4_SRC].at, 44);
           p32(packet.byte + FIELD[F_REG0].at, (u32)(h % (g16(a + 18) + 1u)));
         }
@@ -882,12 +899,43 @@ static bool flood(u32 rack, u32 port, const u8 *frame, u16 n, int hops) {
   }
   return reached;
 }
+/* A FIN in IPv4 for one table: the rule of that port ends at once, since no flow is cached here. */
+static void end_on_fin(Switch *s, u8 table, const u8 *frame, u16 n) {
+  if (n < 54 || g16(frame + 12) != 0x0800 || frame[23] != 6 || !(frame[47] & 1)) return;
+  Packet packet = {{0}};
+  p16(packet.byte + FIELD[F_ETH_TYPE].at, 0x0800);
+  packet.byte[FIELD[F_PROTO].at] = 6;
+  memcpy(packet.byte + FIELD[F_TCP_DST].at, frame + 36, 2);
+  sort(s);
+  for (u32 i = 0; i < s->n; i++) {
+    const Entry *e = &s->entry[i];
+    u32 key = e->key;
+    if (keys.blob[key][0] != table || !takes(key, &packet)) continue;
+    if (!ends_on_fin(e->instructions)) return;
+    u8 body[40] = {0};
+    p64(body, e->cookie);
+    memcpy(body + 8, keys.blob[key] + 1, 2);
+    body[10] = 1; /* by its hard time-out */
+    body[11] = table;
+    p32(body + 12, (u32)(now_s() - begin_s - e->since_s));
+    p16(body + 22, 1);
+    u8 match[512];
+    u32 size = (u32)write_match(key, match);
+    head(s, FLOW_REMOVED, 8 + 40 + size, 0);
+    put(&s->out, body, 40);
+    put(&s->out, match, size);
+    remove_if(s, has_key, &key);
+    watch(s);
+    return;
+  }
+}
 static void packet_out(Switch *s, const u8 *m, u16 length) {
   if (length < 24 || 24 + g16(m + 16) > length) { refuse(s, ET_BAD_REQUEST, 6, m); return; }
   const u8 *frame = m + 24 + g16(m + 16);
   u16 n = (u16)(m + length - frame);
   for (const u8 *a = m + 24; a < frame; a += g16(a + 2)) {
     if (frame - a < 8 || g16(a + 2) < 8) { refuse(s, ET_BAD_ACTION, 1, m); return; }
+    if (frame - a >= 16 && is_nicira(a, RESUBMIT_TABLE)) { end_on_fin(s, a[12], frame, n); continue; }
     if (g16(a) != 0) { refuse(s, ET_BAD_ACTION, 0, m); return; }
     u32 port = g32(a + 4);
     if (port < 1 || port > s->ports) { refuse(s, ET_BAD_ACTION, 4, m); return; }
