@@ -60,6 +60,13 @@ class BareSwitch:
             if reply[1] == _ERROR:
                 errors.append(struct.unpack_from("!HH", reply, 8))
 
+    def await_message(self, message: bytes, kind: int) -> bytes:
+        """Send ``message``; the next one of this type that comes."""
+        self._socket.sendall(message)
+        while (told := self._receive())[1] != kind:
+            pass
+        return told
+
     def statistics(self, request: bytes) -> list[bytes]:
         """Send a multipart request; all messages of the reply."""
         self._socket.sendall(request)

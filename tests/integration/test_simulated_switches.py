@@ -17,11 +17,21 @@ from drivers.codecs.openflow.rules import (
     ROLE_MASTER,
     SwitchPorts,
     encode_changes,
+    encode_end_of_round,
     encode_role_request,
 )
 from hydra.config import Loaded
 from hydra.forwarding.pipeline import COOKIE_KIND_MASK, RuleKind, Table, cookie
-from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie, match_key
+from hydra.forwarding.rules import (
+    ROUND_RULES,
+    FlowRule,
+    Install,
+    Remove,
+    RemoveByCookie,
+    match_key,
+    round_rule,
+    round_rules,
+)
 from hydra.model import RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.unit.forwarding.sample_rules import circuit_rule, every_rule
@@ -32,6 +42,7 @@ METER = 5
 XID = 9
 _COMMAND_AT = 25
 _MODIFY, _MODIFY_STRICT = 1, 2
+_FLOW_REMOVED, _BY_TIME = 11, 1
 
 
 @pytest.fixture
@@ -118,6 +129,15 @@ def test_the_same_messages_have_the_same_effect(
         sizes.append(len(table(real)))
     assert max(sizes) > len(rules(demo)) / 2  # some kinds match alike at vswitches and at ToRs
     assert sizes[-1] == 0
+
+
+def test_a_fin_ends_one_rule_which_is_told(played: BareSwitch) -> None:
+    """As of a real one by tests/integration/test_cached_flows.py."""
+    assert played.confirm(encode_changes(map(Install, round_rules()), PORTS, 1, None), 1) == []
+    told = played.await_message(encode_end_of_round(3, XID), _FLOW_REMOVED)
+    assert struct.unpack_from("!8xQ2xB", told) == (round_rule(3).cookie, _BY_TIME)
+    assert len(table(played)) == ROUND_RULES - 1
+    assert table(played, TABLE_ALL, round_rule(3).cookie, 2**64 - 1) == []
 
 
 def test_parts_of_tables_are_told_alike(real: BareSwitch, played: BareSwitch, demo: Loaded) -> None:
