@@ -125,7 +125,8 @@ def simulate(seed: int) -> Course:
     plan = diff(fabric, state, random_state(fabric, state, rng), order)
     execution = Execution(fabric, POLICY, plan, upkeep.conditions(), order)
     network.unsettle(sorted(plan.disconnect))
-    death = Death(rng, rng.randint(0, 14), rng.choice(("", "move")))
+    step = rng.choice(("", "move", "carrier", "probe", "activate"))  # draining takes most batches
+    death = Death(rng, rng.randint(0, 40 if step else 14), step)
     doomed = DoomedWatch(network, execution, death)
     with suppress(CrashError):
         doomed.run()
