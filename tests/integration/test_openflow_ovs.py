@@ -41,6 +41,7 @@ from hydra.forwarding.pipeline import (
     SHAPES,
     Action,
     Arg,
+    EndOnFin,
     Output,
     PickPath,
     Port,
@@ -179,7 +180,7 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
     if isinstance(action, PickPath):
         links = number(action.last) + 1
         return f"multipath(symmetric_l3l4,0,hrw,{links},0,NXM_NX_REG0[])"
-    return "pop_vlan"
+    return "fin_timeout(hard_timeout=1)" if isinstance(action, EndOnFin) else "pop_vlan"
 
 
 def in_words(rule: FlowRule) -> str:
@@ -202,6 +203,7 @@ def in_words(rule: FlowRule) -> str:
             tail = "" if mask is None else "/" + human(field.name, mask)
             name = IN_OVS_WORDS.get(field.name, field.name)
             words.append(f"{name}={human(field.name, value)}{tail}")
+    words += ["send_flow_rem"] if shape.tells_end else []
     actions = [] if shape.meter is None else [f"meter:{number(shape.meter)}"]
     actions += [action_in_words(action, number) for action in shape.actions]
     if shape.write_metadata is not None:
