@@ -32,16 +32,13 @@ from drivers.tor import (
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import Problem, UnknownName
 from hydra.model import Plane, Rack
-from hydra.roles import OpticalCapabilities, OpticalSwitch, TorCapabilities, TorSwitch
+from hydra.roles import OpticalSwitch, TorSwitch
 
 _EntryT = TypeVar("_EntryT")
 
 
 class OpticalDriver(Protocol):
     """A driver of optical switches: the names that its module has."""
-
-    @property
-    def CAPABILITIES(self) -> OpticalCapabilities: ...  # noqa: N802
 
     def build(self, plane: Plane, timeout_s: float) -> OpticalSwitch:
         """Make the driver, not connected yet; ``timeout_s`` is what a command may take."""
@@ -51,9 +48,6 @@ class OpticalDriver(Protocol):
 
 class TorDriver(Protocol):
     """A driver of ToR switches: the names that its module has."""
-
-    @property
-    def CAPABILITIES(self) -> TorCapabilities: ...  # noqa: N802
 
     def build(self, rack: Rack, timeout_s: float) -> TorSwitch: ...
 

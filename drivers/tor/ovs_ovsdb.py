@@ -72,13 +72,7 @@ _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
 _TURNS: Final = threading.BoundedSemaphore(2)
 """Calls that compute at a time, while others wait for their servers. Threads take turns at the
 interpreter: among hundreds of ToRs, OpenFlow's would hardly come to its own."""
-
-
-class _Txn(ovs.db.idl.Transaction):  # type: ignore[misc]
-    """A transaction that inserts no rows, as all of ours: nothing in it is named by its place."""
-
-    def _substitute_uuids(self, json: object) -> object:
-        return json  # the library looks at every number of every set
+_Txn = ovs.db.idl.Transaction
 
 
 class _InterfaceRow(Protocol):
@@ -112,6 +106,10 @@ class _RootRow(Protocol):
 
 class _Transaction(Protocol):
     def commit(self) -> str: ...
+
+    def get_error(self) -> object: ...
+
+    def get_increment_new_value(self) -> int: ...
 
 
 class _SessionLostError(Exception):
@@ -325,7 +323,7 @@ class OvsTor:
         with _Call(self._timeout_s) as call:
             self._synchronise(call)
             rows = self._rows(ports)
-            txn = _Txn(self._idl)
+            txn = self._transaction()
             for row in rows.values():
                 for interface in row.interfaces:
                     interface.fetch(column)
@@ -380,7 +378,7 @@ class OvsTor:
         A transaction that only fetches is the one request the IDL sends without writing.
         """
         self._idl.run()
-        txn = _Txn(self._idl)
+        txn = self._transaction()
         self._root().fetch("next_cfg")
         if self._finish(txn, call) != _Txn.SUCCESS:
             raise _SessionLostError(f"a read failed: {txn.get_error()}")
@@ -406,7 +404,7 @@ class OvsTor:
 
     def _write(self, change: Callable[[], None], call: _Call) -> int:
         """Commit the values that ``change`` sets; return the configuration number to wait for."""
-        txn = _Txn(self._idl)
+        txn = self._transaction()
         change()
         self._root().increment("next_cfg")
         sent = txn.commit() == _Txn.INCOMPLETE
@@ -446,6 +444,16 @@ class OvsTor:
         return OutcomeUnknown(
             self._name, f"a change was written to {self._address} and not confirmed: {reason}"
         )
+
+    def _transaction(self) -> _Transaction:
+        """A transaction that inserts no rows, as all of ours: nothing in it is named by its place.
+
+        The library would look for such names in every number of every set.
+        """
+        txn = _Txn(self._idl)
+        txn._substitute_uuids = lambda json: json
+        made: _Transaction = txn
+        return made
 
     def _finish(self, txn: _Transaction, call: _Call) -> str:
         status = txn.commit()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -41,6 +40,7 @@ from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.testbed.disk import small_disk
 
 POLICY: Final[Mapping[str, Any]] = {
     "mode": "on-request",
@@ -388,7 +388,7 @@ def play_round(
     result = RoundResult(seed, str(drawn.get("substrate", "dual-homed-vlan")))
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hydra-chaos-")))
-        disk = stack.enter_context(_small_disk(directory / "disk"))
+        disk = stack.enter_context(small_disk(directory / "disk", _DISK_BYTES))
         stage = stack.enter_context(_stage(drawn, directory))
         (directory / "journal.db").symlink_to(disk / "journal.db")
         preloaded = Preloaded(directory)
@@ -435,15 +435,3 @@ def _stage(document: Mapping[str, Any], directory: Path) -> Iterator[Stage]:
     loaded = load_configuration(path)
     with Testbed(loaded.fabric, loaded.controller, fdb_age_s=loaded.policy.fdb_age_s) as testbed:
         yield Stage(testbed, loaded.fabric, document, directory)
-
-
-@contextmanager
-def _small_disk(directory: Path) -> Iterator[Path]:
-    """A file system of its own, small enough to be filled."""
-    directory.mkdir()
-    options = f"size={_DISK_BYTES}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(directory)], check=True)
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)

@@ -1,8 +1,7 @@
-"""A disk that can be filled under a controller's journal."""
+"""Filling the disk under a controller's journal."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,18 +9,6 @@ from pathlib import Path
 import httpx
 
 from .live import Live
-
-
-@contextmanager
-def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """A file system of its own, in memory."""
-    directory.mkdir()
-    options = f"size={size_bytes}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(directory)], check=True)
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @contextmanager

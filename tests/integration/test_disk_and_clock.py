@@ -8,8 +8,9 @@ import pytest
 
 from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.streams import paced_stream
+from mininet_scenarios.testbed.disk import small_disk
 
-from .full_disk import filled, refused_for_the_disk, small_disk
+from .full_disk import filled, refused_for_the_disk
 from .live import live, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(30)]

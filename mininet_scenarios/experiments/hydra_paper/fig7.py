@@ -53,6 +53,9 @@ _ROUNDS: Final = 2
 _QUEUES: Final = QueueSize(least_frames=64)
 """Queues of frames that do not shrink with the rates: 10 ms of them would be less than what the
 connections that share a circuit send at once."""
+_JUDGED_FROM: Final = 3
+"""Least number of repetitions that can tell two networks apart by a tenth. A program's single runs
+on the same circuits differ by more: connections lose frames where they share a queue."""
 _LONGEST: Final = 10.0
 """Multiple of the expected time after which a run is given up."""
 
@@ -375,6 +378,10 @@ _MORE: Final = (
     "time. Ranks that fill rack after rack would send to one or two other racks at a time; here "
     "they are in a random order, as a scheduler gives out servers."
 )
+_SINGLE: Final = (
+    f"Held against the run as published with {_JUDGED_FROM} repetitions or more: single runs on "
+    "the same circuits differ by a tenth."
+)
 _LOOPS: Final = (
     "The paper says that loops give higher throughput and prints no figure. An all-to-all exchange "
     "fills all circuits at once; FFTW's ranks exchange two by two, so that of many circuits few "
@@ -415,12 +422,14 @@ def _rows(found: Sequence[Fig7]) -> Iterator[Row]:
             why=_LOOPS,
         )
         hitless = _speedups(found, scenario, HITLESS, kernel)
+        judged = len(found) >= _JUDGED_FROM
         yield Row(
             f"{scenario}, hydra: {kernel}, time on the tree / on HydRA",
             "",
             ranged(hitless, ".2f"),
-            target=f"≥ 0.9 of as published, {speedup:.2f}",
-            met=fmean(hitless) >= 0.9 * speedup,
+            target=f"≥ 0.9 of as published, {speedup:.2f}" if judged else "",
+            met=fmean(hitless) >= 0.9 * speedup if judged else None,
+            why="" if judged else _SINGLE,
         )
     outcomes = [outcome for one in found for outcome in one.outcomes]
     least = min(one.run.least_on_wire for one in outcomes)

@@ -82,9 +82,12 @@ class Deleting(app_manager.RyuApp):
 """
 
 
-def test_a_destructor_does_not_swallow_it(tmp_path):
-    app = tmp_path / "deleting.py"
-    app.write_text(DELETING)
+def ended_by(
+    number: signal.Signals, program: str, ready: str, directory: Path
+) -> tuple[int, str, str]:
+    """Start an app, signal it when it says ``ready``; its exit code, output and complaints."""
+    app = directory / "app.py"
+    app.write_text(program)
     manager = Path(sys.executable).with_name("ryu-manager")
     process = subprocess.Popen(
         [manager, "--ofp-tcp-listen-port", "0", app],
@@ -93,57 +96,32 @@ def test_a_destructor_does_not_swallow_it(tmp_path):
         text=True,
     )
     try:
-        assert "deleting" in process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        said, complaints = process.communicate(timeout=20)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0, complaints
-    assert "closed" in said
-    assert "KeyboardInterrupt" in complaints, "the interpreter says that it ignores it"
-
-
-def test_what_never_ends_is_ended(tmp_path):
-    app = tmp_path / "stuck.py"
-    app.write_text(STUCK)
-    manager = Path(sys.executable).with_name("ryu-manager")
-    process = subprocess.Popen(
-        [manager, "--ofp-tcp-listen-port", "0", app],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert "started" in process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        _, complaints = process.communicate(timeout=20)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 1
-    assert "Timeout (0:00:01)!" in complaints
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_busy_green_thread_does_not_swallow_it(tmp_path, number):
-    app = tmp_path / "busy.py"
-    app.write_text(BUSY)
-    manager = Path(sys.executable).with_name("ryu-manager")
-    process = subprocess.Popen(
-        [manager, "--ofp-tcp-listen-port", "0", app],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert "spinning" in process.stdout.readline()
+        assert ready in process.stdout.readline()
         process.send_signal(number)
         said, complaints = process.communicate(timeout=20)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 0, complaints
+    return process.returncode, said, complaints
+
+
+def test_a_destructor_does_not_swallow_it(tmp_path):
+    code, said, complaints = ended_by(signal.SIGTERM, DELETING, "deleting", tmp_path)
+    assert code == 0, complaints
+    assert "closed" in said
+    assert "KeyboardInterrupt" in complaints, "the interpreter says that it ignores it"
+
+
+def test_what_never_ends_is_ended(tmp_path):
+    code, _, complaints = ended_by(signal.SIGTERM, STUCK, "started", tmp_path)
+    assert code == 1
+    assert "Timeout (0:00:01)!" in complaints
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_busy_green_thread_does_not_swallow_it(tmp_path, number):
+    code, said, complaints = ended_by(number, BUSY, "spinning", tmp_path)
+    assert code == 0, complaints
     assert "closed" in said
     assert "Traceback" not in complaints
 

@@ -1,0 +1,23 @@
+"""A disk of a test's own, small enough to be filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mininet_scenarios.testbed.shell import run
+
+
+@contextmanager
+def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
+    """Mount a file system of ``size_bytes``, in memory, at ``directory``, which is made.
+
+    Raises TestbedError if it can't be mounted.
+    """
+    directory.mkdir()
+    run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", str(directory)])
+    try:
+        yield directory
+    finally:
+        run(["umount", "--lazy", str(directory)])
