@@ -1,0 +1,234 @@
+"""Stages of a change: no more is diverted at a time than the electrical network has room for.
+
+A change diverts the pairs whose paths move. A few fit; those of thousands of circuits would go
+through uplinks of a tenth of the rate. So a change is cut: a stage moves some of its pairs, is a
+reconfiguration of its own, and leaves a state that is worth having. (Google's Jupiter drains and
+moves its optical switches in increments, too: Poutievski et al., SIGCOMM 2022, section 5.)
+
+A pair can take up its new path once others have let go of the ports that it needs. Where they need
+each other's, one of them goes first and is electrical until its own turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import Circuit, DemandMatrix, NetworkState, RackId
+from hydra.reconfiguration.plan import (
+    Pair,
+    directions,
+    hold,
+    moving_pairs,
+    pair_of,
+    paths_by_pair,
+)
+
+_ROUNDING_MBPS: Final = 1e-6
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """Traffic that a change has to be gentle to."""
+
+    sent_mbps: DemandMatrix
+    """Mbps from rack to rack, shape (N, N); of pairs that wait for their turn, before it."""
+    electrical_mbps: _Floats
+    """Rate between each rack and the electrical network, in each direction; shape (N,)."""
+    share: float
+    """Part of the room there that diverted traffic may take, 0 to 1."""
+
+    def room_mbps(self, state: NetworkState) -> _Floats:
+        """Mbps that may be diverted in ``state``: out of each rack, and into each; shape (2, N)."""
+        electrical = self.sent_mbps.copy()
+        for direction in directions(state):
+            electrical[direction] = 0.0
+        taken = np.stack([electrical.sum(axis=1), electrical.sum(axis=0)])
+        room: _Floats = self.share * np.maximum(0.0, self.electrical_mbps - taken)
+        return room
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Part of a change."""
+
+    target: NetworkState
+    """The state it leads to; of a change's last stage, the change's."""
+    pairs: frozenset[Pair]
+    """Pairs that it moves."""
+    diverted_mbps: float
+    """Mbps that it takes off circuits, most of any rack in either direction."""
+    beyond: Mapping[RackId, float]
+    """Mbps that it diverts more than there is room for, at the racks where that is so."""
+    last: bool
+
+
+def next_stage(current: NetworkState, target: NetworkState, traffic: Traffic) -> Stage:
+    """The first stage on the way to ``target``.
+
+    Everything, if that fits. Else those pairs first that can all take up their new paths, who gains
+    most before others; then those that leave fewest waiting. A rack whose room is too small for one
+    move alone has that move, and no other, in a stage. Pairs that only lose their paths come last.
+    """
+    cut = _Cut(current, target, traffic)
+    if cut.fits(cut.moving):
+        chosen: Collection[Pair] = cut.moving
+    else:
+        chosen = cut.whole_moves() or cut.moves() or cut.moves(crowded=True) or cut.moving
+    stage = hold(current, target, cut.moving.difference(chosen), ())
+    pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
+    if not pairs:  # rings that only move as a whole
+        stage, pairs = target, cut.moving
+    last = stage.topology == target.topology
+    load = cut.load(pairs)
+    excess = (load - cut.room).max(axis=0)
+    return Stage(
+        target=target if last else stage,
+        pairs=frozenset(pairs),
+        diverted_mbps=float(load.max(initial=0.0)),
+        beyond={
+            RackId(rack): float(excess[rack])
+            for rack in np.flatnonzero((excess > _ROUNDING_MBPS) & load.any(axis=0)).tolist()
+        },
+        last=last,
+    )
+
+
+def stages(current: NetworkState, target: NetworkState, traffic: Traffic) -> Iterator[Stage]:
+    """All stages, if nothing changes on the way."""
+    while True:
+        stage = next_stage(current, target, traffic)
+        yield stage
+        if stage.last:
+            return
+        current = stage.target
+
+
+class _Cut:
+    """Pairs to choose a stage's from, with what each needs and costs."""
+
+    def __init__(self, current: NetworkState, target: NetworkState, traffic: Traffic) -> None:
+        self.moving = moving_pairs(current, target)
+        self.room = traffic.room_mbps(current)
+        self._sent = traffic.sent_mbps
+        self._on_circuits = directions(current)
+        new = paths_by_pair(target)
+        self._waits_for = _awaited(current, target)
+        self._awaited_by: dict[Pair, list[Pair]] = {}
+        for pair, others in self._waits_for.items():
+            for other in others:
+                self._awaited_by.setdefault(other, []).append(pair)
+        arriving = sorted(pair for pair in self.moving if pair in new)
+        self._arriving = sorted(arriving, key=self._gain_mbps, reverse=True)
+
+    def load(self, pairs: Iterable[Pair]) -> _Floats:
+        """Mbps that leave circuits with these pairs: out of each rack, and into each; (2, N)."""
+        load = np.zeros(self.room.shape)
+        for pair in pairs:
+            for src, dst in (pair, pair[::-1]):
+                if (src, dst) in self._on_circuits:
+                    load[0, src] += self._sent[src, dst]
+                    load[1, dst] += self._sent[src, dst]
+        return load
+
+    def fits(self, pairs: Iterable[Pair]) -> bool:
+        return self._fit(np.zeros(self.room.shape), self.load(pairs), crowded=False)
+
+    def whole_moves(self) -> set[Pair]:
+        """Pairs that fit together, and of which each finds the ports of its new path free."""
+        chosen: set[Pair] = set()
+        load = np.zeros(self.room.shape)
+        for pair in self._arriving:
+            bundle = set() if pair in chosen else self._with_all_awaited(pair, chosen, load)
+            chosen |= bundle
+            load += self.load(bundle)
+        return chosen
+
+    def moves(self, *, crowded: bool = False) -> set[Pair]:
+        """Pairs that fit together, of which some let others have their ports, and wait.
+
+        With ``crowded``, a move that is too much for a rack fits if the rack has no other.
+        """
+        chosen: set[Pair] = set()
+        load = np.zeros(self.room.shape)
+
+        def took(bundle: set[Pair]) -> bool:
+            more = self.load(bundle)
+            if not self._fit(load, more, crowded=crowded):
+                return False
+            chosen.update(bundle)
+            load[:] += more
+            return True
+
+        for pair in sorted(self._arriving, key=self._left_waiting_mbps):
+            bundle = {pair, *self._waits_for.get(pair, ())} - chosen
+            if pair in chosen or not took(bundle):
+                continue
+            let_go = list(bundle)
+            while let_go:  # others may need nothing but their ports
+                let_go += [
+                    rider
+                    for rider in self._awaited_by.get(let_go.pop(), ())
+                    if rider not in chosen and self._waits_for[rider] <= chosen and took({rider})
+                ]
+        return chosen
+
+    def _with_all_awaited(self, pair: Pair, chosen: set[Pair], load: _Floats) -> set[Pair]:
+        """The pair, those it waits for, those they wait for and so on; none if that is too much."""
+        bundle: set[Pair] = set()
+        more = np.zeros(self.room.shape)
+        waiting = [pair]
+        while waiting:
+            one = waiting.pop()
+            if one in bundle or one in chosen:
+                continue
+            bundle.add(one)
+            more += self.load([one])
+            if not self._fit(load, more, crowded=False):
+                return set()
+            waiting.extend(self._waits_for.get(one, ()))
+        return bundle
+
+    def _fit(self, load: _Floats, more: _Floats, *, crowded: bool) -> bool:
+        fits = load + more <= self.room + _ROUNDING_MBPS
+        if crowded:
+            fits |= load == 0.0
+        return bool((fits | (more == 0.0)).all())
+
+    def _gain_mbps(self, pair: Pair) -> float:
+        """Traffic that is electrical now, and is not once the pair has its path."""
+        ways = (pair, pair[::-1])
+        return sum(float(self._sent[way]) for way in ways if way not in self._on_circuits)
+
+    def _left_waiting_mbps(self, pair: Pair) -> float:
+        """Traffic on the circuits that are in its way."""
+        others = self._waits_for.get(pair, ())
+        return float(sum(self.load([other])[0].sum() for other in others))
+
+
+def _awaited(current: NetworkState, target: NetworkState) -> dict[Pair, set[Pair]]:
+    """For each pair with a new path, the others whose circuits are in its way."""
+    going = {
+        half: circuit
+        for circuit in current.topology.circuits - target.topology.circuits
+        for half in circuit.halves
+    }
+    users: dict[Circuit, set[Pair]] = {}
+    for path in current.topology.paths:
+        for circuit in path.circuits:
+            users.setdefault(circuit, set()).add(pair_of(path))
+    awaited: dict[Pair, set[Pair]] = {}
+    for path in target.topology.paths:
+        pair = pair_of(path)
+        for circuit in path.circuits:
+            if circuit in current.topology.circuits:
+                continue
+            for half in circuit.halves:
+                if half in going:
+                    awaited.setdefault(pair, set()).update(users.get(going[half], ()))
+    return {pair: others - {pair} for pair, others in awaited.items() if others - {pair}}
