@@ -296,7 +296,7 @@ class Policy:
     timeouts: Timeouts = Timeouts()
     divert_share: Annotated[float, Interval(gt=0, le=1), Taken.AT_ONCE] = 0.8
     """Part of the room on the electrical network that a change may divert traffic to. A change that
-    needs more is made in [stages](planning.md#stages)."""
+    needs more is made in [stages](operators-guide.md#large-changes)."""
     beyond_room: Annotated[Beyond, Taken.AT_ONCE] = Beyond.ANNOUNCE
     """A stage of a single move that is more than a rack has room for is made and announced, or the
     change is refused."""
