@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +30,7 @@ from hydra.reconfiguration.plan import (
 )
 
 _ROUNDING_MBPS: Final = 1e-6
+_NOBODY: Final[frozenset[Pair]] = frozenset()
 _Floats = NDArray[np.float64]
 
 
@@ -79,7 +81,7 @@ def next_stage(current: NetworkState, target: NetworkState, traffic: Traffic) ->
     if cut.fits(cut.moving):
         chosen: Collection[Pair] = cut.moving
     else:
-        chosen = cut.whole_moves() or cut.moves() or cut.moves(crowded=True) or cut.moving
+        chosen = cut.whole_moves() or cut.moves() or cut.whole_moves(crowded=True) or cut.moving
     stage = hold(current, target, cut.moving.difference(chosen), ())
     pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
     if not pairs:  # rings that only move as a whole
@@ -137,29 +139,35 @@ class _Cut:
         return load
 
     def fits(self, pairs: Iterable[Pair]) -> bool:
-        return self._fit(np.zeros(self.room.shape), self.load(pairs), crowded=False)
+        return self._fit(np.zeros(self.room.shape), self.load(pairs))
 
-    def whole_moves(self) -> set[Pair]:
-        """Pairs that fit together, and of which each finds the ports of its new path free."""
+    def whole_moves(self, *, crowded: bool = False) -> set[Pair]:
+        """Pairs that fit together, and of which each finds the ports of its new path free.
+
+        With ``crowded``, those that are too many for a rack fit if it has no others; the fewest
+        come first.
+        """
         chosen: set[Pair] = set()
         load = np.zeros(self.room.shape)
-        for pair in self._arriving:
-            bundle = set() if pair in chosen else self._with_all_awaited(pair, chosen, load)
-            chosen |= bundle
-            load += self.load(bundle)
+        circles = self._circles()
+        if crowded:
+            circles.sort(key=lambda circle: float(self.load(circle).max()))
+        for circle in circles:
+            more = self.load(circle)
+            ready = all(self._waits_for.get(pair, _NOBODY) <= chosen | circle for pair in circle)
+            if ready and self._fit(load, more, crowded=crowded):
+                chosen |= circle
+                load += more
         return chosen
 
-    def moves(self, *, crowded: bool = False) -> set[Pair]:
-        """Pairs that fit together, of which some let others have their ports, and wait.
-
-        With ``crowded``, a move that is too much for a rack fits if the rack has no other.
-        """
+    def moves(self) -> set[Pair]:
+        """Pairs that fit together, of which some let others have their ports, and wait."""
         chosen: set[Pair] = set()
         load = np.zeros(self.room.shape)
 
         def took(bundle: set[Pair]) -> bool:
             more = self.load(bundle)
-            if not self._fit(load, more, crowded=crowded):
+            if not self._fit(load, more):
                 return False
             chosen.update(bundle)
             load[:] += more
@@ -178,23 +186,22 @@ class _Cut:
                 ]
         return chosen
 
-    def _with_all_awaited(self, pair: Pair, chosen: set[Pair], load: _Floats) -> set[Pair]:
-        """The pair, those it waits for, those they wait for and so on; none if that is too much."""
-        bundle: set[Pair] = set()
-        more = np.zeros(self.room.shape)
-        waiting = [pair]
-        while waiting:
-            one = waiting.pop()
-            if one in bundle or one in chosen:
-                continue
-            bundle.add(one)
-            more += self.load([one])
-            if not self._fit(load, more, crowded=False):
-                return set()
-            waiting.extend(self._waits_for.get(one, ()))
-        return bundle
+    def _circles(self) -> list[set[Pair]]:
+        """Pairs that wait for each other, as sets; pairs that do not, alone.
 
-    def _fit(self, load: _Floats, more: _Floats, *, crowded: bool) -> bool:
+        Those that others wait for come first, and of several those that gain most.
+        """
+        graph = nx.DiGraph()
+        graph.add_nodes_from(self._arriving)
+        for pair, others in self._waits_for.items():
+            graph.add_edges_from((other, pair) for other in others)
+        circles = nx.condensation(graph)
+        members: Mapping[int, set[Pair]] = circles.nodes(data="members")
+        gain = {number: sum(map(self._gain_mbps, members[number])) for number in circles}
+        order = nx.lexicographical_topological_sort(circles, key=lambda number: -gain[number])
+        return [members[number] for number in order]
+
+    def _fit(self, load: _Floats, more: _Floats, *, crowded: bool = False) -> bool:
         fits = load + more <= self.room + _ROUNDING_MBPS
         if crowded:
             fits |= load == 0.0
