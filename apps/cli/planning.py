@@ -262,7 +262,8 @@ def _stages(stages: Sequence[JsonObject]) -> str:
     for stage in stages:
         for one in stage["beyond"]:
             beyond[one["rack"]] = max(beyond.get(one["rack"], 0.0), one["mbps"])
-    words = f"{len(stages)}; at most {mbps(most)} Mb/s of a rack are diverted at a time"
+    number = f"{len(stages)}" if stages[-1]["last"] else f"{len(stages)} and more"
+    words = f"{number}; at most {mbps(most)} Mb/s of a rack are diverted at a time"
     if not beyond:
         return words
     racks = ", ".join(f"{rack} ({mbps(more)} Mb/s)" for rack, more in sorted(beyond.items()))

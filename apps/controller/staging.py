@@ -8,6 +8,7 @@ Before each, the rest is looked at again.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,8 +56,8 @@ class _Change:
     """Traffic that was on circuits then, as (from, to)."""
     pins: tuple[Pin, ...]
     blocked: frozenset[PortId]
-    expected: int
-    """Stages in all, as foreseen."""
+    expected: int | None
+    """Stages in all, as foreseen; None: more than that."""
     done: int = 0
     put_off: frozenset[Pair] = frozenset()
     """Pairs that a stage was to move and could not: they have their next turn in the last."""
@@ -96,10 +97,19 @@ class Staging:
         return self._under_way > 0
 
     def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
-        """The stages of a plan with this traffic; none if nobody measures it."""
+        """The stages of a plan with this traffic; none if nobody measures it.
+
+        After ``policy.planning_budget_ms``, the last that is foreseen is not the plan's last.
+        """
         if sent_mbps is None or plan.empty:
             return ()
-        return tuple(stages(plan.current, plan.target, self._traffic(sent_mbps)))
+        ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
+        ahead: list[Stage] = []
+        for stage in stages(plan.current, plan.target, self._traffic(sent_mbps)):
+            ahead.append(stage)
+            if time.monotonic() > ends_s:
+                break
+        return tuple(ahead)
 
     def carry_out(self, entry: Reconfiguration, plan: Plan, asker: Asker) -> None:
         """Move the network to the plan's target: at once if that fits, else a stage at a time.
@@ -110,7 +120,7 @@ class Staging:
         sent_mbps = asker.sent_mbps()
         ahead = self.foresee(plan, sent_mbps)
         self._refuse_beyond(ahead)
-        if sent_mbps is None or len(ahead) < 2:
+        if sent_mbps is None or not ahead or ahead[0].last:
             self._warn_of(ahead)
             asker.moved(self._mover.move(entry, plan.target, plan), True)
             return
@@ -122,10 +132,14 @@ class Staging:
             directions(plan.current),
             self._ledger.pins(),
             self._reach.blocked_ports(),
-            len(ahead),
+            len(ahead) if ahead[-1].last else None,
         )
         with about(entry.id):
-            LOG.info("takes about %d stages: all at once would divert too much", len(ahead))
+            LOG.info(
+                "takes %d stages%s: all at once would divert too much",
+                len(ahead),
+                "" if change.expected else " and more",
+            )
         self._move(change, ahead[0], plan.target)
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
@@ -163,6 +177,7 @@ class Staging:
             goal = self._planning.toward(state, change.goal)
             near = hold(state, goal, change.put_off, ()) if change.put_off else goal
             stage = next_stage(state, near, self._traffic(self._sent_mbps(change)))
+            self._refuse_beyond((stage,))
             self._move(change, stage, goal)
         except JournalError:
             raise  # recorded where it happened
@@ -193,7 +208,8 @@ class Staging:
         self._warn_of((stage,))
         if not stage.last:
             number = change.done + 1
-            words = f"stage {number} of about {max(change.expected, number + 1)} of {entry.id}"
+            of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
+            words = f"stage {number} {of}of {entry.id}"
             entry = self._ledger.enter(change.entry.trigger, words)
         try:
             execution = self._mover.move(entry, goal if stage.last else stage.target)

@@ -512,6 +512,7 @@ class Stage(Document):
     beyond: list[RackLoad] = Field(
         description="What it diverts more than the electrical network has room for, by rack."
     )
+    last: bool = Field(description="False at the end of the list: there are more.")
 
 
 class Plan(Document):

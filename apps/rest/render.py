@@ -311,6 +311,7 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
                     models.RackLoad(rack=fabric.racks[rack].name, mbps=mbps)
                     for rack, mbps in sorted(stage.beyond.items())
                 ],
+                last=stage.last,
             )
             for stage in report.stages
         ],

@@ -3,10 +3,10 @@
 A change diverts the pairs whose paths move. A few fit; those of thousands of circuits would go
 through uplinks of a tenth of the rate. So a change is cut: a stage moves some of its pairs, is a
 reconfiguration of its own, and leaves a state that is worth having. (Google's Jupiter drains and
-moves its optical switches in increments, too: Poutievski et al., SIGCOMM 2022, section 5.)
+moves its optical switches in increments, too: Poutievski et al., SIGCOMM 2022.)
 
-A pair can take up its new path once others have let go of the ports that it needs. Where they need
-each other's, one of them goes first and is electrical until its own turn comes.
+A pair can take up its new path once others have let go of the ports that it needs. Pairs that need
+each other's are a circle: it moves as a whole, or some of it goes first, and waits, electrically.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class Stage:
 def next_stage(current: NetworkState, target: NetworkState, traffic: Traffic) -> Stage:
     """The first stage on the way to ``target``.
 
-    Everything, if that fits. Else those pairs first that can all take up their new paths, who gains
-    most before others; then those that leave fewest waiting. A rack whose room is too small for one
-    move alone has that move, and no other, in a stage. Pairs that only lose their paths come last.
+    Everything, if that fits. Else pairs that can all take up their new paths, who gains most before
+    others; else pairs of which some have to wait, where that takes least off circuits. Else a
+    circle as a whole, though it is more than there is room for: the smallest, and no other at its
+    racks. Pairs that only lose their paths, and stand in nobody's way, come last.
     """
     cut = _Cut(current, target, traffic)
     if cut.fits(cut.moving):
