@@ -16,14 +16,15 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(20)]
 FLOWS = {("h31", "h11"): 520, ("h32", "h12"): 520, ("h31", "h41"): 480, ("h32", "h42"): 480}
 """Datagrams a second of 1,050 bytes on the wire: 17 Mb/s of r3's 20 electrical ones, where 16 may
 be used, and of a server's 10 less than 9."""
-SECONDS = 12
+SECONDS = 8
+POLICY = {"poll_interval_s": 0.5, "demand_window_s": 1.0}
 
 
 @pytest.mark.alone("its datagrams fill six sevenths of the electrical network")
 def test_it_is_made_in_stages_that_lose_nothing(demo_testbed, tmp_path):
     wanted = [PairDemand("r2", "r3", 80), PairDemand("r1", "r4", 80)]
     asked = {"demand": [entry for pair in wanted for entry in pair.entries()]}
-    with live(demo_testbed, tmp_path, {"poll_interval_s": 0.5}) as network, ExitStack() as stack:
+    with live(demo_testbed, tmp_path, POLICY) as network, ExitStack() as stack:
         network.change("r1", "r3", "p1")
         network.begin_change("r3", "r4", "p2")
         wait_until(lambda: network.planes_between("r3", "r4") == ("p2",))
