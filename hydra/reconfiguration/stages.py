@@ -32,6 +32,8 @@ from hydra.reconfiguration.plan import (
 _ROUNDING_MBPS: Final = 1e-6
 _NOBODY: Final[frozenset[Pair]] = frozenset()
 _Floats = NDArray[np.float64]
+_Load = dict[int, float]
+"""Mbps out of each rack, by its number, and into each, by that and the number of racks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,15 +91,11 @@ def next_stage(current: NetworkState, target: NetworkState, traffic: Traffic) ->
         stage, pairs = target, cut.moving
     last = stage.topology == target.topology
     load = cut.load(pairs)
-    excess = (load - cut.room).max(axis=0)
     return Stage(
         target=target if last else stage,
         pairs=frozenset(pairs),
-        diverted_mbps=float(load.max(initial=0.0)),
-        beyond={
-            RackId(rack): float(excess[rack])
-            for rack in np.flatnonzero((excess > _ROUNDING_MBPS) & load.any(axis=0)).tolist()
-        },
+        diverted_mbps=max(load.values(), default=0.0),
+        beyond=cut.beyond(load),
         last=last,
     )
 
@@ -117,30 +115,49 @@ class _Cut:
 
     def __init__(self, current: NetworkState, target: NetworkState, traffic: Traffic) -> None:
         self.moving = moving_pairs(current, target)
-        self.room = traffic.room_mbps(current)
-        self._sent = traffic.sent_mbps
-        self._on_circuits = directions(current)
-        new = paths_by_pair(target)
+        self._room = traffic.room_mbps(current).ravel().tolist()
+        """Mbps out of each rack, then into each."""
+        sent, on_circuits = traffic.sent_mbps, directions(current)
+        racks = len(sent)
+        self._loads: dict[Pair, _Load] = {}
+        self._gain_mbps: dict[Pair, float] = {}
+        """Traffic that is electrical now, and is not once the pair has its path."""
+        for pair in self.moving:
+            load = self._loads[pair] = {}
+            self._gain_mbps[pair] = 0.0
+            for src, dst in (pair, pair[::-1]):
+                mbps = float(sent[src, dst])
+                if (src, dst) not in on_circuits:
+                    self._gain_mbps[pair] += mbps
+                elif mbps:
+                    _add(load, {src: mbps, racks + dst: mbps})
         self._waits_for = _awaited(current, target)
         self._awaited_by: dict[Pair, list[Pair]] = {}
         for pair, others in self._waits_for.items():
             for other in others:
                 self._awaited_by.setdefault(other, []).append(pair)
-        arriving = sorted(pair for pair in self.moving if pair in new)
-        self._arriving = sorted(arriving, key=self._gain_mbps, reverse=True)
+        arriving = self.moving.intersection(paths_by_pair(target))
+        self._arriving = sorted(arriving, key=lambda pair: (-self._gain_mbps[pair], pair))
 
-    def load(self, pairs: Iterable[Pair]) -> _Floats:
-        """Mbps that leave circuits with these pairs: out of each rack, and into each; (2, N)."""
-        load = np.zeros(self.room.shape)
+    def load(self, pairs: Iterable[Pair]) -> _Load:
+        """Mbps that leave circuits with these pairs."""
+        load: _Load = {}
         for pair in pairs:
-            for src, dst in (pair, pair[::-1]):
-                if (src, dst) in self._on_circuits:
-                    load[0, src] += self._sent[src, dst]
-                    load[1, dst] += self._sent[src, dst]
+            _add(load, self._loads[pair])
         return load
 
     def fits(self, pairs: Iterable[Pair]) -> bool:
-        return self._fit(np.zeros(self.room.shape), self.load(pairs))
+        return self._fit({}, self.load(pairs))
+
+    def beyond(self, load: _Load) -> dict[RackId, float]:
+        """Mbps of a load that there is no room for, by rack."""
+        excess: dict[RackId, float] = {}
+        for place, mbps in load.items():
+            more = mbps - self._room[place]
+            if more > _ROUNDING_MBPS:
+                rack = RackId(place % (len(self._room) // 2))
+                excess[rack] = max(more, excess.get(rack, 0.0))
+        return excess
 
     def whole_moves(self, *, crowded: bool = False) -> set[Pair]:
         """Pairs that fit together, and of which each finds the ports of its new path free.
@@ -149,29 +166,29 @@ class _Cut:
         come first.
         """
         chosen: set[Pair] = set()
-        load = np.zeros(self.room.shape)
+        load: _Load = {}
         circles = self._circles()
         if crowded:
-            circles.sort(key=lambda circle: float(self.load(circle).max()))
+            circles.sort(key=lambda circle: max(self.load(circle).values(), default=0.0))
         for circle in circles:
             more = self.load(circle)
             ready = all(self._waits_for.get(pair, _NOBODY) <= chosen | circle for pair in circle)
             if ready and self._fit(load, more, crowded=crowded):
                 chosen |= circle
-                load += more
+                _add(load, more)
         return chosen
 
     def moves(self) -> set[Pair]:
         """Pairs that fit together, of which some let others have their ports, and wait."""
         chosen: set[Pair] = set()
-        load = np.zeros(self.room.shape)
+        load: _Load = {}
 
         def took(bundle: set[Pair]) -> bool:
             more = self.load(bundle)
             if not self._fit(load, more):
                 return False
             chosen.update(bundle)
-            load[:] += more
+            _add(load, more)
             return True
 
         for pair in sorted(self._arriving, key=self._left_waiting_mbps):
@@ -198,25 +215,25 @@ class _Cut:
             graph.add_edges_from((other, pair) for other in others)
         circles = nx.condensation(graph)
         members: Mapping[int, set[Pair]] = circles.nodes(data="members")
-        gain = {number: sum(map(self._gain_mbps, members[number])) for number in circles}
-        order = nx.lexicographical_topological_sort(circles, key=lambda number: -gain[number])
-        return [members[number] for number in order]
+        gain = {one: sum(self._gain_mbps[pair] for pair in members[one]) for one in circles}
+        order = nx.lexicographical_topological_sort(circles, key=lambda one: -gain[one])
+        return [members[one] for one in order]
 
-    def _fit(self, load: _Floats, more: _Floats, *, crowded: bool = False) -> bool:
-        fits = load + more <= self.room + _ROUNDING_MBPS
-        if crowded:
-            fits |= load == 0.0
-        return bool((fits | (more == 0.0)).all())
-
-    def _gain_mbps(self, pair: Pair) -> float:
-        """Traffic that is electrical now, and is not once the pair has its path."""
-        ways = (pair, pair[::-1])
-        return sum(float(self._sent[way]) for way in ways if way not in self._on_circuits)
+    def _fit(self, load: _Load, more: _Load, *, crowded: bool = False) -> bool:
+        return all(
+            load.get(place, 0.0) + mbps <= self._room[place] + _ROUNDING_MBPS
+            or (crowded and place not in load)
+            for place, mbps in more.items()
+        )
 
     def _left_waiting_mbps(self, pair: Pair) -> float:
         """Traffic on the circuits that are in its way."""
-        others = self._waits_for.get(pair, ())
-        return float(sum(self.load([other])[0].sum() for other in others))
+        return sum(self.load(self._waits_for.get(pair, ())).values())
+
+
+def _add(load: _Load, more: _Load) -> None:
+    for place, mbps in more.items():
+        load[place] = load.get(place, 0.0) + mbps
 
 
 def _awaited(current: NetworkState, target: NetworkState) -> dict[Pair, set[Pair]]:
