@@ -85,7 +85,7 @@ def mutated(chance: random.Random, kept: Sequence[str]) -> bytes:
                 other = chance.randrange(len(lines))
                 lines[at], lines[other] = lines[other], lines[at]
     data = bytearray("\n".join(lines).encode("utf-8", "surrogatepass"))
-    for _ in range(chance.choice((0, 0, 0, 1, 5))):
+    for _ in range(chance.choice((0, 0, 0, 1, 5)) if data else 0):
         at = chance.randrange(len(data))
         data[at : at + 1] = bytes([chance.randrange(256)])
     return bytes(data[:LONGEST_BYTES])
