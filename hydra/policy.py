@@ -122,6 +122,13 @@ class OnSilence(Enum):
     CLOSE = "close"
 
 
+class Beyond(Enum):
+    """Treatment of a change that diverts more than the electrical network has room for."""
+
+    ANNOUNCE = "announce"
+    REFUSE = "refuse"
+
+
 class SourceCheck(Enum):
     """Whether ports of servers take foreign MAC addresses and tags."""
 
@@ -287,6 +294,12 @@ class Policy:
     """How long reservations that give way to more important ones keep their circuits."""
     drain: Annotated[DrainPolicy, Taken.AT_ONCE] = DrainPolicy()
     timeouts: Timeouts = Timeouts()
+    divert_share: Annotated[float, Interval(gt=0, le=1), Taken.AT_ONCE] = 0.8
+    """Part of the room on the electrical network that a change may divert traffic to. A change that
+    needs more is made in [stages](operators-guide.md#large-changes)."""
+    beyond_room: Annotated[Beyond, Taken.AT_ONCE] = Beyond.ANNOUNCE
+    """A stage of a single move that is more than a rack has room for is made and announced, or the
+    change is refused."""
     transition: Annotated[Transition, Taken.BY_FILE] = Transition.HITLESS
     """``as-published`` is for experiments only: mirrors move under the traffic, without divert and
     drain, as in the papers' prototypes. Refused unless every plane is emulated on this machine."""

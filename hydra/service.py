@@ -28,6 +28,7 @@ from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, Po
 from hydra.policy import DemandBasis, Policy, Sharing
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
+from hydra.reconfiguration.stages import Stage
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -74,6 +75,8 @@ class PlanReport:
     planning_ms: float
     at_risk: tuple[str, ...] = ()
     """Devices and switches that are missing for it, in words."""
+    stages: tuple[Stage, ...] = ()
+    """Stages in which it would be made with the traffic of now; empty where none is measured."""
 
 
 class DemandSource(Enum):

@@ -59,6 +59,8 @@ def allowed(key: PolicyKey) -> str:
                 parts.append(f"{low:g} to {high:,}")
             case {"minimum": low}:
                 parts.append(f"{low:g} and more")
+            case {"exclusiveMinimum": low, "maximum": high}:
+                parts.append(f"more than {low:g}, to {high:,}")
             case {"exclusiveMinimum": low}:
                 parts.append(f"more than {low:g}")
             case {"type": "null"}:

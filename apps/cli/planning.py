@@ -245,6 +245,7 @@ def print_plan(document: JsonObject) -> None:
             ("affected pairs", pairs or "none"),
             ("retagged ports", document["retagged_ports"]),
             ("rules", document["rules"]),
+            *([("stages", _stages(stages))] if (stages := document["stages"]) else []),
             ("planned in", f"{document['planning_ms']:.1f} ms"),
             ("pays", f"{'yes' if verdict['pays'] else 'no'}: {verdict['reason']}"),
         ]
@@ -253,6 +254,20 @@ def print_plan(document: JsonObject) -> None:
     print_circuits("To connect", document["connect"])
     print_circuits("To disconnect", document["disconnect"])
     print_paths("Paths afterwards", document["paths"])
+
+
+def _stages(stages: Sequence[JsonObject]) -> str:
+    most = max(stage["diverted_mbps"] for stage in stages)
+    beyond: dict[str, float] = {}
+    for stage in stages:
+        for one in stage["beyond"]:
+            beyond[one["rack"]] = max(beyond.get(one["rack"], 0.0), one["mbps"])
+    number = f"{len(stages)}" if stages[-1]["last"] else f"{len(stages)} and more"
+    words = f"{number}; at most {mbps(most)} Mb/s of a rack are diverted at a time"
+    if not beyond:
+        return words
+    racks = ", ".join(f"{rack} ({mbps(more)} Mb/s)" for rack, more in sorted(beyond.items()))
+    return f"{words}, more than there is room for at {racks}"
 
 
 def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -> None:

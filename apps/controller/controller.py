@@ -33,6 +33,7 @@ from apps.controller.reservation_care import ReservationCare
 from apps.controller.runner import Runner
 from apps.controller.slots import Slots
 from apps.controller.spiller import Spiller
+from apps.controller.staging import Staging
 from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.demand.agent_desk import AgentDesk
@@ -175,6 +176,7 @@ class Controller:
             ledger,
             reach,
             mover,
+            Staging(fabric, policy, planning, ledger, reach, mover, conductor.put),
             panels,
             spills,
             conductor.put,

@@ -16,6 +16,7 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.reach import Reach
 from apps.controller.slots import WeekDraft
+from apps.controller.staging import Asker, Staging
 from apps.demand.agent_desk import AgentDesk
 from apps.demand.estimator import DemandEstimator, Found
 from apps.demand.poller import StatsPoller
@@ -31,6 +32,7 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.executor import Execution
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
 from hydra.sharing.spill import Room, Spills
@@ -100,6 +102,7 @@ class Loop:
         ledger: Ledger,
         reach: Reach,
         mover: Mover,
+        staging: Staging,
         panels: PatchPanels,
         spills: Spills,
         enqueue: Callable[[Callable[[], None]], None],
@@ -118,6 +121,7 @@ class Loop:
         self._ledger = ledger
         self._reach = reach
         self._mover = mover
+        self._staging = staging
         self._panels = panels
         self._spills = spills
         self._enqueue = enqueue
@@ -183,6 +187,11 @@ class Loop:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
         return {**self._poller.port_rates_mbps(), **self._tor_counters.rates_mbps()}
 
+    def _sent_mbps(self) -> DemandMatrix | None:
+        """Mbps from rack to rack as counted, shape (N, N); None before two polls."""
+        seen = self.demand()
+        return seen.rate_mbps.copy() if seen.source is DemandSource.MEASURED else None
+
     def _wanted(self, request: PlanRequest) -> DemandMatrix:
         """The request's demand, or the measured one. Raises PlanError before there is one."""
         if request.demand is not None:
@@ -208,7 +217,8 @@ class Loop:
         rules = sum(len(steering(a)) + len(steering(b)) for a, b in pairs)
         racks = {RackId(int(rack)) for rack in np.flatnonzero(demand.any(0) | demand.any(1))}
         at_risk = self._reach.at_risk(pairs, request.planes, racks)
-        return replace(report, rules=rules, at_risk=at_risk)
+        ahead = () if urgent else self._staging.foresee(report.plan, self._sent_mbps())
+        return replace(report, rules=rules, at_risk=at_risk, stages=ahead)
 
     def _propose(
         self,
@@ -260,7 +270,9 @@ class Loop:
     # -- decide and reconfigure -------------------------------------------------------------------
 
     def periodic(self) -> None:
-        """A round of monitor, plan, and reconfigure if it pays."""
+        """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
+        if self._staging.under_way:
+            return
         seen = self.demand()
         done = self._rounds.periodic(
             self._standing(),
@@ -311,7 +323,11 @@ class Loop:
         return decide(report, algorithm, largest, trigger, time.time())
 
     def _adopt(self, entry: Reconfiguration, report: PlanReport, request: PlanRequest) -> None:
-        execution = self._mover.move(entry, report.plan.target, report.plan)
         everything = request.racks is None and request.planes is None
-        self._panels.wish(execution, alone=everything)
-        self._ledger.keep_standing()
+
+        def moved(execution: Execution, first: bool) -> None:
+            self._panels.wish(execution, alone=everything and first)
+            self._ledger.keep_standing()
+
+        asker = Asker(self._sent_mbps, lambda: self.plan(request, urgent=True).plan, moved)
+        self._staging.carry_out(entry, report.plan, asker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections.abc import Collection
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
@@ -21,13 +22,15 @@ from hydra.model import Fabric, NetworkState
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution, rest
-from hydra.reconfiguration.plan import Plan, resting_beside
+from hydra.reconfiguration.plan import Pair, Plan, resting_beside
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
 FIRST_OUTAGE_S: Final = 0.3
 """Assumed cost of a reconfiguration until one has been measured."""
 _OUTAGE_WEIGHT: Final = 0.3
+_NAMED: Final = 6
+"""Pairs that the log names."""
 
 
 class Mover:
@@ -106,10 +109,11 @@ class Mover:
             self._planning.order_of,
         )
         LOG.info(
-            "begins: %d circuits down, %d up, %d pairs affected",
+            "begins: %d circuits down, %d up, %d pairs affected%s",
             len(plan.disconnect),
             len(plan.connect),
             len(plan.affected),
+            self._named(plan.affected),
         )
         started_s = time.monotonic()
         self._ledger.update(entry.id, started_unix_s=time.time())
@@ -144,6 +148,13 @@ class Mover:
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s)
         return execution
+
+    def _named(self, pairs: Collection[Pair]) -> str:
+        """The first few, in words."""
+        racks = self._fabric.racks
+        named = [f"{racks[src].name} - {racks[dst].name}" for src, dst in sorted(pairs)[:_NAMED]]
+        more = [] if len(pairs) <= _NAMED else ["…"]
+        return f": {', '.join(named + more)}" if named else ""
 
     def _abandon(self, entry: Reconfiguration, execution: Execution, error: Exception) -> None:
         """Give up half-way (a journal that can't be written, a defect), and start over.

@@ -390,6 +390,10 @@ class Planning:
         )
         return self._allocate(current, _on_rings(paths))
 
+    def toward(self, current: NetworkState, topology: Topology) -> NetworkState:
+        """The state after ``current`` with this topology. Raises PlanError if VLAN-IDs run out."""
+        return self._allocate(current, topology)
+
     def restored(
         self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
     ) -> NetworkState:

@@ -497,6 +497,24 @@ class Verdict(Document):
     cost_mbit: float
 
 
+class RackLoad(Document):
+    rack: str
+    mbps: float
+
+
+class Stage(Document):
+    """Part of a change, made by itself."""
+
+    pairs: list[RackPair]
+    diverted_mbps: float = Field(
+        description="What it takes off circuits, most of any rack in either direction."
+    )
+    beyond: list[RackLoad] = Field(
+        description="What it diverts more than the electrical network has room for, by rack."
+    )
+    last: bool = Field(description="False at the end of the list: there are more.")
+
+
 class Plan(Document):
     current_epoch: int
     paths: list[Path] = Field(description="All paths of the target.")
@@ -511,6 +529,10 @@ class Plan(Document):
     planning_ms: float
     at_risk: list[str] = Field(
         description="Devices and switches that are missing for it, in words."
+    )
+    stages: list[Stage] = Field(
+        description="The stages in which it would be made, with the traffic of now. Empty where "
+        "none is measured: all at once."
     )
 
 

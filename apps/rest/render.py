@@ -300,6 +300,21 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         verdict=_verdict(report.verdict),
         planning_ms=report.planning_ms,
         at_risk=list(report.at_risk),
+        stages=[
+            models.Stage(
+                pairs=[
+                    models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
+                    for src, dst in sorted(stage.pairs)
+                ],
+                diverted_mbps=stage.diverted_mbps,
+                beyond=[
+                    models.RackLoad(rack=fabric.racks[rack].name, mbps=mbps)
+                    for rack, mbps in sorted(stage.beyond.items())
+                ],
+                last=stage.last,
+            )
+            for stage in report.stages
+        ],
     )
 
 

@@ -346,7 +346,7 @@ class Execution:
             self._replan(held, ())
 
     def _replan(self, pairs: Collection[Pair], circuits: Collection[Circuit]) -> None:
-        target = hold(self.plan, pairs, circuits)
+        target = hold(self.plan.current, self.plan.target, pairs, circuits)
         self.plan = diff(self.fabric, self.plan.current, target, self.order_of)
 
     # -- drain ------------------------------------------------------------------------------------

@@ -255,13 +255,17 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
     )
 
 
-def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> NetworkState:
-    """The nearest target that leaves these pairs' present paths and these circuits alone.
+def hold(
+    current: NetworkState,
+    target: NetworkState,
+    pairs: Collection[Pair],
+    circuits: Collection[Circuit],
+) -> NetworkState:
+    """The nearest state to ``target`` that leaves these pairs' present paths and these circuits.
 
-    Used when a server can't confirm its divert, or a circuit does not drain: circuits that they use
-    must not move, and circuits that were to take their ports can't come up.
+    Used when a server can't confirm its divert, or a circuit does not drain, and for stages:
+    circuits that they use must not move, and circuits that were to take their ports can't come up.
     """
-    current, target = plan.current, plan.target
     untouchable = set(pairs) | {
         pair_of(path)
         for path in current.topology.paths

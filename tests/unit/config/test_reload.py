@@ -41,6 +41,8 @@ APPLIED = {
     "on_drift",
     "on_silent_vswitch",
     "quarantine_s",
+    "divert_share",
+    "beyond_room",
     "drain",
     "agents",
     "slots",

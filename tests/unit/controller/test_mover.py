@@ -197,6 +197,6 @@ def test_it_is_counted_once_with_its_substeps(moved):
 
 def test_the_log_tells_its_beginning_its_steps_and_its_end(moved, caplog):
     told = [r.getMessage() for r in caplog.get_records("setup") if r.name == "hydra.mover"]
-    assert told[0] == "begins: 0 circuits down, 1 up, 1 pairs affected"
+    assert told[0] == "begins: 0 circuits down, 1 up, 1 pairs affected: r1 - r2"
     assert any(line.startswith("divert: ") for line in told)
     assert told[-1].startswith("ends done after ")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from apps.controller.controller import Controller
+from apps.controller.staging import Asker
 from apps.planning.engine import PlannedChange
 from apps.planning.rounds import Standing
 from apps.process.configuration import load_configuration
@@ -24,6 +25,7 @@ from hydra.forwarding.pipeline import RuleKind
 from hydra.model import NetworkState, PortId, VlanId
 from hydra.policy import (
     AgentPolicy,
+    Beyond,
     ControllerSettings,
     DemandBasis,
     DrainPolicy,
@@ -168,6 +170,22 @@ class Stage:
         }
         return kinds, self.controller._switches.all_ready
 
+    def beyond_room(self):
+        """Racks where a change diverts more than nine tenths of their electrical rate has room for;
+        None: it is refused.
+        """
+        staging, planning = self.controller._loop._staging, self.controller._loop._staging._planning
+        sent_mbps = np.zeros((RACKS, RACKS))
+        sent_mbps[0, 1] = 0.9 * len(FABRIC.racks[0].servers) * FABRIC.electrical_rate_mbps
+        self.move(JOINED)
+        plan = planning.diff(JOINED, planning.toward(JOINED, OTHERWISE.topology))
+        asker = Asker(lambda: sent_mbps, lambda: plan, lambda _execution, _first: None)
+        try:
+            staging.carry_out(self.controller._ledger.enter("test"), plan, asker)
+        except PlanError:
+            return None
+        return {rack for one in staging.foresee(plan, sent_mbps) for rack in one.beyond}
+
     def slots_fit(self):
         try:
             self.controller._slots.check()
@@ -207,6 +225,8 @@ EFFECTS = {
     "vlan_rest_s": (0.0, lambda s: s.rests(), True, False),
     "audit_interval_s": (5.0, lambda s: s.every_s("audit"), 30.0, 5.0),
     "on_drift": (OnDrift.MEND, Stage.after_drift, False, True),
+    "divert_share": (0.95, Stage.beyond_room, {0, 1}, set()),
+    "beyond_room": (Beyond.REFUSE, Stage.beyond_room, {0, 1}, None),
     "on_silent_vswitch": (OnSilence.CLOSE, Stage.after_silence, set(), {FIRST.name}),
     "source_check": (
         SourceCheck.OFF,

@@ -105,7 +105,7 @@ def test_who_cannot_be_diverted_keeps_its_whole_ring():
     old = state(ring(0, 1, 2))
     new = state(ring(0, 1), ring(2, 3), before=old)
     plan = diff(FABRIC, old, new, order_of(FABRIC))
-    held = hold(plan, [(1, 2)], [])
+    held = hold(plan.current, plan.target, [(1, 2)], [])
     assert held.topology.circuits == ring(0, 1, 2)
     assert set(held.vlans) == set(old.vlans)
 

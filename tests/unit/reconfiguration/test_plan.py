@@ -106,7 +106,7 @@ def test_what_is_held_stays_and_the_rest_is_sound(seed):
     rng, fabric, old, _, plan = drawn(seed)
     pairs = {pair for pair in sorted(plan.affected) if rng.random() < 0.3}
     circuits = {circuit for circuit in sorted(plan.disconnect) if rng.random() < 0.3}
-    held = hold(plan, pairs, circuits)
+    held = hold(plan.current, plan.target, pairs, circuits)
     after = paths_by_pair(held)
     for pair, paths in paths_by_pair(old).items():
         if pair in pairs or any(not circuits.isdisjoint(path.circuits) for path in paths):
@@ -124,7 +124,7 @@ def test_what_is_held_stays_and_the_rest_is_sound(seed):
 def test_a_held_plan_diverts_and_moves_nothing_more(seed):
     rng, fabric, old, _, plan = drawn(seed)
     pairs = {pair for pair in sorted(plan.affected) if rng.random() < 0.3}
-    held = diff(fabric, old, hold(plan, pairs, ()), order_of(fabric))
+    held = diff(fabric, old, hold(plan.current, plan.target, pairs, ()), order_of(fabric))
     assert held.affected <= plan.affected
     assert held.affected.isdisjoint(pairs)
     assert held.disconnect <= plan.disconnect
@@ -135,7 +135,7 @@ def test_a_held_plan_diverts_and_moves_nothing_more(seed):
 
 def test_holding_nothing_is_the_target():
     _, _, _, new, plan = drawn(5)
-    held = hold(plan, (), ())
+    held = hold(plan.current, plan.target, (), ())
     assert (held.topology, held.vlans, held.resting) == (new.topology, new.vlans, new.resting)
 
 

@@ -36,6 +36,7 @@ from hydra.model import (
 from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.plan import Plan
+from hydra.reconfiguration.stages import Stage
 from hydra.reservations.book import ReservationBook
 from hydra.roles import Alarm, Severity
 from hydra.service import (
@@ -259,6 +260,9 @@ class FakeService:
             verdict=Verdict(True, "gains 70 Mb/s", 70.0, 700.0, 5.0),
             planning_ms=1.5,
             at_risk=tuple(self.away),
+            stages=(
+                Stage(target, frozenset({(RackId(0), RackId(1))}), 90.0, {RackId(0): 10.0}, True),
+            ),
         )
 
     def reconfigure(self, request, trigger: str) -> Reconfiguration:

@@ -133,6 +133,7 @@ def test_numbers_carry_their_unit(description):
     plain |= {"slot", "duty_cycle", "measured_duty_cycle", "confirmed_times", "reads"}
     plain |= {
         "electrical_share",
+        "divert_share",
         "prediction_error",
         "subjects_total",
         "pairs_total",

@@ -137,6 +137,14 @@ def test_a_dry_run(client):
         },
         "planning_ms": 1.5,
         "at_risk": [],
+        "stages": [
+            {
+                "pairs": [{"src": "r1", "dst": "r2"}],
+                "diverted_mbps": 90.0,
+                "beyond": [{"rack": "r1", "mbps": 10.0}],
+                "last": True,
+            }
+        ],
     }
 
 

@@ -1,0 +1,237 @@
+"""Large changes, a stage at a time; what others ask for comes in between.
+
+:mod:`hydra.reconfiguration.stages` cuts a change. Each stage is a reconfiguration of its own and a
+job of its own, so that a lost circuit or a reservation waits for the stage under way and no longer.
+Before each, the rest is looked at again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.reach import Reach
+from apps.planning.engine import Planning
+from apps.process.logs import about
+from hydra.errors import HydraError, PlanError
+from hydra.forwarding.substrate import substrate_of
+from hydra.journal import JournalError
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
+from hydra.policy import Beyond, CurrentPolicy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import Pair, Plan, directions, hold, moving_pairs
+from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
+from hydra.reservations.reservation import Pin
+from hydra.service import Reconfiguration
+
+LOG = logging.getLogger("hydra.staging")
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Whose change it is: what staging has to ask."""
+
+    sent_mbps: Callable[[], DemandMatrix | None]
+    """Traffic of now from rack to rack; None: nobody measures it."""
+    plan: Callable[[], Plan]
+    """The change planned anew, after something else has changed the network. Raises HydraError."""
+    moved: Callable[[Execution, bool], None]
+    """Told of each stage's end; True with the first."""
+
+
+@dataclass(slots=True)
+class _Change:
+    entry: Reconfiguration
+    asker: Asker
+    goal: Topology
+    sent_mbps: DemandMatrix
+    """Traffic before the change, by which those count who wait for their turn."""
+    on_circuits: frozenset[tuple[RackId, RackId]]
+    """Traffic that was on circuits then, as (from, to)."""
+    pins: tuple[Pin, ...]
+    blocked: frozenset[PortId]
+    expected: int | None
+    """Stages in all, as foreseen; None: more than that."""
+    done: int = 0
+    put_off: frozenset[Pair] = frozenset()
+    """Pairs that a stage was to move and could not: they have their next turn in the last."""
+    connected: frozenset[Circuit] = frozenset()
+    disconnected: frozenset[Circuit] = frozenset()
+
+
+class Staging:
+    """For the conductor's thread; :meth:`foresee` is for any."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        planning: Planning,
+        ledger: Ledger,
+        reach: Reach,
+        mover: Mover,
+        put: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._fabric = fabric
+        self._policy = policy
+        self._planning = planning
+        self._ledger = ledger
+        self._reach = reach
+        self._mover = mover
+        self._put = put
+        substrate = substrate_of(fabric)
+        self._electrical_mbps = np.array(
+            [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
+        )
+        self._under_way = 0
+
+    @property
+    def under_way(self) -> bool:
+        """True between the stages of a change."""
+        return self._under_way > 0
+
+    def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
+        """The stages of a plan with this traffic; none if nobody measures it.
+
+        After ``policy.planning_budget_ms``, the last that is foreseen is not the plan's last.
+        """
+        if sent_mbps is None or plan.empty:
+            return ()
+        ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
+        ahead: list[Stage] = []
+        for stage in stages(plan.current, plan.target, self._traffic(sent_mbps)):
+            ahead.append(stage)
+            if time.monotonic() > ends_s:
+                break
+        return tuple(ahead)
+
+    def carry_out(self, entry: Reconfiguration, plan: Plan, asker: Asker) -> None:
+        """Move the network to the plan's target: at once if that fits, else a stage at a time.
+
+        The entry ends with the last stage. Raises HydraError where the first one can't be begun, or
+        broke off; the ledger's entry says so too.
+        """
+        sent_mbps = asker.sent_mbps()
+        ahead = self.foresee(plan, sent_mbps)
+        self._refuse_beyond(ahead)
+        if sent_mbps is None or not ahead or ahead[0].last:
+            self._warn_of(ahead)
+            asker.moved(self._mover.move(entry, plan.target, plan), True)
+            return
+        change = _Change(
+            entry,
+            asker,
+            plan.target.topology,
+            sent_mbps,
+            directions(plan.current),
+            self._ledger.pins(),
+            self._reach.blocked_ports(),
+            len(ahead) if ahead[-1].last else None,
+        )
+        with about(entry.id):
+            LOG.info(
+                "takes %d stages%s: all at once would divert too much",
+                len(ahead),
+                "" if change.expected else " and more",
+            )
+        self._move(change, ahead[0], plan.target)
+
+    def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
+        """Raise PlanError if a stage diverts more than there is room for, and that is forbidden."""
+        if self._policy.now.beyond_room is Beyond.REFUSE and any(one.beyond for one in ahead):
+            raise PlanError(
+                f"the electrical network has no room for what is diverted: {self._told(ahead)}; "
+                "wait for less traffic, or set policy.beyond_room to announce"
+            )
+
+    def _warn_of(self, ahead: tuple[Stage, ...]) -> None:
+        if any(one.beyond for one in ahead):
+            LOG.warning(
+                "diverts more than the electrical network has room for: %s", self._told(ahead)
+            )
+
+    def _told(self, ahead: tuple[Stage, ...]) -> str:
+        """Racks without room, and by how much."""
+        most: dict[RackId, float] = {}
+        for stage in ahead:
+            for rack, mbps in stage.beyond.items():
+                most[rack] = max(most.get(rack, 0.0), mbps)
+        racks = self._fabric.racks
+        return ", ".join(
+            f"{racks[rack].name} by {mbps:.3g} Mb/s" for rack, mbps in sorted(most.items())
+        )
+
+    # -- between stages ---------------------------------------------------------------------------
+
+    def _go_on(self, change: _Change) -> None:
+        self._under_way -= 1
+        try:
+            self._look_again(change)
+            state = self._ledger.state
+            goal = self._planning.toward(state, change.goal)
+            near = hold(state, goal, change.put_off, ()) if change.put_off else goal
+            stage = next_stage(state, near, self._traffic(self._sent_mbps(change)))
+            self._refuse_beyond((stage,))
+            self._move(change, stage, goal)
+        except JournalError:
+            raise  # recorded where it happened
+        except HydraError as error:
+            self._ledger.refuse(change.entry, f"after {change.done} stages: {error}")
+
+    def _look_again(self, change: _Change) -> None:
+        """Plan anew if reservations or failures have changed what there is to plan with."""
+        pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
+        if (pins, blocked) == (change.pins, change.blocked):
+            return
+        change.goal = change.asker.plan().target.topology
+        change.pins, change.blocked = pins, blocked
+
+    def _sent_mbps(self, change: _Change) -> DemandMatrix:
+        """Traffic of now, but of pairs that wait for their turn: those send what they can."""
+        sent_mbps = change.asker.sent_mbps()
+        if sent_mbps is None:
+            return change.sent_mbps
+        waiting = change.on_circuits - directions(self._ledger.state)
+        for direction in waiting:
+            sent_mbps[direction] = max(sent_mbps[direction], change.sent_mbps[direction])
+        return sent_mbps
+
+    def _move(self, change: _Change, stage: Stage, goal: NetworkState) -> None:
+        """Carry out a stage; queue the next, if it is not the last."""
+        entry, before = change.entry, self._ledger.state
+        self._warn_of((stage,))
+        if not stage.last:
+            number = change.done + 1
+            of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
+            words = f"stage {number} {of}of {entry.id}"
+            entry = self._ledger.enter(change.entry.trigger, words)
+        try:
+            execution = self._mover.move(entry, goal if stage.last else stage.target)
+        except HydraError as error:
+            self._ledger.refuse(change.entry, f"after {change.done} stages: {error}")
+            raise
+        change.asker.moved(execution, change.done == 0)
+        change.done += 1
+        change.connected |= execution.plan.connect - execution.failures.keys()
+        change.disconnected |= execution.plan.disconnect
+        if stage.last:
+            self._ledger.update(
+                entry.id, connected=change.connected, disconnected=change.disconnected
+            )
+            return
+        after = self._ledger.state
+        to_wait = moving_pairs(stage.target, goal)
+        change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
+        if after.topology == before.topology:
+            change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
+        self._under_way += 1
+        self._put(lambda: self._go_on(change))
+
+    def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
+        return Traffic(sent_mbps, self._electrical_mbps, self._policy.now.divert_share)

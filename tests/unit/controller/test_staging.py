@@ -1,0 +1,201 @@
+"""A large change is made in stages, and others' jobs come in between: on a simulated network."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from apps.controller.staging import Asker
+from hydra.errors import HydraError, PlanError
+from hydra.lifecycle import ReconfigurationState
+from hydra.policy import Beyond
+from hydra.reconfiguration.plan import hold, pair_of
+from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Stage
+from tests.unit.core.fabrics import circuit_between, path_of, state_of
+
+ROOM_MBPS = 2 * FABRIC.electrical_rate_mbps
+"""Electrical rate of a rack: of its two servers."""
+
+
+def joined(before, *ends):
+    """The state after ``before`` with a circuit for each (rack, rack, plane)."""
+    return state_of(
+        FABRIC,
+        before,
+        *(path_of(FABRIC, a, b, circuit_between(FABRIC, a, b, p)) for a, b, p in ends),
+    )
+
+
+BEFORE = joined(EMPTY, (0, 1, 0), (2, 3, 0), (0, 2, 1), (1, 3, 1))
+AFTER = joined(BEFORE, (0, 1, 1), (2, 3, 1), (0, 2, 0), (1, 3, 0))
+"""Each pair gets its circuit on the other plane."""
+
+
+class Staged:
+    """The controller with its network in a state, and r3's traffic to r1 and r4."""
+
+    def __init__(self, to_r1=0.3, to_r4=0.55, before=BEFORE):
+        self.stage = Stage()
+        self.stage.move(before)
+        self.rooms = self.stage.controller
+        self.rooms._devices.plane_problem = self.rooms._devices.tor_problem = lambda _device: None
+        self.staging = self.rooms._loop._staging
+        self.queue = []
+        self.staging._put = self.queue.append
+        self.sent_mbps = np.zeros((RACKS, RACKS))
+        self.sent_mbps[2, 0], self.sent_mbps[2, 3] = to_r1 * ROOM_MBPS, to_r4 * ROOM_MBPS
+        self.told = []
+        self.plans = 0
+
+    @property
+    def ledger(self):
+        return self.rooms._ledger
+
+    @property
+    def pairs(self):
+        return {pair_of(path) for path in self.ledger.state.topology.paths}
+
+    def policy(self, **changes):
+        self.rooms._policy.now = replace(self.rooms._policy.now, **changes)
+
+    def plan_to(self, target=AFTER):
+        planning = self.staging._planning
+        state = self.ledger.state
+        return planning.diff(state, planning.toward(state, target.topology))
+
+    def _plan_again(self):
+        self.plans += 1
+        return self.plan_to()
+
+    def begin(self, target=AFTER):
+        entry = self.ledger.enter("test")
+        asker = Asker(
+            lambda: None if self.sent_mbps is None else self.sent_mbps.copy(),
+            self._plan_again,
+            lambda execution, first: self.told.append((execution.state.value, first)),
+        )
+        self.staging.carry_out(entry, self.plan_to(target), asker)
+        return entry.id
+
+    def next(self):
+        self.queue.pop(0)()
+
+    def entry(self, number):
+        return self.ledger.reconfiguration(number)
+
+
+def test_what_fits_is_one_change_as_before():
+    staged = Staged(to_r4=0.4)
+    before = len(staged.ledger.reconfigurations())
+    entry = staged.begin()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.queue == []
+    assert len(staged.ledger.reconfigurations()) == before + 1
+    assert staged.told == [("done", True)]
+
+
+def test_without_a_measurement_it_is_one_change():
+    staged = Staged()
+    staged.sent_mbps = None
+    assert staged.entry(staged.begin()).state is ReconfigurationState.DONE
+    assert staged.queue == []
+
+
+def test_a_stage_is_a_reconfiguration_of_its_own_and_the_whole_ends_with_the_last():
+    staged = Staged()
+    entry = staged.begin()
+    assert staged.pairs == {(0, 1), (2, 3)}, "the others wait, electrically"
+    assert staged.entry(entry).state is ReconfigurationState.QUEUED
+    assert staged.staging.under_way
+    newest = staged.ledger.reconfigurations()[0]
+    assert newest.state is ReconfigurationState.DONE
+    assert newest.reason == f"stage 1 of about 2 of {entry}"
+    staged.next()
+    assert staged.ledger.state.topology == AFTER.topology
+    whole = staged.entry(entry)
+    assert whole.state is ReconfigurationState.DONE
+    assert whole.connected == AFTER.topology.circuits
+    assert whole.disconnected == BEFORE.topology.circuits
+    assert not staged.staging.under_way
+    assert staged.queue == []
+    assert staged.told == [("done", True), ("done", False)]
+
+
+def test_periodic_rounds_wait_for_the_last_stage(monkeypatch):
+    staged = Staged()
+    staged.begin()
+    rounds = []
+    monkeypatch.setattr(staged.rooms._loop, "demand", lambda: rounds.append(1))
+    staged.rooms._loop.periodic()
+    assert rounds == []
+
+
+def test_a_port_that_failed_between_stages_has_the_rest_planned_anew():
+    staged = Staged()
+    entry = staged.begin()
+    staged.rooms._quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
+    staged.next()
+    assert staged.plans == 1
+    assert staged.entry(entry).is_over
+
+
+def test_who_waits_counts_with_what_it_sent_before():
+    staged = Staged()
+    staged.begin()
+    staged.sent_mbps[2, 0] = 0.0  # it gets through hardly anything now
+    staged.policy(beyond_room=Beyond.REFUSE)
+    seen = staged.staging._traffic
+    asked = []
+    staged.staging._traffic = lambda sent: asked.append(sent[2, 0]) or seen(sent)
+    staged.next()
+    assert asked == [pytest.approx(0.3 * ROOM_MBPS)]
+
+
+def test_too_much_for_a_rack_is_announced_or_refused(caplog):
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    staged.policy(beyond_room=Beyond.REFUSE)
+    state = staged.ledger.state
+    with pytest.raises(PlanError, match=r"no room .* r3 by .*policy.beyond_room"):
+        staged.begin()
+    assert staged.ledger.state == state
+    staged.policy(beyond_room=Beyond.ANNOUNCE)
+    entry = staged.begin()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert (
+        "diverts more than the electrical network has room for: r1 by 2 Mb/s, r3 by 20 Mb/s"
+        in caplog.text
+    )
+
+
+@pytest.mark.parametrize("stuck", [{(0, 1)}, {(0, 2)}, {(0, 1), (2, 3)}, {(0, 1), (0, 2), (1, 3)}])
+def test_pairs_that_can_not_be_moved_are_tried_again_with_the_last_stage_alone(monkeypatch, stuck):
+    staged = Staged()
+    move, moves = staged.staging._mover.move, []
+
+    def held(entry, target, _plan=None):
+        moves.append(entry.id)
+        return move(entry, hold(staged.ledger.state, target, stuck, ()))
+
+    monkeypatch.setattr(staged.staging._mover, "move", held)
+    entry = staged.begin()
+    while staged.queue:
+        assert len(moves) < 4
+        staged.next()
+    assert moves[-1] == entry
+    assert staged.entry(entry).is_over
+
+
+def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch):
+    staged = Staged()
+
+    def fails(*_arguments):
+        raise HydraError("broken")
+
+    monkeypatch.setattr(staged.staging._mover, "move", fails)
+    with pytest.raises(HydraError, match="broken"):
+        staged.begin()
+    (entry,) = [one for one in staged.ledger.reconfigurations() if one.reason.startswith("after 0")]
+    assert entry.state is ReconfigurationState.REFUSED

@@ -1,0 +1,165 @@
+"""Stages lead to the target, each sound by itself, and divert no more than there is room for."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.model import NetworkState
+from hydra.reconfiguration.plan import diff, paths_by_pair
+from hydra.reconfiguration.stages import Traffic, next_stage, stages
+from tests.unit.core.fabrics import (
+    circuit_between,
+    first_state,
+    order_of,
+    path_of,
+    random_fabric,
+    random_state,
+    small_fabric,
+    state_of,
+)
+from topology.checks import check_topology
+from topology.marks import marks_of
+
+SEEDS = st.integers(0, 2**32)
+
+
+def drawn(seed):
+    """A fabric, two successive states of it, and traffic that its electrical network may carry."""
+    rng = random.Random(seed)
+    fabric = random_fabric(rng)
+    old = first_state(fabric, rng)
+    new = random_state(fabric, old, rng)
+    numbers = np.random.default_rng(seed)
+    shape = (len(fabric.racks),) * 2
+    sent = numbers.random(shape) * (numbers.random(shape) < 0.7) * rng.choice([1.0, 50.0, 1000.0])
+    np.fill_diagonal(sent, 0.0)
+    electrical = numbers.random(shape[0]) * rng.choice([1.0, 50.0, 1000.0])
+    return fabric, old, new, Traffic(sent, electrical, rng.choice([0.5, 0.8, 1.0]))
+
+
+@given(SEEDS)
+def test_stages_lead_to_the_target_and_each_is_sound(seed):
+    fabric, old, new, traffic = drawn(seed)
+    found = list(stages(old, new, traffic))
+    states = [old, *(stage.target for stage in found)]
+    assert states[-1] == new
+    assert [stage.last for stage in found] == [False] * (len(found) - 1) + [True]
+    wanted = set(new.topology.paths)
+    for before, after in pairwise(states):
+        plan = diff(fabric, before, after, order_of(fabric))
+        order = plan.disconnect_first, plan.connect_last
+        assert marks_of(fabric).transit_problems(before, after, *order) == []
+        assert marks_of(fabric).problems(after) == []
+        assert check_topology(fabric, after.topology, max_hops=3, paths_per_pair=99) == []
+        had, has = set(before.topology.paths), set(after.topology.paths)
+        assert has - had <= wanted, "it goes no way round"
+        assert not wanted & had - has, "what has arrived stays"
+
+
+@given(SEEDS)
+def test_no_stage_diverts_more_than_there_is_room_for_but_one_move_at_a_rack(seed):
+    _, old, new, traffic = drawn(seed)
+    state = old
+    for stage in stages(old, new, traffic):
+        room = np.array(traffic.electrical_mbps)
+        out, into = room.copy(), room.copy()
+        diverted_out, diverted_into = np.zeros_like(out), np.zeros_like(into)
+        on_circuits = set()
+        for path in state.topology.paths:
+            on_circuits.add((path.src, path.dst))
+            if not path.one_way:
+                on_circuits.add((path.dst, path.src))
+        for (src, dst), mbps in np.ndenumerate(traffic.sent_mbps):
+            if (src, dst) not in on_circuits:
+                out[src] -= mbps
+                into[dst] -= mbps
+            elif (min(src, dst), max(src, dst)) in stage.pairs:
+                diverted_out[src] += mbps
+                diverted_into[dst] += mbps
+        most = traffic.share * np.minimum(
+            np.maximum(out, 0) - diverted_out / traffic.share,
+            np.maximum(into, 0) - diverted_into / traffic.share,
+        )
+        beyond = {rack for rack in range(len(room)) if most[rack] < -1e-6}
+        assert beyond == stage.beyond.keys()
+        assert stage.diverted_mbps == pytest.approx(max([*diverted_out, *diverted_into]))
+        state = stage.target
+
+
+@given(SEEDS)
+def test_what_fits_is_one_stage(seed):
+    _, old, new, traffic = drawn(seed)
+    plenty = Traffic(traffic.sent_mbps, np.full(len(traffic.electrical_mbps), 1e9), 0.8)
+    [stage] = stages(old, new, plenty)
+    assert (stage.target, stage.last, stage.beyond) == (new, True, {})
+
+
+FABRIC = small_fabric(racks=4, planes=3)
+
+
+def joined(current, **planes):
+    """The state after ``current`` in which r1 has a circuit to these racks, by plane."""
+    paths = []
+    for name, plane in planes.items():
+        rack = int(name.removeprefix("r")) - 1
+        paths.append(path_of(FABRIC, 0, rack, circuit_between(FABRIC, 0, rack, plane)))
+    return state_of(FABRIC, current, *paths)
+
+
+def sent(**mbps):
+    """Traffic of r1 to these racks; each has 100 Mb/s electrically, of which a share of 0.8."""
+    matrix = np.zeros((4, 4))
+    for name, rate_mbps in mbps.items():
+        matrix[0, int(name.removeprefix("r")) - 1] = rate_mbps
+    return Traffic(matrix, np.full(4, 100.0), 0.8)
+
+
+BEFORE = joined(NetworkState(), r2=0, r3=1, r4=2)
+TURNED = joined(BEFORE, r2=1, r3=2, r4=0)
+
+
+def pairs_of(found):
+    return [{racks[1] + 1 for racks in stage.pairs} for stage in found]
+
+
+def test_a_circle_is_opened_by_one_that_waits():
+    found = list(stages(BEFORE, TURNED, sent(r2=30, r3=30, r4=30)))
+    assert [len(pairs) for pairs in pairs_of(found)] == [2, 2]
+    assert [stage.beyond for stage in found] == [{}, {}]
+    assert [stage.diverted_mbps for stage in found] == [60, 30]
+    waiting = paths_by_pair(BEFORE).keys() - paths_by_pair(found[0].target).keys()
+    assert len(waiting) == 1
+    assert waiting <= found[1].pairs
+
+
+def test_the_circle_is_opened_where_least_is_sent():
+    first, *_ = stages(BEFORE, TURNED, sent(r2=40, r3=10, r4=60))
+    assert paths_by_pair(BEFORE).keys() - paths_by_pair(first.target).keys() == {(0, 2)}
+
+
+def test_too_much_for_a_rack_goes_by_itself_and_is_named():
+    found = list(stages(BEFORE, NetworkState(), sent(r2=90, r3=10, r4=95)))
+    assert [stage.last for stage in found] == [True], "pairs that only lose their paths"
+    gone = joined(BEFORE, r2=1)  # r3 has to leave, r4 leaves
+    found = list(stages(BEFORE, gone, sent(r2=90, r3=10, r4=95)))
+    assert pairs_of(found) == [{3}, {2}, {4}]
+    assert [stage.beyond for stage in found] == [{}, {0: 18.0, 1: 10.0}, {0: 23.0, 3: 15.0}]
+
+
+def test_who_is_electrical_and_finds_free_ports_goes_first():
+    before = joined(NetworkState(), r2=0, r3=1)
+    after = joined(before, r2=1, r3=0, r4=2)
+    first, *others = stages(before, after, sent(r2=50, r3=60, r4=25))
+    assert pairs_of([first]) == [{4}]
+    assert first.diverted_mbps == 0
+    assert pairs_of(others) == [{2, 3}]
+    assert others[0].beyond == {0: 30.0}
+
+
+def test_nothing_is_one_stage_that_moves_nobody():
+    stage = next_stage(BEFORE, BEFORE, sent(r2=30))
+    assert (stage.target, stage.pairs, stage.last) == (BEFORE, frozenset(), True)
