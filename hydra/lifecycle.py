@@ -25,7 +25,7 @@ class ReconfigurationState(Enum):
     ACTIVATING = "activating"
     DONE = "done"
     PARTIAL = "partial"
-    """Finished; some circuits failed and their pairs stay electrical."""
+    """Finished; some circuits failed and their pairs stay electrical. Or ended between stages."""
     REFUSED = "refused"
     """Nothing was touched: the change does not pay, or can't be made."""
     FAILED = "failed"
@@ -51,7 +51,7 @@ class ReservationState(Enum):
 
 _R = ReconfigurationState
 RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {
-    _R.QUEUED: frozenset({_R.DIVERTING, _R.MOVING, _R.REFUSED, _R.DONE, _R.FAILED}),
+    _R.QUEUED: frozenset({_R.DIVERTING, _R.MOVING, _R.REFUSED, _R.DONE, _R.PARTIAL, _R.FAILED}),
     _R.DIVERTING: frozenset({_R.DRAINING, _R.FAILED}),
     _R.DRAINING: frozenset({_R.MOVING, _R.FAILED}),
     _R.MOVING: frozenset({_R.GATING, _R.FAILED}),

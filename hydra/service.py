@@ -181,6 +181,10 @@ class Reconfiguration:
     """The reason why it was refused or failed, or that of the decision."""
     started_unix_s: float | None = None
     """The moment at which it was planned and its first step began; the timeline counts from it."""
+    stages_done: int = 0
+    """Stages that have been made; each of them but the last is a reconfiguration of its own."""
+    stages_expected: int | None = 1
+    """Stages in all, as foreseen; None: more than could be."""
 
     @property
     def is_over(self) -> bool:
@@ -348,6 +352,11 @@ class ControllerService(ReservationService, Protocol):
 
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
         """A reconfiguration by its id. Raises UnknownName."""
+
+    def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
+        """End a change after the stage under way. Raises UnknownName, LifecycleError if it is in
+        its last one, or over.
+        """
 
     def decisions(self) -> Sequence[Decision]:
         """Decisions to change or to keep, as far as they are remembered; newest first."""

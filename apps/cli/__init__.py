@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "apply": ("apply", "Show what would change, ask, and carry it out."),
     "reconfigure": ("apply", "Change the topology to suit a demand."),
+    "stop": ("apply", "Stop a large change after the stage under way."),
     "reserve": ("reservations", "Reserve bandwidth between two racks or two servers."),
     "commit": ("reservations", "Make a reservation that is only held one that stays."),
     "modify": ("reservations", "Change a reservation without an interruption."),

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from apps.cli.client import ControllerClient
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_reconfiguration
-from apps.cli.output import CommandError, print_json
+from apps.cli.output import CommandError, json_option, print_json
 from apps.cli.patience import progress_bar
 from apps.cli.planning import body_with_demand, planning_options, print_plan, with_options
 from apps.connection import WAIT_S, JsonObject, resource
@@ -53,7 +53,8 @@ def _followed(client: ControllerClient, identifier: str) -> JsonObject:
             document = client.get(resource(_PATH, identifier))
             state = ReconfigurationState(document["state"])
             done = len(_COURSE) if state in _OVER else _COURSE.index(state)
-            bar.update(task, completed=done, description=state.value)
+            stage = f"stage {document['stages_done'] + 1}, " if document["stages_done"] else ""
+            bar.update(task, completed=done, description=f"{stage}{state.value}")
             if state in _OVER:
                 return document
             time.sleep(_LOOK_S)
@@ -70,6 +71,24 @@ def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:
     with ControllerClient(url) as client:
         document = client.post(_PATH, body_with_demand(client, options), wait=wait)
     _tell(document, as_json)
+
+
+@click.command(cls=Command, examples=["hydra stop 3f2a9c41d0be"])
+@url_option
+@json_option
+@click.argument("reconfiguration")
+def stop(url: str, as_json: bool, reconfiguration: str) -> None:
+    """Stop a large change after the stage under way.
+
+    The network stays as that stage leaves it: a state like any other, which later decisions start
+    from. A change that is in its last stage, or was never cut, goes on to its end.
+    """
+    with ControllerClient(url) as client:
+        document = client.delete(resource(_PATH, reconfiguration))
+    if as_json:
+        print_json(document)
+        return
+    click.echo(f"{document['id']} ends after the stage under way")
 
 
 def _tell(document: JsonObject, as_json: bool) -> None:

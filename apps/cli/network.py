@@ -329,6 +329,7 @@ def print_reconfiguration(document: JsonObject) -> None:
         [
             ("id", document["id"]),
             ("state", document["state"]),
+            *_stages(document),
             ("trigger", document["trigger"]),
             ("created", moment(document["created_unix_s"])),
             ("epoch", document["epoch"]),
@@ -356,6 +357,15 @@ def print_reconfiguration(document: JsonObject) -> None:
     print_circuits("Disconnected", document["disconnected"])
     for failure in document["failures"]:
         click.echo(f"failed: {describe_circuit(failure['circuit'])}: {failure['reason']}")
+
+
+def _stages(document: JsonObject) -> list[tuple[str, str]]:
+    """How far a change in stages is; nothing of any other."""
+    expected = document["stages_expected"]
+    if expected == 1:
+        return []
+    of = f" of about {expected}" if expected else ""
+    return [("stages", f"{document['stages_done']}{of}")]
 
 
 def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:

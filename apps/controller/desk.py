@@ -76,6 +76,7 @@ class Desk:
         self.reconfigure = loop.reconfigure
         self.reconfigurations = ledger.reconfigurations
         self.reconfiguration = ledger.reconfiguration
+        self.stop = loop.stop
         self.decisions = ledger.decisions
         self.history = ledger.history
 

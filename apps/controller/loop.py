@@ -299,6 +299,11 @@ class Loop:
         self._enqueue(lambda: self._reconfigure(entry, request))
         return entry
 
+    def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
+        """End a change after the stage under way. Raises UnknownName, LifecycleError."""
+        self._staging.stop(self._ledger.reconfiguration(reconfiguration_id), by)
+        return self._ledger.reconfiguration(reconfiguration_id)
+
     def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
         try:
             report = self.plan(request, urgent=True)

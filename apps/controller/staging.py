@@ -19,9 +19,10 @@ from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.planning.engine import Planning
 from apps.process.logs import about
-from hydra.errors import HydraError, PlanError
+from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
+from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import Beyond, CurrentPolicy
 from hydra.reconfiguration.executor import Execution
@@ -63,10 +64,11 @@ class _Change:
     """Pairs that a stage was to move and could not: they have their next turn in the last."""
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
+    stopped_by: str | None = None
 
 
 class Staging:
-    """For the conductor's thread; :meth:`foresee` is for any."""
+    """For the conductor's thread; :meth:`foresee` and :meth:`stop` are for any."""
 
     def __init__(
         self,
@@ -89,12 +91,23 @@ class Staging:
         self._electrical_mbps = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
         )
-        self._under_way = 0
+        self._changes: dict[str, _Change] = {}
+        """Changes with stages ahead, by the whole's id."""
 
     @property
     def under_way(self) -> bool:
         """True between the stages of a change."""
-        return self._under_way > 0
+        return bool(self._changes)
+
+    def stop(self, entry: Reconfiguration, by: str) -> None:
+        """End a change after the stage under way. Raises LifecycleError where none is ahead."""
+        change = self._changes.get(entry.id)
+        if change is None:
+            raise LifecycleError(
+                f"reconfiguration {entry.id} has no stage ahead of it (it is {entry.state.value}): "
+                "only a change in stages can be stopped, before its last one"
+            )
+        change.stopped_by = by
 
     def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
         """The stages of a plan with this traffic; none if nobody measures it.
@@ -170,7 +183,9 @@ class Staging:
     # -- between stages ---------------------------------------------------------------------------
 
     def _go_on(self, change: _Change) -> None:
-        self._under_way -= 1
+        if change.stopped_by is not None:
+            self._end(change, f"stopped by {change.stopped_by}")
+            return
         try:
             self._look_again(change)
             state = self._ledger.state
@@ -182,7 +197,22 @@ class Staging:
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
-            self._ledger.refuse(change.entry, f"after {change.done} stages: {error}")
+            self._end(change, str(error))
+
+    def _end(self, change: _Change, reason: str) -> None:
+        """Note that a change ends here, with what it has made."""
+        self._changes.pop(change.entry.id, None)
+        if not change.done:
+            self._ledger.refuse(change.entry, reason)
+            return
+        LOG.warning("%s ends after stage %d: %s", change.entry.id, change.done, reason)
+        self._ledger.update(
+            change.entry.id,
+            state=ReconfigurationState.PARTIAL,
+            reason=f"after stage {change.done}: {reason}",
+            connected=change.connected,
+            disconnected=change.disconnected,
+        )
 
     def _look_again(self, change: _Change) -> None:
         """Plan anew if reservations or failures have changed what there is to plan with."""
@@ -206,20 +236,25 @@ class Staging:
         """Carry out a stage; queue the next, if it is not the last."""
         entry, before = change.entry, self._ledger.state
         self._warn_of((stage,))
-        if not stage.last:
+        if stage.last:
+            self._changes.pop(entry.id, None)
+        else:
+            self._changes[entry.id] = change
             number = change.done + 1
             of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
             words = f"stage {number} {of}of {entry.id}"
+            self._ledger.update(entry.id, stages_expected=change.expected)
             entry = self._ledger.enter(change.entry.trigger, words)
         try:
             execution = self._mover.move(entry, goal if stage.last else stage.target)
         except HydraError as error:
-            self._ledger.refuse(change.entry, f"after {change.done} stages: {error}")
+            self._end(change, str(error))
             raise
         change.asker.moved(execution, change.done == 0)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()
         change.disconnected |= execution.plan.disconnect
+        self._ledger.update(change.entry.id, stages_done=change.done)
         if stage.last:
             self._ledger.update(
                 entry.id, connected=change.connected, disconnected=change.disconnected
@@ -230,7 +265,6 @@ class Staging:
         change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
         if after.topology == before.topology:
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
-        self._under_way += 1
         self._put(lambda: self._go_on(change))
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:

@@ -573,6 +573,12 @@ class Reconfiguration(Document):
     troubles: list[Failure] = Field(description="Everything that failed, once each.")
     unconfirmed: list[str] = Field(description="Devices that did not confirm a step.")
     reason: str
+    stages_done: int = Field(
+        description="Stages made; each but the last is a reconfiguration of its own."
+    )
+    stages_expected: int | None = Field(
+        description="Stages in all, as foreseen. Null: more than could be."
+    )
 
 
 class Reconfigurations(Document):

@@ -347,6 +347,8 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         troubles=[models.Failure(**asdict(each)) for each in one.troubles],
         unconfirmed=list(one.unconfirmed),
         reason=one.reason,
+        stages_done=one.stages_done,
+        stages_expected=one.stages_expected,
     )
 
 

@@ -15,6 +15,7 @@ from apps.rest.problems import (
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
+    LIFECYCLE_CONFLICT,
     MALFORMED,
     NO_PLAN,
     UNKNOWN_NAME,
@@ -101,3 +102,13 @@ def list_reconfigurations(service: Service) -> models.Reconfigurations:
 def get_reconfiguration(reconfiguration_id: str, service: Service) -> models.Reconfiguration:
     """Its state and its timeline, step by step and device by device."""
     return render.reconfiguration(service.fabric, service.reconfiguration(reconfiguration_id))
+
+
+@router.delete(
+    "/reconfigurations/{reconfiguration_id}",
+    tags=["planning"],
+    responses=responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT),
+)
+def stop_reconfiguration(reconfiguration_id: str, service: Service) -> models.Reconfiguration:
+    """End a change in stages after the one under way; the network stays as that leaves it."""
+    return render.reconfiguration(service.fabric, service.stop(reconfiguration_id, _TRIGGER))

@@ -73,3 +73,15 @@ def test_a_terminal_gets_a_bar_of_the_substeps(rest, service, carried_out):
     assert "queued" in shown.decode()
     assert "partial" in shown.decode()
     assert "━" in shown.decode()
+
+
+def test_stop(call, service):
+    call("reconfigure", "--demand", "r1:r2=80")
+    (one,) = service.reconfigurations()
+    stopped = call("stop", one.id)
+    assert (stopped.exit_code, stopped.stdout) == (0, f"{one.id} ends after the stage under way\n")
+    assert json.loads(call("stop", one.id, "--json").stdout)["reason"] == "stopped by operator"
+    service.finish(one.id)
+    refused = call("stop", one.id)
+    assert refused.exit_code == 1
+    assert "no stage ahead" in refused.stderr

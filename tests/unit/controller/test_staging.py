@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apps.controller.staging import Asker
-from hydra.errors import HydraError, PlanError
+from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.lifecycle import ReconfigurationState
 from hydra.policy import Beyond
 from hydra.reconfiguration.plan import hold, pair_of
@@ -188,6 +188,23 @@ def test_pairs_that_can_not_be_moved_are_tried_again_with_the_last_stage_alone(m
     assert staged.entry(entry).is_over
 
 
+def test_it_can_be_stopped_between_stages():
+    staged = Staged()
+    entry = staged.begin()
+    assert staged.entry(entry).stages_expected == 2
+    staged.rooms._loop.stop(entry, "an operator")
+    state = staged.ledger.state
+    staged.next()
+    stopped = staged.entry(entry)
+    assert staged.ledger.state == state
+    assert (stopped.state, stopped.stages_done) == (ReconfigurationState.PARTIAL, 1)
+    assert stopped.reason == "after stage 1: stopped by an operator"
+    assert stopped.connected == state.topology.circuits - BEFORE.topology.circuits
+    assert not staged.staging.under_way
+    with pytest.raises(LifecycleError, match=r"no stage ahead .*partial.*before its last"):
+        staged.rooms._loop.stop(entry, "an operator")
+
+
 def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch):
     staged = Staged()
 
@@ -197,5 +214,5 @@ def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch):
     monkeypatch.setattr(staged.staging._mover, "move", fails)
     with pytest.raises(HydraError, match="broken"):
         staged.begin()
-    (entry,) = [one for one in staged.ledger.reconfigurations() if one.reason.startswith("after 0")]
+    (entry,) = [one for one in staged.ledger.reconfigurations() if one.reason == "broken"]
     assert entry.state is ReconfigurationState.REFUSED

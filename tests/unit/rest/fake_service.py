@@ -14,7 +14,7 @@ from hydra.config.reload import Change, Reload, amended
 from hydra.decisions.decision import Action, Decision, SeenDemand, Verdict
 from hydra.decisions.decision import Proposal as ProposedChange
 from hydra.decisions.explanation import Evidence, explain
-from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
+from hydra.errors import AdmissionError, Changed, HydraError, LifecycleError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
 from hydra.faults.conditions import Facts, Watch
@@ -288,6 +288,14 @@ class FakeService:
             if one.id == reconfiguration_id:
                 return one
         raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
+
+    def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
+        one = self.reconfiguration(reconfiguration_id)
+        if one.is_over:
+            raise LifecycleError(f"reconfiguration {one.id} has no stage ahead of it")
+        stopped = replace(one, reason=f"stopped by {by}")
+        self._reconfigurations[self._reconfigurations.index(one)] = stopped
+        return stopped
 
     def decisions(self):
         verdict = Verdict(False, "gains 1.0 Mbps, less than 5 Mbps", 1.0, 10.0, 0.0)

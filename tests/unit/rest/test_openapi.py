@@ -33,6 +33,7 @@ ROUTES = {
     ("GET", "/v1/reconfigurations"),
     ("POST", "/v1/reconfigurations"),
     ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
+    ("DELETE", "/v1/reconfigurations/{reconfiguration_id}"),
     ("GET", "/v1/drift"),
     ("POST", "/v1/reconcile"),
     ("POST", "/v1/reload"),
@@ -134,6 +135,8 @@ def test_numbers_carry_their_unit(description):
     plain |= {
         "electrical_share",
         "divert_share",
+        "stages_done",
+        "stages_expected",
         "prediction_error",
         "subjects_total",
         "pairs_total",

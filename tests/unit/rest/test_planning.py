@@ -233,6 +233,8 @@ def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
         "troubles": [SILENT, NO_LIGHT],
         "unconfirmed": ["h12"],
         "reason": "",
+        "stages_done": 0,
+        "stages_expected": 1,
     }
     client.post("/v1/reconfigurations", json={})
     listed = client.get("/v1/reconfigurations").json()["reconfigurations"]
@@ -424,3 +426,14 @@ def test_a_demand_comes_in_one_form_only(client):
     answer = client.post("/v1/plan", json=both)
     assert answer.status_code == 422
     assert "send one of them" in answer.json()["errors"][0]["detail"]
+
+
+def test_a_change_can_be_stopped_while_there_is_something_ahead_of_it(client, service):
+    path = client.post("/v1/reconfigurations", json={}).headers["location"]
+    answer = client.delete(path)
+    assert (answer.status_code, answer.json()["reason"]) == (200, "stopped by operator")
+    service.finish("c0")
+    answer = client.delete(path)
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "/problems/lifecycle-conflict"
+    assert client.delete("/v1/reconfigurations/c9").status_code == 404
