@@ -244,9 +244,11 @@ class Devices:
 
     def _watch(self) -> None:
         """Look whether devices are still there, and for alarms at those that have them."""
+        looks = [slot.look_in for slot in self._planes.values()]
+        looks += [slot.look_in for slot in self._tors.values()]
         while not self._closing.wait(_LOOK_S):
-            for slot in (*self._planes.values(), *self._tors.values()):
-                self._pool.submit(slot.look_in, self._tell_alarm)
+            for look in looks:
+                self._pool.submit(look, self._tell_alarm)
 
     def mirrors(self, plane: PlaneId) -> Mirrors:
         """Cross-connects; only a device that can tell says that one passes no light."""
