@@ -29,7 +29,7 @@ from tests.prometheus import DEPLOY, ask, scraping
 from .full_disk import filled, refused_for_the_disk
 from .live import DEMO_CONFIG, Live, live, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(90)]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(100)]
 
 MINUTE_S = 0.5
 SHORTEST_S = 2.5

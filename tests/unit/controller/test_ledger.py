@@ -169,6 +169,18 @@ def test_the_history_survives_a_restart(ledger, disk):
     assert pair == (("r1", "r2"),)
 
 
+def test_a_path_is_told_of_once(ledger):
+    one = reserve(ledger)
+    ledger.settle(state_of(FABRIC, NetworkState(), one.booked))
+    ledger.save("reconfigured")
+    assert ledger.place(one.pair)
+    ledger.change(one.id, State.ACTIVE)
+    states = [
+        line.removeprefix(f"reservation {one.id} (h11 to r2, 30 Mb/s) ") for line in told(ledger)
+    ]
+    assert states == ["is activating", "has another path or VLAN", "is active"]
+
+
 def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk):
     disk.full = True
     with pytest.raises(JournalError):
