@@ -431,12 +431,13 @@ class Ledger:
 
     def _note_end(self, ended: Reconfiguration) -> None:
         failed = {one.circuit for one in ended.failures}
+        words = [str(one.failure) for one in ended.failures]
+        words = [one for one in dict.fromkeys(words) if one not in ended.reason]
         self.note(
             HappeningKind.RECONFIGURATION,
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
             f"{len(ended.connected)} circuits up, {len(ended.disconnected)} down"
-            + "".join(f"; {each}" for each in dict.fromkeys(str(f.failure) for f in ended.failures))
-            + (f"; {ended.reason}" if ended.reason else ""),
+            + "".join(f"; {one}" for one in (*words, ended.reason) if one),
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )
 
