@@ -47,8 +47,8 @@ LOG = logging.getLogger("hydra.devices")
 _READERS: Final = 128
 _STEP: Final = "device"
 _KEEP_S: Final = 2.0
-_ALARMS_S: Final = 5.0
-"""Seconds between two looks for alarms."""
+_LOOK_S: Final = 5.0
+"""Seconds between two looks at each device."""
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -102,17 +102,22 @@ class _Slot(Generic[_DeviceT]):
         self.alarms = ()
         self.device.close()
 
-    def look_for_alarms(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """Ask a device that is connected, and not in use, for its alarms; tell news of them."""
+    def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
+        """See whether a device that is connected, and not in use, still is; tell news of alarms.
+
+        That asks nothing of a device without alarms: an open session only notices its end.
+        """
         device = self.device
-        if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
+        if not self.lock.acquire(blocking=False):
             return
         try:
             if self.problem is None:
-                before, self.alarms = self.alarms, device.alarms()
-                for alarm in news(before, device.reports(), self.alarms):
-                    _log_alarm(self.device.name, alarm)
-                    tell(DeviceAlarm(self.device.name, alarm))
+                device.open()
+                if isinstance(device, AlarmSource):
+                    before, self.alarms = self.alarms, device.alarms()
+                    for alarm in news(before, device.reports(), self.alarms):
+                        _log_alarm(device.name, alarm)
+                        tell(DeviceAlarm(device.name, alarm))
         except DeviceError as error:
             if not isinstance(error, DeviceUnavailable):
                 LOG.error("%s", error)
@@ -238,11 +243,12 @@ class Devices:
                 slot.keep()
 
     def _watch(self) -> None:
-        """Look for alarms at the optical switches that have them."""
-        slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
-        while slots and not self._closing.wait(_ALARMS_S):
-            for slot in slots:
-                self._pool.submit(slot.look_for_alarms, self._tell_alarm)
+        """Look whether devices are still there, and for alarms at those that have them."""
+        looks = [slot.look_in for slot in self._planes.values()]
+        looks += [slot.look_in for slot in self._tors.values()]
+        while not self._closing.wait(_LOOK_S):
+            for look in looks:
+                self._pool.submit(look, self._tell_alarm)
 
     def mirrors(self, plane: PlaneId) -> Mirrors:
         """Cross-connects; only a device that can tell says that one passes no light."""

@@ -376,10 +376,14 @@ class Ledger:
 
     def _note_paths(self) -> None:
         """Note reservations' paths: a change for one pair may give another's path a new VLAN."""
+        promised = {reservation.booked for reservation in self._book.active()}
+        self._place([path for path in self._state.vlans if path in promised])
+
+    def _place(self, paths: Iterable[Path]) -> None:
+        """Note with their pairs' reservations that these paths stand, where that is news."""
         before = {reservation.id: reservation for reservation in self._book.active()}
-        promised = {reservation.booked for reservation in before.values()}
-        for path, vlan in self._state.vlans.items():
-            placed = self._book.place(path, vlan) if path in promised else ()
+        for path in paths:
+            placed = self._book.place(path, self._state.vlans[path])
             self._note([r for r in placed if r != before[r.id]])
 
     def _keep_standing(self) -> None:
@@ -427,12 +431,13 @@ class Ledger:
 
     def _note_end(self, ended: Reconfiguration) -> None:
         failed = {one.circuit for one in ended.failures}
+        words = [str(one.failure) for one in ended.failures]
+        words = [one for one in dict.fromkeys(words) if one not in ended.reason]
         self.note(
             HappeningKind.RECONFIGURATION,
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
             f"{len(ended.connected)} circuits up, {len(ended.disconnected)} down"
-            + "".join(f"; {each}" for each in dict.fromkeys(str(f.failure) for f in ended.failures))
-            + (f"; {ended.reason}" if ended.reason else ""),
+            + "".join(f"; {one}" for one in (*words, ended.reason) if one),
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )
 
@@ -639,7 +644,7 @@ class Ledger:
             promised = {r.booked for r in self._book.active() if r.pair == pair}
             if not paths or promised != set(paths):
                 return False
-            self._note(self._book.place(paths[0], self._state.vlans[paths[0]]))
+            self._place(paths[:1])
             return True
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:

@@ -209,10 +209,14 @@ class OvsTor:
 
     @exclusive
     def open(self) -> None:
-        """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError."""
+        """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError.
+
+        An open session is asked nothing, but one that has ended is noticed, and opened again.
+        """
         with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            self._bridge_row()
+            if self._idl is None or self._has_ended():
+                self._synchronise(call)
+                self._bridge_row()
 
     @exclusive
     def close(self) -> None:
@@ -371,6 +375,12 @@ class OvsTor:
             if not idl.has_lock:
                 self.close()
                 raise self._held_elsewhere()
+
+    def _has_ended(self) -> bool:
+        """True if the server has closed the session; never waits."""
+        self._idl.run()  # meets the end
+        self._idl.run()  # acts on it
+        return not self._idl._session.is_connected()
 
     def _barrier(self, call: _Call) -> None:
         """A round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).

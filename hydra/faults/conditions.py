@@ -128,7 +128,7 @@ class Watch:
     def _find(self, facts: Facts) -> Iterator[Condition]:
         missed = self._missed(facts)
         yield from _journal(facts)
-        yield from _reservations(missed)
+        yield from _reservations(facts, missed)
         yield from self._planes(facts)
         yield from self._tors(facts)
         yield from self._switches(facts)
@@ -297,15 +297,19 @@ def _whose(one: Reservation) -> tuple[str | None, frozenset[str]]:
     return one.owner, frozenset((one.src, one.dst))
 
 
-def _reservations(missed: Iterable[tuple[Reservation, float]]) -> Iterator[Condition]:
+def _reservations(
+    facts: Facts, missed: Collection[tuple[Reservation, float]]
+) -> Iterator[Condition]:
+    joined = {pair_of(path) for path in facts.state.topology.paths} if missed else set()
     for one, since_s in missed:
+        way = "has a path of circuits" if one.pair in joined else "goes electrically"
         yield Condition(
             ConditionKind.RESERVATION_FAILED,
             (one.id,),
             f"reservation {one.id} ({one.src} to {one.dst}, {one.bandwidth_mbps:g} Mb/s) has "
             f"failed: {one.reason}",
             since_s,
-            "its traffic goes electrically, with nothing promised",
+            f"its traffic {way}, with nothing promised",
             f"reserve anew what fits now, or `hydra release {one.id}` if nobody needs it",
             f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}",
             () if GONE in one.pair else (one.pair,),

@@ -320,6 +320,18 @@ def test_a_change_of_more_than_the_socket_takes_at_once_is_sent_whole(database):
         second.close()
 
 
+def test_an_open_session_is_asked_nothing_and_missed_when_it_ends(detached, database):
+    detached.open()
+    database.process.send_signal(signal.SIGSTOP)
+    detached.open()
+    database.end()
+    with pytest.raises(DeviceUnavailable, match="no OVSDB session"):
+        detached.open()
+    database.start()
+    detached.open()
+    assert detached.vlans(["p1"])
+
+
 def test_a_server_that_hangs_is_unavailable_in_time(detached, database):
     detached.open()
     database.process.send_signal(signal.SIGSTOP)

@@ -100,7 +100,10 @@ function fail(error) {
     if (error.token === token()) askForToken(error.token !== null); // else another one was given meanwhile
     return;
   }
-  if (!(error instanceof Refused) && shownAt !== null) renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
+  if (!(error instanceof Refused) && shownAt !== null) {
+    renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
+    if (!seen.conditions?.length) by("conditions").replaceChildren(el("li", { className: "old" }, "Not known."));
+  }
   by("error").hidden = false;
   by("error").textContent = error instanceof Refused ? error.message : "The controller does not answer; trying again. What is shown is old.";
 }

@@ -10,6 +10,7 @@ from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
+from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError, JournalTaken
 from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
@@ -18,6 +19,7 @@ from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
+from hydra.service import CircuitFailure
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -167,6 +169,32 @@ def test_the_history_survives_a_restart(ledger, disk):
     assert told(again)[-1].endswith("started")
     (pair,) = {line.pairs for line in again.history_of(*one.pair, 9)}
     assert pair == (("r1", "r2"),)
+
+
+def test_a_path_is_told_of_once(ledger):
+    one = reserve(ledger)
+    ledger.settle(state_of(FABRIC, NetworkState(), one.booked))
+    ledger.save("reconfigured")
+    assert ledger.place(one.pair)
+    ledger.change(one.id, State.ACTIVE)
+    states = [
+        line.removeprefix(f"reservation {one.id} (h11 to r2, 30 Mb/s) ") for line in told(ledger)
+    ]
+    assert states == ["is activating", "has another path or VLAN", "is active"]
+
+
+def test_a_failure_that_is_the_reason_is_told_of_once(ledger):
+    (circuit,) = STANDING.topology.circuits
+    refused = CircuitFailure(circuit, Failure("move", "p1", FailureKind.REFUSED, "p1 refuses"))
+    for reason in ("p1 refuses", "the journal is full"):
+        entry = ledger.enter("operator")
+        partial = ReconfigurationState.PARTIAL
+        ledger.update(entry.id, state=partial, failures=(refused,), reason=reason)
+    ends = [line.partition(" is partial: ")[2] for line in told(ledger)]
+    assert ends == [
+        "0 circuits up, 0 down; p1 refuses",
+        "0 circuits up, 0 down; p1 refuses; the journal is full",
+    ]
 
 
 def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk):

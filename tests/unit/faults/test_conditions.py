@@ -52,6 +52,9 @@ def test_a_reservation_that_failed_is_listed_with_what_to_do(watch):
     assert one.what == "reservation v1 (r1 to r2, 40 Mb/s) has failed: no other path"
     assert (one.since_unix_s, one.pairs, one.reservations) == (NOW_S - 60, (PAIR,), ("v1",))
     assert one.command == "hydra reserve r1 r2 --mbps 40"
+    assert one.done == "its traffic goes electrically, with nothing promised"
+    joined = only(watch, facts(reservations=[failed()]))
+    assert joined.done == "its traffic has a path of circuits, with nothing promised"
 
 
 def test_it_is_listed_until_its_time_is_up_or_another_one_was_made(watch):

@@ -336,6 +336,16 @@ def test_a_controller_that_goes_and_comes_back(server, network, page):
     page.excused.append("ERR_")
 
 
+def test_that_nothing_is_wrong_is_not_known_of_a_controller_that_is_gone(server, network, page):
+    network.quarantined.clear()
+    page.goto(server.url)
+    expect(page.locator("#conditions .good")).to_have_text("✓ Nothing.")
+    server.stop()
+    expect(page.locator("#conditions")).to_have_text("Not known.")
+    expect(page.locator("#conditions .good")).to_have_count(0)
+    page.excused.append("ERR_")
+
+
 def test_what_is_wrong_comes_first_and_as_text(server, network, page):
     network.unready = ["vswitch h42 is not connected"]
     network.network = NetworkState(4)

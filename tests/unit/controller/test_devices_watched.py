@@ -1,4 +1,4 @@
-"""Alarms of optical switches, as the controller comes to know them: a real TL1 session."""
+"""Looks at optical switches that nobody uses: alarms, and whether they are still there."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,9 @@ import pytest
 from apps.controller import devices as room
 from apps.controller.devices import Devices
 from apps.process.configuration import load_configuration
+from hydra.failures import FailureKind
 from hydra.roles import Severity
+from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.devices import emulated
 from tests.unit.planning.test_planner import wait_until
 
@@ -16,11 +18,11 @@ DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
 
 @pytest.fixture
-def watched(monkeypatch):
-    """(devices, the switch behind p1)"""
-    monkeypatch.setattr(room, "_ALARMS_S", 0.05)
+def watched(request, monkeypatch):
+    """(devices, the switch behind p1), which speaks TL1 unless a test says otherwise"""
+    monkeypatch.setattr(room, "_LOOK_S", 0.05)
     loaded = load_configuration(DEMO)
-    with emulated("polatis-tl1")() as bench:
+    with emulated(getattr(request, "param", "polatis-tl1"))() as bench:
         _, other = loaded.fabric.planes
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
         told = []
@@ -63,3 +65,13 @@ def test_what_came_and_went_between_two_looks_is_told(watched):
     wait_until(lambda: len(devices.told) == 2, 10)
     assert [one.alarm.severity for one in devices.told] == [Severity.CRITICAL, Severity.CLEARED]
     assert alarms(devices) == ()
+
+
+@pytest.mark.parametrize("watched", ["polatis-scpi"], indirect=True)
+def test_a_switch_without_alarms_is_missed_too_when_it_dies(watched):
+    devices, switch = watched
+    assert devices.statuses()[0].connected
+    switch.fault(FaultKind.DEAD)
+    wait_until(lambda: not devices.statuses()[0].connected, 10)
+    problem = devices.plane_problem(0)
+    assert (problem.subject, problem.kind) == ("p1", FailureKind.NOT_CONNECTED)

@@ -1,0 +1,331 @@
+"""Incidents of a night: what status, conditions, page and explain say, and which alert opens.
+
+A real Prometheus scrapes the controller and judges by the shipped rules, in which a minute is half
+a second here: what has to last `for: 10m` has to last 5 s, and `[15m]` looks back 7.5 s. Nothing
+lasts less than 2.5 s: a scrape a second may fail on a busy machine.
+
+With `-rP`, pytest shows how soon everything was said.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import yaml
+from click.testing import CliRunner
+from playwright.sync_api import Page, expect
+
+from apps.cli import hydra
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.testbed.disk import small_disk
+from tests.prometheus import DEPLOY, ask, scraping
+
+from .full_disk import filled, refused_for_the_disk
+from .live import DEMO_CONFIG, Live, live, wait_until
+
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(100)]
+
+MINUTE_S = 0.5
+SHORTEST_S = 2.5
+PATIENT_S = 4.0
+"""Longer than any rule waits that could fire for an incident."""
+DISK_BYTES = 16 << 20
+
+
+@dataclass
+class Night:
+    network: Live
+    prometheus: httpx.Client
+    page: Page
+    began_s: float = 0.0
+    """Unix time at which the incident began."""
+
+    def run(self, *command: str):
+        """`hydra COMMAND`, as an operator types it: its exit status and what it prints."""
+        arguments = [*command, "--url", self.network.process.base_url]
+        done = CliRunner().invoke(hydra, arguments, prog_name="hydra")
+        return done.exit_code, done.output
+
+    @contextmanager
+    def incident(self, fault):
+        """Something goes wrong, and is mended in the end."""
+        self.began_s = time.time()
+        with fault:
+            yield
+
+    def note(self, what: str) -> None:
+        print(f"{time.time() - self.began_s:5.1f} s {what}")
+
+    def conditions(self) -> list[dict]:
+        return self.network.get("/v1/conditions")["conditions"]
+
+    def kinds(self) -> set[str]:
+        return {one["kind"] for one in self.conditions()}
+
+    def is_told(self, *kinds: str, words: str, status: int = 5) -> list[dict]:
+        """The conditions, which are of these kinds; the status and the page say the same."""
+        wait_until(lambda: self.kinds() == set(kinds), 20)
+        self.note(f"listed: {', '.join(kinds)}")
+        conditions = self.conditions()
+        assert {one["kind"] for one in conditions} == set(kinds), conditions
+        code, said = self.run("status")
+        assert code == status, said
+        assert said.startswith("ready\nnot healthy" if status == 5 else "not ready")
+        assert words in said
+        expect(self.page.locator("#conditions")).to_contain_text(words)
+        self.note("on the page")
+        return conditions
+
+    def firing(self) -> set[str]:
+        """Alerts that have fired at any time since the incident began."""
+        since_ms = round(1000 * (time.time() - self.began_s))
+        fired = f'count_over_time(ALERTS{{alertstate="firing"}}[{since_ms}ms])'
+        return {one["metric"]["alertname"] for one in ask(self.prometheus, fired)}
+
+    def hears_only(self, alert: str) -> None:
+        """Wait for the alert, and then as long as others would need."""
+        wait_until(lambda: alert in self.firing(), 20)
+        self.note(alert)
+        time.sleep(PATIENT_S)
+        assert self.firing() == {alert}
+
+    def is_over(self) -> None:
+        """Everything is well again, and no alert is left over."""
+        network = self.network
+        network.give_everything_back()
+        for one in network.get("/v1/reservations?state=failed")["reservations"]:
+            self.run("release", one["id"])
+        wait_until(lambda: self.run("status")[0] == 0, 30)
+        wait_until(lambda: not ask(self.prometheus, "ALERTS"), 30)
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    """The shipped rules, with half a second for a minute."""
+    shipped = (DEPLOY / "prometheus" / "hydra.rules.yml").read_text()
+
+    def shortened(found: re.Match[str]) -> str:
+        return f"{found[1]}{round(1000 * max(SHORTEST_S, int(found[2]) * MINUTE_S))}ms"
+
+    text, count = re.subn(r"(for: |\[)(\d+)m\b", shortened, shipped)
+    assert count > 15
+    path = tmp_path_factory.mktemp("rules") / "hydra.rules.yml"
+    path.write_text(text)
+    return path
+
+
+def remote(verb: str, number: int) -> None:
+    """Have the database listen for a rack's session, or hang up on it."""
+    words = [f"ovsdb-server/{verb}-remote", f"ptcp:{6640 + number}:127.0.0.1"]
+    subprocess.run(["ovs-appctl", "-t", "ovsdb-server", *words], check=True)
+
+
+@pytest.fixture(scope="module")
+def whole_night(demo_testbed, tmp_path_factory, rules, browser):
+    directory = tmp_path_factory.mktemp("night")
+    racks = yaml.safe_load(DEMO_CONFIG.read_text())["racks"]
+    racks[0]["tor"]["address"] = "127.0.0.1:{6640 + rack}"  # a session each, to hang up on one
+    with ExitStack() as stack:
+        for number in range(1, len(demo_testbed.fabric.racks) + 1):
+            remote("add", number)
+            stack.callback(remote, "remove", number)
+        disk = stack.enter_context(small_disk(directory / "disk", DISK_BYTES))
+        (directory / "journal.db").symlink_to(disk / "journal.db")
+        network = stack.enter_context(live(demo_testbed, directory, None, {"racks": racks}))
+        target = network.process.base_url.removeprefix("http://")
+        prometheus = stack.enter_context(scraping(target, rules, directory))
+        page = stack.enter_context(browser.new_context()).new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(network.process.base_url)
+        wait_until(lambda: bool(ask(prometheus, "hydra_ready == 1")), 40)
+        yield Night(network, prometheus, page)
+        assert errors == []
+
+
+@pytest.fixture
+def night(whole_night):
+    """One controller and one fabric for all incidents; each leaves them well."""
+    yield whole_night
+    whole_night.is_over()
+
+
+@contextmanager
+def cut(plane: str, rack: int = 1):
+    """A fibre that is cut."""
+    link = f"hyc-{plane}-{rack}"
+    subprocess.run(["ip", "link", "set", "dev", link, "down"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ip", "link", "set", "dev", link, "up"], check=True)
+
+
+@contextmanager
+def dead(ocs):
+    """An optical switch that is dead, whose mirrors hold."""
+    ocs.kill()
+    try:
+        yield
+    finally:
+        ocs.start()
+        ocs.wait_until_ready()
+
+
+@contextmanager
+def refusing(ocs):
+    """An optical switch that moves no mirror."""
+    ocs.admin.fault(FaultKind.REFUSE)
+    try:
+        yield
+    finally:
+        ocs.admin.clear()
+
+
+@contextmanager
+def away(bridge: str):
+    """A vswitch that has lost its controller."""
+    asked = ["ovs-vsctl", "get-controller", bridge]
+    target = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
+
+
+@contextmanager
+def hung_up(number: int):
+    """A ToR that hangs up, and takes no calls."""
+    remote("remove", number)
+    try:
+        yield
+    finally:
+        remote("add", number)
+
+
+@contextmanager
+def stopped(process):
+    """A controller that has been stopped."""
+    assert process.stop() == 0
+    try:
+        yield
+    finally:
+        process.start()
+
+
+def test_a_fibre_is_cut_and_another_plane_is_free(night):
+    kept = night.network.reserve("r1", "r2")
+    (plane,) = night.network.planes_between("r1", "r2")
+    with night.incident(cut(plane)):
+        wait_until(lambda: night.network.planes_between("r1", "r2") not in ((), (plane,)))
+        (out,) = night.is_told("port-quarantined", words=f"carrier lost at r1:hyt-r1-{plane}")
+        assert "has other paths" in out["done"] and out["reservations"] == []
+        night.hears_only("HydraCircuitLost")
+    assert f"carrier lost at r1:hyt-r1-{plane}" in night.run("explain", "circuit", "r1", "r2")[1]
+    assert night.network.get(f"/v1/reservations/{kept['id']}")["state"] == "active"
+
+
+def test_a_fibre_is_cut_and_no_plane_is_free(night):
+    network = night.network
+    lost, other = network.reserve("r1", "r2", 80), network.reserve("r1", "r3", 80)
+    (plane,) = network.planes_between("r1", "r2")
+    with night.incident(cut(plane)):
+        wait_until(lambda: network.get(f"/v1/reservations/{lost['id']}")["state"] == "failed")
+        first, _ = night.is_told(
+            "reservation-failed", "port-quarantined", words=f"reservation {lost['id']}"
+        )
+        assert (first["kind"], first["reservations"]) == ("reservation-failed", [lost["id"]])
+        assert first["pairs"] == [{"src": "r1", "dst": "r2"}]
+        night.hears_only("HydraReservationFailed")
+        explained = night.run("explain", "circuit", "r1", "r2")[1]
+        assert f"carrier lost at r1:hyt-r1-{plane}" in explained
+        assert f"reservation {lost['id']} (r1 to r2, 80 Mb/s) is failed" in explained
+        assert night.run("release", other["id"])[0] == 0
+        command = first["command"].split()
+        assert command[:2] == ["hydra", "reserve"]
+        assert night.run(*command[1:], "--wait")[0] == 0, "what it says to do helps"
+        assert night.kinds() == {"port-quarantined"}
+
+
+def test_an_optical_switch_dies(night):
+    kept = night.network.reserve("r1", "r2")
+    (plane,) = night.network.planes_between("r1", "r2")
+    with night.incident(dead(night.network.testbed.ocs(plane))):
+        words = f"optical switch {plane} can't be commanded"
+        (down,) = night.is_told("optical-switch-down", words=words)
+        assert down["reservations"] == [kept["id"]]
+        assert down["pairs"] == [{"src": "r1", "dst": "r2"}]
+        night.hears_only("HydraDeviceDown")
+        planned = night.run("plan", "--demand", "r3:r4=80")[1]
+        assert f"at risk: optical switch {plane} is left out" in planned
+        assert words in night.run("explain", "circuit", "r1", "r2")[1]
+
+
+def test_an_optical_switch_refuses(night):
+    with night.incident(refusing(night.network.testbed.ocs("p1"))):
+        assert night.network.reserve("r1", "r2")["state"] == "active"
+        assert night.network.planes_between("r1", "r2") == ("p2",)
+        (out,) = night.is_told("port-quarantined", words="r1:hyt-r1-p1")
+        assert "p1" in out["what"]
+        night.hears_only("HydraCircuitsFail")
+        assert out["what"].partition(" (r1:")[0] in night.run("explain", "circuit", "r1", "r2")[1]
+
+
+def test_a_vswitch_is_away(night):
+    kept = night.network.reserve("r1", "r2")
+    bridge = night.network.fabric.server_by_name["h11"].vswitch.bridge
+    with night.incident(away(bridge)):
+        words = f"switch {bridge} is not connected"
+        (gone,) = night.is_told("switch-not-connected", words=words)
+        assert gone["reservations"] == [kept["id"]]
+        night.hears_only("HydraVswitchesMissing")
+        assert f"at risk: vswitch {bridge} is not" in night.run("plan", "--demand", "r1:r3=80")[1]
+        assert words in night.run("explain", "circuit", "r1", "r2")[1]
+
+
+def test_a_tor_hangs_up(night):
+    kept = night.network.reserve("r1", "r2")
+    with night.incident(hung_up(1)):
+        words = "ToR r1 can't be commanded"
+        (down,) = night.is_told("tor-down", words=words)
+        assert down["reservations"] == [kept["id"]]
+        night.hears_only("HydraDeviceDown")
+        assert words in night.run("explain", "circuit", "r1", "r2")[1]
+
+
+def test_the_controller_is_away_and_comes_back_while_the_page_is_open(night):
+    kept = night.network.reserve("r1", "r2")
+    page = night.page
+    expect(page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")
+    with night.incident(stopped(night.network.process)):
+        expect(page.locator("#error")).to_contain_text("does not answer")
+        expect(page.locator("#summary .old")).to_have_count(2)
+        expect(page.locator("#conditions")).to_have_text("Not known.")
+        night.note("on the page")
+        assert night.run("status")[0] == 3
+        # Nothing else is scraped that another alert could come of.
+        wait_until(lambda: night.firing() == {"HydraDown"}, 20)
+        night.note("HydraDown")
+    expect(page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")
+    expect(page.locator("#error")).to_be_hidden()
+    expect(page.locator("#reservations")).to_contain_text(kept["id"])
+    assert night.run("status")[0] == 0
+    assert f"reservation {kept['id']}" in night.run("explain", "circuit", "r1", "r2")[1]
+
+
+def test_the_disk_is_full(night):
+    kept = night.network.reserve("r3", "r4")
+    disk = night.network.process.config.parent / "disk"
+    with night.incident(filled(disk)):
+        assert refused_for_the_disk(night.network).status_code == 503
+        (failed,) = night.is_told("journal-failed", words="disk is full", status=1)
+        assert failed["command"] == "df -h"
+        night.hears_only("HydraJournalFails")
+        assert kept["id"] in night.run("explain", "circuit", "r3", "r4")[1]
