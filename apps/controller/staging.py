@@ -153,7 +153,11 @@ class Staging:
                 len(ahead),
                 "" if change.expected else " and more",
             )
-        self._move(change, ahead[0], plan.target)
+        try:
+            self._move(change, ahead[0], plan.target)
+        except Exception as error:
+            self._end(change, str(error))
+            raise
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
         """Raise PlanError if a stage diverts more than there is room for, and that is forbidden."""
@@ -194,10 +198,10 @@ class Staging:
             stage = next_stage(state, near, self._traffic(self._sent_mbps(change)))
             self._refuse_beyond((stage,))
             self._move(change, stage, goal)
-        except JournalError:
-            raise  # recorded where it happened
-        except HydraError as error:
+        except Exception as error:
             self._end(change, str(error))
+            if isinstance(error, JournalError) or not isinstance(error, HydraError):
+                raise
 
     def _end(self, change: _Change, reason: str) -> None:
         """Note that a change ends here, with what it has made."""
@@ -245,11 +249,7 @@ class Staging:
             words = f"stage {number} {of}of {entry.id}"
             self._ledger.update(entry.id, stages_expected=change.expected)
             entry = self._ledger.enter(change.entry.trigger, words)
-        try:
-            execution = self._mover.move(entry, goal if stage.last else stage.target)
-        except HydraError as error:
-            self._end(change, str(error))
-            raise
+        execution = self._mover.move(entry, goal if stage.last else stage.target)
         change.asker.moved(execution, change.done == 0)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()

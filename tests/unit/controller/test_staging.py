@@ -1,5 +1,6 @@
 """A large change is made in stages, and others' jobs come in between: on a simulated network."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from apps.controller.staging import Asker
 from hydra.errors import HydraError, LifecycleError, PlanError
+from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.policy import Beyond
 from hydra.reconfiguration.plan import hold, pair_of
@@ -205,14 +207,30 @@ def test_it_can_be_stopped_between_stages():
         staged.rooms._loop.stop(entry, "an operator")
 
 
-def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch):
-    staged = Staged()
-
+@pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
+def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
     def fails(*_arguments):
-        raise HydraError("broken")
+        raise error
 
-    monkeypatch.setattr(staged.staging._mover, "move", fails)
-    with pytest.raises(HydraError, match="broken"):
+    staged = Staged()
+    with monkeypatch.context() as patch, pytest.raises(type(error)):
+        patch.setattr(staged.staging._mover, "move", fails)
         staged.begin()
-    (entry,) = [one for one in staged.ledger.reconfigurations() if one.reason == "broken"]
+    (entry,) = [one for one in staged.ledger.reconfigurations() if one.reason == str(error)]
     assert entry.state is ReconfigurationState.REFUSED
+    assert not staged.staging.under_way
+
+
+@pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
+def test_so_does_a_later_one_with_what_is_done(monkeypatch, error):
+    def fails(*_arguments):
+        raise error
+
+    staged = Staged()
+    entry = staged.begin()
+    monkeypatch.setattr(staged.staging._mover, "move", fails)
+    with suppress(JournalError, KeyError):
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.PARTIAL
+    assert staged.entry(entry).reason == f"after stage 1: {error}"
+    assert not staged.staging.under_way
