@@ -310,12 +310,10 @@ class EmulatedOcs:
         # A later command may have moved some of these ports again: they are its business.
         aimed = self._not_moved_again(added, generation)
         await self._in_worker(lambda: self._mirrors.aim(aimed))
-        self._aimed |= aimed.keys()
-        if broken:
-            return
-        if self._timing.debounce_s == 0:
+        if not broken and self._timing.debounce_s == 0:
             await self._light(aimed, generation)
-        else:
+        self._aimed |= self._not_moved_again(aimed.items(), generation).keys()
+        if not broken and self._timing.debounce_s > 0:
             self._track(self._unlit, asyncio.create_task(self._debounce(aimed, generation)))
 
     async def _debounce(self, aimed: Mapping[int, int], generation: int) -> None:

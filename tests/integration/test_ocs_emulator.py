@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -89,13 +91,23 @@ def cables(switches):
             run("ip", "link", "del", cable.a)
 
 
+@contextmanager
+def running(driver: str = "polatis-scpi") -> Iterator[Ocs]:
+    """Leaves no light, for whoever is plugged into the same cables next."""
+    plane = Ocs(driver=driver)
+    try:
+        yield plane
+    finally:
+        plane.admin.clear()
+        plane.switch.change(plane.switch.cross_connects(), [])
+        status = plane.stop()
+    assert status == 0
+
+
 @pytest.fixture
 def plane(cables):
-    plane = Ocs()
-    yield plane
-    plane.admin.clear()
-    plane.switch.change(plane.switch.cross_connects(), [])
-    assert plane.stop() == 0
+    with running() as plane:
+        yield plane
 
 
 def carrier(port: int) -> bool:
@@ -156,14 +168,13 @@ def test_a_circuit_gives_light_at_both_ends_and_nowhere_else(plane):
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_light_follows_whatever_protocol_is_spoken(cables, monkeypatch, driver):
     monkeypatch.setenv("HYDRA_TEST_SECRET", EMULATORS[driver].password)
-    plane = Ocs(driver=driver)
-    plane.switch.change([], circuit(1, 2))
-    assert [carrier(port) for port in PORTS] == [True, True, False, False]
-    plane.switch.change(circuit(1, 2), circuit(1, 3))
-    assert [carrier(port) for port in PORTS] == [True, False, True, False]
-    plane.switch.change(circuit(1, 3), [])
-    assert not any(carrier(port) for port in PORTS)
-    assert plane.stop() == 0
+    with running(driver) as plane:
+        plane.switch.change([], circuit(1, 2))
+        assert [carrier(port) for port in PORTS] == [True, True, False, False]
+        plane.switch.change(circuit(1, 2), circuit(1, 3))
+        assert [carrier(port) for port in PORTS] == [True, False, True, False]
+        plane.switch.change(circuit(1, 3), [])
+        assert not any(carrier(port) for port in PORTS)
 
 
 def test_frames_cross_both_ways_and_none_goes_astray(plane):

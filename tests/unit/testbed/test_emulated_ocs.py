@@ -1,0 +1,48 @@
+"""The emulated OCS calls a cross-connect aimed once it carries light, however long that takes."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from mininet_scenarios.emulators.mirrors import MemoryMirrors
+from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
+
+
+@dataclass(slots=True)
+class SlowLight(MemoryMirrors):
+    """Light that takes its time, as interfaces of the kernel do on a busy machine."""
+
+    @property
+    def blocking(self) -> bool:
+        return True
+
+    def light(self, egress) -> None:
+        time.sleep(0.1)
+        super(SlowLight, self).light(egress)
+
+
+def test_aimed_is_with_light():
+    async def connect():
+        ocs = EmulatedOcs(8, SlowLight(), Timing(switching_s=0.01))
+        await ocs.start()
+        ocs.connect([(1, 10), (2, 9)])
+        while not ocs.aimed(1):
+            await asyncio.sleep(0.001)
+        lit = ocs._mirrors.lit()
+        await ocs.close()
+        return lit
+
+    assert asyncio.run(connect()) == {9, 10}
+
+
+def test_with_a_debounce_it_is_aimed_before():
+    async def connect():
+        ocs = EmulatedOcs(8, SlowLight(), Timing(switching_s=0.01, debounce_s=0.3))
+        await ocs.start()
+        ocs.connect([(1, 10), (2, 9)])
+        await ocs.settled()
+        seen = ocs.aimed(1), ocs._mirrors.lit()
+        await ocs.close()
+        return seen, ocs._mirrors.lit()
+
+    assert asyncio.run(connect()) == ((True, frozenset()), {9, 10})
