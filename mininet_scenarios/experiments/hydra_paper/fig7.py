@@ -135,8 +135,8 @@ FFT_COMPUTING: Final = "fft, computing"
 ALLTOALL: Final = "alltoall"
 _PROCESSORS: Final = os.cpu_count() or 1
 FULL: Final = Form(SCENARIOS, max(2, 2 * _PROCESSORS), (FFT, FFT_COMPUTING, ALLTOALL), 12.0)
-SHORT: Final = Form(SCENARIOS[1:], 2, (FFT, ALLTOALL), 8.0)
-"""Short form, whose shortest run is so long that a tenth of it is two time-outs of TCP."""
+SHORT: Final = Form(SCENARIOS[1:], 2, (FFT, ALLTOALL), 5.0)
+"""Short form, whose shortest run is ten time-outs of TCP."""
 
 
 @dataclass(frozen=True, slots=True)
