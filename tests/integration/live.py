@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -126,6 +127,18 @@ class Live:
         """
         dropped = dropped_frames(self.testbed) - self.dropped_before
         return max(0, sum(result.lost for result in results) - dropped)
+
+
+@contextmanager
+def silent(bridge: str) -> Iterator[None]:
+    """A vswitch whose rules stay, and whose controller is out of its reach."""
+    asked = ["ovs-vsctl", "get-controller", bridge]
+    target = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
 
 
 def dropped_frames(testbed: Testbed) -> int:

@@ -27,7 +27,7 @@ from mininet_scenarios.testbed.disk import small_disk
 from tests.prometheus import DEPLOY, ask, scraping
 
 from .full_disk import filled, refused_for_the_disk
-from .live import DEMO_CONFIG, Live, live, wait_until
+from .live import DEMO_CONFIG, Live, live, silent, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(100)]
 
@@ -189,18 +189,6 @@ def refusing(ocs):
 
 
 @contextmanager
-def away(bridge: str):
-    """A vswitch that has lost its controller."""
-    asked = ["ovs-vsctl", "get-controller", bridge]
-    target = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
-
-
-@contextmanager
 def hung_up(number: int):
     """A ToR that hangs up, and takes no calls."""
     remote("remove", number)
@@ -281,7 +269,7 @@ def test_an_optical_switch_refuses(night):
 def test_a_vswitch_is_away(night):
     kept = night.network.reserve("r1", "r2")
     bridge = night.network.fabric.server_by_name["h11"].vswitch.bridge
-    with night.incident(away(bridge)):
+    with night.incident(silent(bridge)):
         words = f"switch {bridge} is not connected"
         (gone,) = night.is_told("switch-not-connected", words=words)
         assert gone["reservations"] == [kept["id"]]

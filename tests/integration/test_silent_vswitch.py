@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-from contextlib import contextmanager
-
 import pytest
 
 from mininet_scenarios.stage.controller_process import ALL_THERE
 
-from .live import live, wait_until
+from .live import live, silent, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 
 POLICY = {"on_silent_vswitch": "close", "audit_interval_s": 0.5}
 CLOSED = "silent: its ToR port is closed to circuits"
-
-
-@contextmanager
-def silent(bridge):
-    """Its rules stay; its controller is out of its reach."""
-    asked = ["ovs-vsctl", "get-controller", bridge]
-    target = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
 
 
 def status_of(network, name):

@@ -367,6 +367,13 @@ def _with_random_vlans(
     return NetworkState(state.epoch, state.topology, vlans, resting)
 
 
+def random_change(rng: random.Random) -> tuple[Fabric, NetworkState, NetworkState]:
+    """A fabric, and two successive states of it."""
+    fabric = random_fabric(rng)
+    old = first_state(fabric, rng)
+    return fabric, old, random_state(fabric, old, rng)
+
+
 def first_state(fabric: Fabric, rng: random.Random) -> NetworkState:
     empty = NetworkState(topology=EMPTY_TOPOLOGY)
     return random_state(fabric, empty, rng) if rng.random() < 0.9 else empty

@@ -18,11 +18,9 @@ from hydra.roles import PortVlans
 from tests.unit.core.fabrics import (
     PARKING_VLAN,
     circuit_between,
-    first_state,
     order_of,
     path_of,
-    random_fabric,
-    random_state,
+    random_change,
     small_fabric,
     state_of,
 )
@@ -36,9 +34,7 @@ SEEDS = st.integers(0, 2**32)
 def drawn(seed):
     """A fabric, two successive states of it, and the plan from one to the other."""
     rng = random.Random(seed)
-    fabric = random_fabric(rng)
-    old = first_state(fabric, rng)
-    new = random_state(fabric, old, rng)
+    fabric, old, new = random_change(rng)
     return rng, fabric, old, new, diff(fabric, old, new, order_of(fabric))
 
 

@@ -13,11 +13,9 @@ from hydra.reconfiguration.plan import diff, paths_by_pair
 from hydra.reconfiguration.stages import Traffic, next_stage, stages
 from tests.unit.core.fabrics import (
     circuit_between,
-    first_state,
     order_of,
     path_of,
-    random_fabric,
-    random_state,
+    random_change,
     small_fabric,
     state_of,
 )
@@ -30,9 +28,7 @@ SEEDS = st.integers(0, 2**32)
 def drawn(seed):
     """A fabric, two successive states of it, and traffic that its electrical network may carry."""
     rng = random.Random(seed)
-    fabric = random_fabric(rng)
-    old = first_state(fabric, rng)
-    new = random_state(fabric, old, rng)
+    fabric, old, new = random_change(rng)
     numbers = np.random.default_rng(seed)
     shape = (len(fabric.racks),) * 2
     sent = numbers.random(shape) * (numbers.random(shape) < 0.7) * rng.choice([1.0, 50.0, 1000.0])
