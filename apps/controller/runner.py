@@ -7,9 +7,10 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, RackId, Server
+from hydra.model import DatapathId, Fabric, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -38,8 +39,10 @@ from hydra.reconfiguration.commands import (
     Command,
     CompareRules,
     Course,
+    Marker,
     MoveMirrors,
     Outcome,
+    PassMarkers,
     Pause,
     ProbePath,
     ReadMirrors,
@@ -58,6 +61,18 @@ LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Parts of a path's time-out: the wait of each attempt before the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A marker under way, and how to send it again."""
+
+    marker: Marker
+    nonce: int
+    datapath: DatapathId
+    port: int
+    frame: bytes
+    heard: Future[None]
 
 
 class Runner:
@@ -100,6 +115,7 @@ class Runner:
             AwaitPortsUp: self._await_ports_up,
             Announce: self._announce,
             ProbePath: self._probe,
+            PassMarkers: self._pass_markers,
             Pause: self._pause,
             Record: self._record,
             SaveState: self._save_state,
@@ -283,33 +299,40 @@ class Runner:
             time.sleep(0.05)
 
     def _probe(self, command: ProbePath) -> tuple[str, ...]:
-        """Probe each direction; returns those in which nothing came through.
-
-        A probe that a full queue drops is soon repeated; one that is only late still counts.
-        """
+        """Probe each direction; returns those in which nothing came through."""
         a, b = command.ends
-        missing = {(a, b)} if command.path.one_way else {(a, b), (b, a)}
-        under_way: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
+        ends = ((a, b),) if command.path.one_way else ((a, b), (b, a))
+        probes = [Marker(command.path, command.vlan, src, dst) for src, dst in ends]
+        missing = self._pass(probes, command.timeout_s)
+        return tuple(sorted(f"{one.src.name} to {one.dst.name}" for one in missing))
+
+    def _pass_markers(self, command: PassMarkers) -> tuple[Marker, ...]:
+        return self._pass(command.markers, command.timeout_s)
+
+    def _pass(self, markers: Sequence[Marker], timeout_s: float) -> tuple[Marker, ...]:
+        """Send markers; returns those that did not arrive.
+
+        A frame that a full queue drops is soon repeated; one that is only late still counts.
+        """
+        missing = [self._sending(marker) for marker in markers]
         for share in _PROBE_SHARES:
-            under_way |= self._send_probes(command, missing)
-            missing -= _heard(under_way, missing, command.timeout_s * share)
+            frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
+            for one in missing:
+                frames.setdefault(one.datapath, []).append((one.port, one.frame))
+            self._fleet.send_frames(frames)
+            wait([one.heard for one in missing], timeout_s * share)
+            missing = [one for one in missing if not one.heard.done()]
             if not missing:
                 break
-        for nonce, _ in under_way.values():
-            self._fleet.forget_probe(nonce)
-        return tuple(sorted(f"{src.name} to {dst.name}" for src, dst in missing))
+        for one in missing:
+            self._fleet.forget_probe(one.nonce)
+        return tuple(one.marker for one in missing)
 
-    def _send_probes(
-        self, command: ProbePath, directions: set[tuple[Server, Server]]
-    ) -> dict[Future[None], tuple[int, tuple[Server, Server]]]:
-        sent: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
-        for src, dst in sorted(directions, key=lambda ends: ends[0].name):
-            nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
-            sent[self._fleet.expect_probe(nonce)] = (nonce, (src, dst))
-            frame = probe(src.mac, dst.mac, command.vlan, nonce)
-            datapath, port = self._substrate.launch(src, command.path)
-            self._fleet.send_frames({datapath: [(port, frame)]})
-        return sent
+    def _sending(self, marker: Marker) -> _Sending:
+        nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
+        datapath, port = self._substrate.launch(marker.src, marker.path)
+        frame = probe(marker.src.mac, marker.dst.mac, marker.vlan, nonce)
+        return _Sending(marker, nonce, datapath, port, frame, self._fleet.expect_probe(nonce))
 
 
 def _drive(course: Course[_ResultT], perform: Callable[[Batch], Sequence[Outcome]]) -> _ResultT:
@@ -321,18 +344,3 @@ def _drive(course: Course[_ResultT], perform: Callable[[Batch], Sequence[Outcome
     except StopIteration as end:
         result: _ResultT = end.value
         return result
-
-
-def _heard(
-    under_way: Mapping[Future[None], tuple[int, tuple[Server, Server]]],
-    missing: set[tuple[Server, Server]],
-    timeout_s: float,
-) -> set[tuple[Server, Server]]:
-    """Directions in which a probe has come through, once all have or the time is up."""
-    heard: set[tuple[Server, Server]] = set()
-    deadline_s = time.monotonic() + timeout_s
-    while not missing <= heard and (left_s := deadline_s - time.monotonic()) > 0:
-        waiting = [future for future, (_, ends) in under_way.items() if ends not in heard]
-        done, _ = wait(waiting, left_s, FIRST_COMPLETED)
-        heard |= {under_way[future][1] for future in done}
-    return heard

@@ -108,6 +108,24 @@ class ProbePath:
 
 
 @dataclass(frozen=True, slots=True)
+class Marker:
+    """A frame that one server sends another over a path, behind all that it sent there before."""
+
+    path: Path
+    vlan: VlanId
+    src: Server
+    dst: Server
+
+
+@dataclass(frozen=True, slots=True)
+class PassMarkers:
+    """Send markers; value: those that did not arrive within ``timeout_s``, as a tuple."""
+
+    markers: tuple[Marker, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     seconds: float
 
@@ -171,6 +189,7 @@ Command = (
     | AwaitPortsUp
     | Announce
     | ProbePath
+    | PassMarkers
     | Pause
     | Record
     | SaveState

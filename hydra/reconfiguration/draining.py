@@ -1,11 +1,60 @@
-"""Draining: circuits are empty when their ports' counters, read again and again, stand still."""
+"""Draining: circuits are empty when their ports' counters, read again and again, stand still.
+
+Frames that wait in front of a ToR are in no counter of it. So markers go over the paths that are
+left, behind all that was sent there before: where a marker has come out, so have the frames.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from hydra.model import Circuit, Fabric, PortId, RackId
-from hydra.reconfiguration.commands import Outcome, ReadPortPackets
+from hydra.model import Circuit, Fabric, Path, PortId, RackId, Server, VlanId
+from hydra.reconfiguration.commands import Marker, Outcome, ReadPortPackets
+
+
+def markers(
+    paths: Mapping[Path, VlanId],
+    hidden: Collection[Path],
+    senders: Mapping[RackId, Sequence[Server]],
+    receivers: Mapping[RackId, Sequence[Server]],
+) -> tuple[Marker, ...]:
+    """Markers that show that nothing is under way any more on ``paths``, which racks leave.
+
+    ``senders``: one server of each switch that leaves them, by rack. Each switch sends one, since
+    its frames wait in a queue of their own, and each path is passed in each of its directions. Over
+    ``hidden`` paths, of which no counter tells, every switch sends one. There is none over a path
+    to a rack without ``receivers``.
+    """
+    ways: dict[RackId, list[tuple[Path, Server]]] = {}
+    for path in sorted(paths):
+        for here, there in path.directions:
+            if receivers.get(there):
+                ways.setdefault(here, []).append((path, receivers[there][0]))
+    found: list[Marker] = []
+    for rack, its in sorted(ways.items()):
+        mine = senders.get(rack, ())
+        turns = range(max(len(its), len(mine)) if mine else 0)
+        chosen = {(turn % len(its), turn % len(mine)) for turn in turns}
+        for way, (path, _) in enumerate(its):
+            if path in hidden:
+                chosen |= {(way, sender) for sender in range(len(mine))}
+        for way, sender in sorted(chosen):
+            path, dst = its[way]
+            found.append(Marker(path, paths[path], mine[sender], dst))
+    return tuple(found)
+
+
+def unshown(sent: Iterable[Marker], missing: Collection[Marker]) -> set[Path]:
+    """The paths on which frames may be under way, since markers are ``missing``.
+
+    Where none of a server's markers came through, its other frames may wait as well, for whichever
+    path that its rack leaves.
+    """
+    sent = tuple(sent)
+    heard = {one.src.name for one in sent if one not in missing}
+    stuck = {one.src.rack for one in missing if one.src.name not in heard}
+    paths = {one.path for one in missing}
+    return paths | {one.path for one in sent if stuck.intersection((one.path.src, one.path.dst))}
 
 
 class Drain:
@@ -63,7 +112,11 @@ class Drain:
     @property
     def settled(self) -> bool:
         """True if all circuits are empty."""
-        return all(count >= self._enough for count in self._unchanged.values())
+        return not self.unseen(self._unchanged)
+
+    def unseen(self, circuits: Iterable[Circuit]) -> list[Circuit]:
+        """Those of ``circuits`` whose counters do not show that they are empty."""
+        return [one for one in circuits if self._unchanged.get(one, self._enough) < self._enough]
 
     def undecided(self) -> list[Circuit]:
         """Circuits that were read, but not often enough to know whether they are empty.

@@ -59,6 +59,7 @@ from hydra.reconfiguration.commands import (
     Command,
     MoveMirrors,
     Outcome,
+    PassMarkers,
     Pause,
     ProbePath,
     ReadMirrors,
@@ -67,7 +68,7 @@ from hydra.reconfiguration.commands import (
     StageRules,
     Steps,
 )
-from hydra.reconfiguration.draining import Drain
+from hydra.reconfiguration.draining import Drain, markers, unshown
 from hydra.reconfiguration.plan import (
     OrderOf,
     Pair,
@@ -352,44 +353,53 @@ class Execution:
     # -- drain ------------------------------------------------------------------------------------
 
     def _drain(self) -> Steps:
-        """Wait until the counters at both ends of circuits that diverted pairs leave stand still.
+        """Wait until nothing is under way any more on the paths that diverted pairs leave.
 
-        Before that, the switches that were diverted tell that they forward by no flow that they
-        cached earlier. Meanwhile they are sent the rules that they are to be given afterwards.
+        First, the switches that were diverted tell that they forward by no flow that they cached
+        earlier. Then markers follow their last frames, and the counters at both ends of the
+        circuits have to stand still. OpenFlow port counters lag by at most 12 ms in Open vSwitch,
+        so three equal reads a few milliseconds apart show an empty circuit. A circuit that stays is
+        waited for, too: its ports leave the VLAN of frames that may be under way. Where readings
+        take long, some follow after the bound: the circuits that carry frames even then are held,
+        and so are those over which no marker came and whose counters can't be read.
 
-        OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
-        milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
-        leave the VLAN of frames that may be under way. Where readings take long, some follow after
-        the bound: the circuits that carry frames even then are held.
+        Meanwhile switches are sent the rules that they are to be given afterwards.
         """
-        stage: tuple[Command, ...] = (StageRules(self._rules_to_push()),)
+        beside: tuple[Command, ...] = (StageRules(self._rules_to_push()),)
         seen: list[Outcome] = []
-        if forgetting := self._leaving():
-            datapaths = tuple(switch.datapath for switch in forgetting)
+        leaving = self._leaving()
+        if leaving and self._substrate.tells_rounds:
+            datapaths = tuple(switch.datapath for switch in leaving)
             told = AwaitRounds(datapaths, self.policy.timeouts.vswitch_s)
-            seen += (yield Batch("drain", (told, *stage)))[:1]
-            stage = ()
+            seen += (yield Batch("drain", (told, *beside)))[:1]
+            beside = ()
             late = seen[0].value or frozenset()
-            self._hold_for_silent({one: _late(one) for one in forgetting if one.datapath in late})
+            self._hold_for_silent({one: _late(one) for one in leaving if one.datapath in late})
         left, hidden = self._circuits_left()
         drain = Drain(self.fabric, left, self.policy.drain.reads)
-        if hidden and not left:
-            yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *stage))
-        first: Outcome | None = None
-        over_s = 0.0
+        passing = self._passing(leaving, hidden)
+        lost: set[Path] = set()
+        waiting = set(hidden)  # hidden paths for which nothing speaks but the bound
+        if self._substrate.tells_rounds:  # markers pass by flows that a switch has cached
+            waiting -= {marker.path for one in passing for marker in one.markers}
+        over_s: float | None = None
         bound_reached = False
         asked: Collection[Circuit] = left
-        while asked:
+        while asked or passing:
             reads = drain.commands(asked)
-            outcomes = (yield Batch("drain", (*reads, *stage)))[: len(reads)]
-            stage = ()
+            outcomes = yield Batch("drain", (*reads, *passing, *beside))
+            outcomes = outcomes[: len(reads) + len(passing)]
+            for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
+                missing = outcome.value if outcome.confirmed else command.markers
+                lost |= unshown(command.markers, missing)
+            waiting |= hidden & lost
+            beside, passing = (), ()
             seen += outcomes
-            if first is None:
-                first = outcomes[0]
-                over_s = first.started_s + self.policy.drain.bound_ms / 1000
             began_s = min(outcome.started_s for outcome in outcomes)
-            drain.take(asked, reads, outcomes, late=began_s >= over_s)
-            settled = not hidden and drain.settled
+            if over_s is None:
+                over_s = began_s + self.policy.drain.bound_ms / 1000
+            drain.take(asked, reads, outcomes[: len(reads)], late=began_s >= over_s)
+            settled = drain.settled and not waiting
             if max(outcome.finished_s for outcome in outcomes) >= over_s:
                 asked = drain.undecided()
             if settled or not asked:
@@ -397,16 +407,35 @@ class Execution:
                 break
             yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
         self._note("drain", seen, "bound reached" if bound_reached else "")
-        if busy := drain.busy():
+        if waiting - lost and not left:
+            yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *beside))
+        self._hold_undrained(drain, left, lost)
+
+    def _hold_undrained(self, drain: Drain, left: set[Circuit], lost: Collection[Path]) -> None:
+        """Hold what still carries frames, and what nothing shows to be empty."""
+        busy = set(drain.busy())
+        if busy:
             reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"
             names = ", ".join(map(self._named, sorted(busy)))
             self.obstacles.append(Failure("drain", names, FailureKind.BUSY, reason))
             self._replan((), busy)
+        unproven = [
+            path
+            for path in sorted(lost)
+            if pair_of(path) not in self.conditions.diverted
+            and (not (own := left & set(path.circuits)) or drain.unseen(own - busy))
+        ]
+        if unproven:
+            reason = (
+                f"nothing shows that {len(unproven)} path(s) are empty: no marker came through "
+                "before the drain bound, and no counters of ToRs tell"
+            )
+            names = ", ".join(map(self._between, unproven))
+            self.obstacles.append(Failure("drain", names, FailureKind.UNKNOWN, reason))
+            self._replan({pair_of(path) for path in unproven}, ())
 
     def _leaving(self) -> list[Steering]:
-        """Switches that may send onto circuits by cached flows: a barrier confirms their tables."""
-        if not self._substrate.tells_rounds:
-            return []
+        """Diverted switches that may have sent onto circuits until now."""
         held = self._held_by_rack()
         return [
             switch
@@ -414,11 +443,33 @@ class Execution:
             if held.get(switch.rack) and not self._is_off_circuits(switch)
         ]
 
-    def _circuits_left(self) -> tuple[set[Circuit], bool]:
-        """(circuits to drain, whether a path is hidden among the traffic of pairs that stay).
+    def _passing(
+        self, leaving: Collection[Steering], hidden: Collection[Path]
+    ) -> tuple[PassMarkers, ...]:
+        """One command, or none, to pass markers over the paths that diverted pairs leave.
 
-        Such a path has no circuit of its own whose counters could stand still: it is given the
-        drain's bound.
+        Pairs whose path has died are off it already.
+        """
+        vlans = self.plan.current.vlans
+        living = self.plan.affected - self.conditions.diverted
+        paths = {path: vlan for path, vlan in vlans.items() if pair_of(path) in living}
+        senders: dict[RackId, list[Server]] = {}
+        for switch in leaving:
+            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
+        ends = {rack for path in paths for rack in pair_of(path)}
+        closed = self.conditions.closed | self.closed
+        receivers = {
+            rack: [server for server in self._able(rack) if server.name not in closed]
+            for rack in ends
+        }
+        found = markers(paths, hidden, senders, receivers)
+        return (PassMarkers(found, self.policy.drain.bound_ms / 1000),) if found else ()
+
+    def _circuits_left(self) -> tuple[set[Circuit], set[Path]]:
+        """(circuits to drain, paths that are hidden among the traffic of pairs that stay).
+
+        A hidden path has no circuit of its own whose counters could stand still: where no marker
+        passes it, it is given the drain's bound.
         """
         old = paths_by_pair(self.plan.current)
         busy = {
@@ -429,11 +480,12 @@ class Execution:
             for circuit in path.circuits
         }
         left = set(self.plan.disconnect)
-        hidden = False
+        hidden: set[Path] = set()
         for path in (path for pair in self.plan.affected for path in old.get(pair, ())):
             own = set(path.circuits) - busy
             left |= own
-            hidden |= not own
+            if not own:
+                hidden.add(path)
         return left, hidden
 
     # -- substep 3-2 ------------------------------------------------------------------------------

@@ -51,8 +51,10 @@ from hydra.reconfiguration.commands import (
     Batch,
     Command,
     CompareRules,
+    Marker,
     MoveMirrors,
     Outcome,
+    PassMarkers,
     Pause,
     ProbePath,
     ReadMirrors,
@@ -79,6 +81,8 @@ LONGEST_DELAY_S = 0.5
 """By which a device may carry out what it has not answered in time."""
 LONGEST_LAG_S = 0.08
 """For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
+LONGEST_STANDSTILL_S = 3.0
+"""For which a ToR passes on nothing; more than the drain's bound."""
 Way = tuple[VlanId, int]
 """A tag, and the port by which frames with it leave the switch that steers."""
 _WORDS: Final = {
@@ -109,6 +113,8 @@ class Faults:
 
     What a device says of its VLANs and cross-connects, drivers have read back.
     """
+    standstill: float = 0.0
+    """A learning ToR, once a vswitch behind it has been diverted, passes on nothing for a while."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Faults:
@@ -170,6 +176,16 @@ class Network:
         self.happened_late = 0
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
+        self._lags_until_s: dict[DatapathId, float] = {}
+        """Until when vswitches forward by cached flows."""
+        self.still_until_s: dict[RackId, float] = {}
+        """Until when ToRs stand still."""
+        self.rack_of = (
+            {self.switch_of[s.name].datapath: s.rack for s in fabric.servers}
+            if self.substrate.retags
+            else {}
+        )
+        """By vswitch, the rack whose learning ToR its frames pass."""
         self._counters = dict.fromkeys((port.id for port in fabric.ports), 0)
         self._restless: dict[PortId, int] = {}
         """Reads of a port for which its counter still moves."""
@@ -188,6 +204,9 @@ class Network:
         ways = self._ways.setdefault(datapath, {})
         if to not in ways:
             ways[to] = self._sends(to, self.tables[datapath])
+        off = self.dead_uplinks | self.closed
+        if all(other.name in off for other in self.fabric.racks[to].servers):
+            return ways[to]  # nothing that was sent there earlier can be taken any more
         return ways[to].union(*(self._sends(to, table) for table in self._cached(datapath)))
 
     def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
@@ -294,7 +313,8 @@ class Network:
     def seen_busy(self, circuit: Circuit) -> bool:
         """Whether frames are in flight on a circuit whose counters can be read throughout."""
         racks = self.fabric.racks_of(circuit)
-        readable = self.faults.read == 0 and self._uncounted.isdisjoint(racks)
+        untold = self._uncounted | self.still_until_s.keys()
+        readable = self.faults.read == 0 and untold.isdisjoint(racks)
         return readable and self._restless.get(circuit.a, 0) > 0
 
     def perform(self, batch: Batch, watch: Callable[[Command | None], None]) -> list[Outcome]:
@@ -341,6 +361,7 @@ class Network:
             AwaitPortsUp: self._await_ports_up,
             Announce: self._nothing,
             ProbePath: self._probe,
+            PassMarkers: self._pass_markers,
             Pause: self._pause,
             Record: self._record,
             ReadVlans: self._read_vlans,
@@ -358,7 +379,10 @@ class Network:
         yield
         return None, None
 
-    def _await_rounds(self, _command: AwaitRounds) -> _Doing:
+    def _await_rounds(self, command: AwaitRounds) -> _Doing:
+        """Rounds end by themselves; where a ToR stands still, vswitches forward all the same."""
+        until_s = max((self._lags_until_s.get(one, 0.0) for one in command.datapaths), default=0.0)
+        self.now_s = max(self.now_s, until_s)
         yield
         return frozenset(), None
 
@@ -447,6 +471,13 @@ class Network:
         table = self.tables[datapath]
         self._ways.pop(datapath, None)
         lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
+        lags_s = self._lags_until_s.get(datapath, 0.0)
+        self._lags_until_s[datapath] = max(lags_s, self.now_s + lag_s)
+        rack = self.rack_of.get(datapath)
+        if rack is not None and self._hit(self.faults.standstill):
+            lag_s = self.rng.choice((0.5, LONGEST_STANDSTILL_S)) * self.rng.random()
+            still_s = self.still_until_s.get(rack, 0.0)
+            self.still_until_s[rack] = max(still_s, self.now_s + lag_s)
         if lag_s:
             self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
         for change in changes:
@@ -468,6 +499,7 @@ class Network:
         return self.rng.randint(0, changes), failure_of(command, FailureKind.UNKNOWN)
 
     def _set_vlans(self, command: SetVlans) -> _Doing:
+        self.now_s = max(self.now_s, self.still_until_s.get(command.rack, 0.0))
         ports = self.rng.sample(sorted(command.ports), len(command.ports))
         extent, failure = self._extent(command, self.faults.tor, len(ports))
 
@@ -564,13 +596,36 @@ class Network:
         lost = tuple(
             f"{src.name} to {dst.name}"
             for src, dst in (((a, b),) if command.path.one_way else ((a, b), (b, a)))
-            if not self._probe_arrives(command, src, dst) or self._hit(self.faults.probe)
+            if not self._arrives(Marker(command.path, command.vlan, src, dst))
+            or self._hit(self.faults.probe)
         )
         return lost, None
 
-    def _probe_arrives(self, command: ProbePath, src: Server, dst: Server) -> bool:
-        _, port = self.substrate.launch(src, command.path)
-        return self.arrives((command.vlan, port), src.rack, dst.rack)
+    def _pass_markers(self, command: PassMarkers) -> _Doing:
+        """They wait where ToRs stand still, like the frames before them."""
+        until_s = self.now_s + command.timeout_s
+        while waiting := [one for one in command.markers if self._standing(one.src.rack)]:
+            if self.now_s >= until_s:
+                break
+            self.now_s += 0.01
+            yield
+        yield
+        lost = [
+            one
+            for one in command.markers
+            if one in waiting or not self._arrives(one) or self._hit(self.faults.probe)
+        ]
+        if lost:
+            self.now_s = max(self.now_s, until_s)
+        return tuple(lost), None
+
+    def _standing(self, rack: RackId) -> bool:
+        """Whether a rack's ToR stands still: what was sent to it waits, and it tells nothing."""
+        return self.now_s < self.still_until_s.get(rack, 0.0)
+
+    def _arrives(self, marker: Marker) -> bool:
+        _, port = self.substrate.launch(marker.src, marker.path)
+        return self.arrives((marker.vlan, port), marker.src.rack, marker.dst.rack)
 
     def _read_packets(self, command: ReadPortPackets) -> _Doing:
         counts: dict[str, int] = {}
@@ -584,7 +639,7 @@ class Network:
             if command.rack not in self._uncounted:
                 counts[name] = self._counters[port]
         yield
-        if self._hit(self.faults.read):
+        if self._standing(command.rack) or self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
         return counts, None
 

@@ -19,12 +19,14 @@ from hydra.reconfiguration.commands import (
     Batch,
     MoveMirrors,
     Outcome,
+    PassMarkers,
     Pause,
     ProbePath,
     ReadPortPackets,
     SetVlans,
     StageRules,
 )
+from hydra.reconfiguration.draining import markers, unshown
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, without
 from tests.unit.core.fabrics import (
@@ -520,14 +522,120 @@ def test_a_circuit_that_stays_is_drained_of_the_path_that_leaves_it():
     assert execution.state is ReconfigurationState.DONE
 
 
-def test_a_path_hidden_among_other_traffic_is_given_the_drains_bound():
-    old = start(DIRECT, path_of(FABRIC, 1, 2, LAST_HOP), BY_RELAY)
-    target = without(replace(old, epoch=2), (), [BY_RELAY])
+HIDDEN = (DIRECT, path_of(FABRIC, 1, 2, LAST_HOP), BY_RELAY)
+
+
+def lose_markers(network, from_racks=(0, 1, 2, 3)):
+    def lost(command, true):
+        network.now_s += command.timeout_s
+        missing = tuple(one for one in command.markers if one.src.rack in from_racks)
+        return replace(true, value=missing, finished_s=network.now_s)
+
+    network.instead["drain", PassMarkers] = lost
+
+
+def pauses_of(network):
+    return [command.seconds for command in network.commands(Pause, "drain")]
+
+
+def test_a_path_hidden_among_other_traffic_is_shown_to_be_empty_by_markers():
+    old = start(*HIDDEN)
     network = Scripted(FABRIC, old)
-    Watch(network, execution_of(network, old, target)).run()
+    Watch(network, execution_of(network, old, without(replace(old, epoch=2), (), [BY_RELAY]))).run()
     assert drained_ports(network) == set()
-    pauses = [command.seconds for command in network.commands(Pause, "drain")]
-    assert pauses == [Policy().drain.bound_ms / 1000]
+    (passed,) = network.commands(PassMarkers, "drain")
+    assert {(one.path, one.src.rack, one.dst.rack) for one in passed.markers} == {
+        (BY_RELAY, 0, 2),
+        (BY_RELAY, 2, 0),
+    }
+    assert pauses_of(network) == []
+
+
+def test_a_hidden_path_over_which_no_marker_comes_is_held():
+    old = start(*HIDDEN)
+    network = Scripted(FABRIC, old)
+    lose_markers(network)
+    execution = execution_of(network, old, without(replace(old, epoch=2), (), [BY_RELAY]))
+    Watch(network, execution).run()
+    assert execution.result.topology == old.topology
+    assert "no marker came through" in execution.reason
+
+
+def test_a_hidden_path_to_servers_that_can_not_be_asked_is_given_the_drains_bound():
+    old = start(*HIDDEN)
+    network = Scripted(FABRIC, old)
+    network.dead_uplinks |= {
+        server.name for rack in (0, 2) for server in FABRIC.racks[rack].servers
+    }
+    Watch(network, execution_of(network, old, without(replace(old, epoch=2), (), [BY_RELAY]))).run()
+    assert network.commands(PassMarkers) == []
+    assert pauses_of(network) == [Policy().drain.bound_ms / 1000]
+
+
+def test_a_tor_that_stands_still_keeps_its_circuits():
+    """No marker comes out behind it, and its counters can't be read: frames may wait there."""
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    lose_markers(network, from_racks=(1,))
+    network.instead["drain", ReadPortPackets] = lambda command, true: (
+        replace(true, failure=failure_of(command, FailureKind.NOT_CONNECTED))
+        if command.rack == 1
+        else true
+    )
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert network.commands(MoveMirrors) == []
+    assert execution.result.topology == old.topology
+
+
+def test_counters_that_stand_still_speak_for_a_path_that_takes_no_marker():
+    """It may be dead, and nobody has noticed yet."""
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    lose_markers(network)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.result == target
+
+
+def test_no_marker_is_sent_over_a_path_that_has_died():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    execution.hear_of_dead(frozenset({(RackId(0), RackId(1))}))
+    Watch(network, execution).run()
+    assert network.commands(PassMarkers) == []
+
+
+def test_every_switch_sends_a_marker_and_every_path_is_passed_both_ways():
+    fabric = small_fabric(racks=4, planes=3, servers=2)
+    paths = {
+        path_of(fabric, 0, 1): VlanId(100),
+        path_of(fabric, 0, 2, circuit_between(fabric, 0, 2, plane=1)): VlanId(101),
+    }
+    paths[path_of(fabric, 0, 3, circuit_between(fabric, 0, 3, plane=2))] = VlanId(102)
+    servers = {rack.id: rack.servers for rack in fabric.racks}
+    found = markers(paths, (), servers, servers)
+    ways = {(one.path, one.src.rack, one.dst.rack) for one in found}
+    assert ways == {(path, *ends) for path in paths for ends in path.directions}
+    assert {one.src.name for one in found} == {server.name for server in fabric.servers}
+    assert all(paths[one.path] == one.vlan for one in found)
+
+
+def test_where_no_marker_of_a_server_comes_none_of_its_paths_is_empty():
+    fabric = small_fabric(racks=3, planes=2, servers=1)
+    paths = {
+        path_of(fabric, 0, 1): VlanId(100),
+        path_of(fabric, 0, 2, circuit_between(fabric, 0, 2, plane=1)): VlanId(101),
+    }
+    servers = {rack.id: rack.servers for rack in fabric.racks}
+    sent = markers(paths, (), servers, servers)
+    one = [marker for marker in sent if marker.src.rack == 1]
+    assert unshown(sent, one) == {path_of(fabric, 0, 1)}
+    both = [marker for marker in sent if marker.src.rack == 0]
+    assert unshown(sent, both) == set(paths)
+    assert unshown(sent, ()) == set()
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
