@@ -1,0 +1,75 @@
+"""Frames that wait in front of a ToR, where no counter of it tells of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mininet_scenarios.stage.streams import paced_stream
+from mininet_scenarios.testbed.layout import uplink_interfaces
+
+from .live import live, wait_until
+
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module"),
+]
+PPS, PAYLOAD_BYTES = 20, 100
+SLOW_KBPS = 16
+"""Slower than the stream: a frame leaves every 75 ms, and a queue grows."""
+
+
+def shaped(interface: str, limits: str) -> None:
+    command = f"tc class change dev {interface} parent 5: classid 5:1 htb {limits}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+
+
+@contextmanager
+def slow(interface: str) -> Iterator[None]:
+    """Send no faster than :data:`SLOW_KBPS`; what waits then is sent at once in the end."""
+    shown = subprocess.run(
+        ["tc", "class", "show", "dev", interface], check=True, capture_output=True, text=True
+    ).stdout
+    (usual,) = re.findall(r"rate \S+ ceil \S+ burst \S+ cburst \S+", shown)
+    rate = f"{SLOW_KBPS}kbit"
+    shaped(interface, f"rate {rate} ceil {rate} burst 200 cburst 200 quantum 6000")
+    try:
+        yield
+    finally:
+        shaped(interface, f"{usual} quantum 6000")
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+
+
+def test_nothing_moves_before_frames_in_front_of_the_tor_have_passed(network):
+    """Between two of them the circuit's counters stand still for longer than the drain looks."""
+    network.change("r1", "r2", "p1")
+    dark = network.dark_frames()
+    uplink, _ = uplink_interfaces(network.fabric, network.fabric.server_by_name["h11"])
+    stream = paced_stream(
+        network.stage, "h11", "h21", pps=PPS, payload_bytes=PAYLOAD_BYTES, count=60
+    )
+    with stream as udp:
+        time.sleep(0.25)
+        with slow(uplink):
+            time.sleep(0.6)
+            change = network.begin_change("r1", "r2", "p2")
+            wait_until(lambda: network.state_of(change) not in ("queued", "diverting"))
+            time.sleep(0.15)
+            assert network.planes_between("r1", "r2") == ("p1",)
+            wait_until(lambda: network.state_of(change) != "draining")
+        wait_until(lambda: network.state_of(change) == "done")
+        result = udp.finish(30)
+    assert network.planes_between("r1", "r2") == ("p2",)
+    assert network.dark_frames() == dark
+    assert (result.sent, result.duplicates) == (60, 0)
+    assert network.lost_but_in_queues(result) == 0
