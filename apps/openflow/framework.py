@@ -353,17 +353,26 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class HubMailbox:
-    """Carries functions from native threads into the hub; a pipe wakes it."""
+    """Carries functions from native threads into the hub; a pipe wakes it.
+
+    It is woken once for all that are posted before it looks: each write of a byte would have the
+    writer wait for the interpreter's lock again. Others have their turn after every few functions.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._waiting: deque[Callable[[], None]] = deque()
+        self._woken = False
+        """True from a byte in the pipe until the hub begins to look at what waits."""
         self._closed = False
 
     def post(self, function: Callable[[], None]) -> None:
         self._waiting.append(function)
+        if self._woken:
+            return
+        self._woken = True
         with contextlib.suppress(BlockingIOError, OSError):  # full: it will wake anyway
             os.write(self._writer, b"!")
 
@@ -373,8 +382,13 @@ class HubMailbox:
             hub_trampoline(self._reader)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._reader, 65536)
+            self._woken = False  # before it looks: what is posted from here on wakes it again
+            done = 0
             while self._waiting:
                 self._waiting.popleft()()
+                done += 1
+                if done % _IN_A_ROW == 0:
+                    hub.sleep(0)
 
     def close(self) -> None:
         """End :meth:`run`, waking it."""
@@ -481,7 +495,7 @@ _FIRST_KINDS = (
 """Messages that are read while nobody knows which switch sends them."""
 _HELLO_ELEMENT = struct.Struct("!HH")
 _IN_A_ROW = 32
-"""Messages of one switch, before others are looked at: Ryu reads 2048."""
+"""Messages of one switch, or functions posted, before others have their turn. Ryu reads 2048."""
 MOST_PORTS = 10_000
 """Most ports of a switch; each takes memory as long as it is connected."""
 _READ_BYTES = 65536

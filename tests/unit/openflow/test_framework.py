@@ -89,6 +89,41 @@ here.close()
 eventlet.sleep(0.01)
 assert seen[-1] == b"" and not hub.listeners[hub.READ], (seen, hub.listeners)
 """
+MAILBOX = """
+import os, threading
+import eventlet
+from apps.openflow import framework
+
+mailbox, done, turns, written = framework.HubMailbox(), [], [], []
+write = os.write
+framework.os.write = lambda descriptor, data: written.append(data) or write(descriptor, data)
+
+def other():
+    while len(done) < 1000:
+        turns.append(len(done))
+        eventlet.sleep(0)
+
+def post():
+    for number in range(1000):
+        mailbox.post(lambda number=number: done.append(number))
+
+thread = threading.Thread(target=post)
+thread.start()
+thread.join()
+eventlet.spawn(mailbox.run)
+eventlet.spawn(other)
+while len(done) < 1000:
+    eventlet.sleep(0.001)
+assert done == list(range(1000)), "in another order"
+assert len(written) == 1, f"woken {len(written)} times before it could look"
+assert len(turns) > 10, "others do not have their turn"
+threads = [threading.Thread(target=post) for _ in range(4)]
+for thread in threads:
+    thread.start()
+with eventlet.Timeout(20):
+    while len(done) < 5000:
+        eventlet.sleep(0.001)
+"""
 DATAPATH = 77
 ROOT = Path(__file__).parents[3]
 """The application above imports from `tests`."""
@@ -162,6 +197,10 @@ def test_modules_of_the_system_stay_its_own():
 
 def test_a_connection_stays_with_the_hub_while_its_reader_waits_or_does_something_else():
     subprocess.run([sys.executable, "-c", READER], check=True, cwd=ROOT)
+
+
+def test_posts_wake_the_hub_once_and_leave_others_their_turn():
+    subprocess.run([sys.executable, "-c", MAILBOX], check=True, cwd=ROOT)
 
 
 def test_messages_may_come_in_any_pieces(connect):
