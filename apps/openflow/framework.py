@@ -38,6 +38,7 @@ with warnings.catch_warnings():
         eventlet.wsgi.ALREADY_HANDLED = object()
 
     from eventlet.green import ssl as green_ssl
+    from eventlet.greenio import GreenSocket
     from ryu import cfg
     from ryu.base import app_manager
     from ryu.controller import controller as ryu_controller
@@ -352,17 +353,26 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class HubMailbox:
-    """Carries functions from native threads into the hub; a pipe wakes it."""
+    """Carries functions from native threads into the hub; a pipe wakes it.
+
+    It is woken once for all that are posted before it looks: each write of a byte would have the
+    writer wait for the interpreter's lock again. Others have their turn after every few functions.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._waiting: deque[Callable[[], None]] = deque()
+        self._woken = False
+        """True from a byte in the pipe until the hub begins to look at what waits."""
         self._closed = False
 
     def post(self, function: Callable[[], None]) -> None:
         self._waiting.append(function)
+        if self._woken:
+            return
+        self._woken = True
         with contextlib.suppress(BlockingIOError, OSError):  # full: it will wake anyway
             os.write(self._writer, b"!")
 
@@ -372,8 +382,13 @@ class HubMailbox:
             hub_trampoline(self._reader)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._reader, 65536)
+            self._woken = False  # before it looks: what is posted from here on wakes it again
+            done = 0
             while self._waiting:
                 self._waiting.popleft()()
+                done += 1
+                if done % _IN_A_ROW == 0:
+                    hub.sleep(0)
 
     def close(self) -> None:
         """End :meth:`run`, waking it."""
@@ -480,9 +495,12 @@ _FIRST_KINDS = (
 """Messages that are read while nobody knows which switch sends them."""
 _HELLO_ELEMENT = struct.Struct("!HH")
 _IN_A_ROW = 32
-"""Messages of one switch, before others are looked at: Ryu reads 2048."""
+"""Messages of one switch, or functions posted, before others have their turn. Ryu reads 2048."""
 MOST_PORTS = 10_000
 """Most ports of a switch; each takes memory as long as it is connected."""
+_READ_BYTES = 65536
+"""Read of a switch at a time: at least a message, of whatever kind."""
+_HEADER = struct.Struct("!BBHI")
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
@@ -491,6 +509,111 @@ _FLOW_REMOVED = struct.Struct("!8xQ2xB")
 _PACKET_IN_MATCH = struct.Struct("!H")
 _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
+
+
+class _Incoming:
+    """Bytes that a switch sends, for the green thread that makes this.
+
+    A plain socket stays with the hub from one wait to the next. Eventlet's own registers it anew
+    for each, with a time-out, which takes longer than all else that is done for a short message.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._plain: Any = connection.fd if isinstance(connection, GreenSocket) else None
+        self._hub = eventlet.hubs.get_hub()
+        self._reader = eventlet.getcurrent()
+        self._listener: Any = None
+        self._waits = False
+        self._drained = False
+
+    def read(self) -> bytes:
+        """What has come in; empty at the end. Raises OSError or EOFError if it broke off."""
+        if self._plain is None:
+            return bytes(self._connection.recv(_READ_BYTES))
+        some = None
+        while some is None:
+            if self._drained:
+                self._wait()
+            try:
+                some = self._plain.recv(_READ_BYTES)
+            except BlockingIOError:
+                self._drained = True
+        self._drained = len(some) < _READ_BYTES
+        return bytes(some)
+
+    def _wait(self) -> None:
+        if self._listener is None:
+            self._listener = self._hub.add(
+                self._hub.READ, self._plain.fileno(), self._readable, self._reader.throw, None
+            )
+        self._waits = True
+        try:
+            self._hub.switch()
+        finally:
+            self._waits = False
+
+    def _readable(self, _descriptor: int) -> None:
+        """In the hub: go on reading; while the reader waits for something else, look no more."""
+        if self._waits:
+            self._reader.switch()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Take the socket from the hub."""
+        if self._listener is not None:
+            self._hub.remove(self._listener)
+            self._listener = None
+
+
+def _receive(datapath: Any) -> None:
+    """Hand the messages of a switch to their parsers, until its connection ends.
+
+    Stands in for Ryu's own loop, which reads a header, then the rest, and copies what it holds at
+    each step.
+    """
+    incoming = _Incoming(datapath.socket)
+    held = bytearray()
+    try:
+        while datapath.state != DEAD_DISPATCHER:
+            try:
+                some = incoming.read()
+            except (TimeoutError, green_ssl.SSLError):
+                continue
+            except (EOFError, OSError):
+                break
+            if not some:
+                break
+            held += some
+            del held[: _parse(datapath, held)]
+    finally:
+        incoming.close()
+
+
+def _parse(datapath: Any, held: bytearray) -> int:
+    """Have all messages read that are there as a whole; the number of their bytes."""
+    at = 0
+    while len(held) - at >= _HEADER.size and datapath.state != DEAD_DISPATCHER:
+        version, kind, length, xid = _HEADER.unpack_from(held, at)
+        end = at + max(length, _HEADER.size)
+        if len(held) < end:
+            break
+        message = ofproto_parser.msg(datapath, version, kind, end - at, xid, held[at:end])
+        at = end
+        if message:
+            _hand_on(datapath, message)
+    return at
+
+
+def _hand_on(datapath: Any, message: Any) -> None:
+    """Give a message of Ryu's to its handlers, as Ryu does."""
+    brick, event = datapath.ofp_brick, ofp_event.ofp_msg_to_ev(message)
+    brick.send_event_to_observers(event, datapath.state)
+    state = datapath.state
+    for handler in brick.get_handlers(event):
+        if state in handler.callers[type(event)].dispatchers:
+            handler(event)
 
 
 def _read(parsers: Mapping[int, Any]) -> None:
@@ -674,6 +797,7 @@ class OpenFlowApp(app_manager.RyuApp):
             return self._server
 
         ryu_controller.StreamServer = server
+        ryu_controller.Datapath._recv_loop = ryu_controller._deactivate(_receive)
         _read(_parsers(self._events))
 
     def start(self) -> None:
@@ -709,6 +833,7 @@ class OpenFlowApp(app_manager.RyuApp):
             return
         connection = datapath.hydra_connection
         if event.state == DEAD_DISPATCHER:
+            connection.close()  # Ryu's reader may be waiting for a dead peer
             self._events.switch_disconnected(datapath.id, connection)
         elif datapath.hydra_auxiliary:
             connection.close()  # everything is said on the main connection

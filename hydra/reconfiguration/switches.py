@@ -134,6 +134,12 @@ class Switches:
         self._dead: frozenset[Pair] = frozenset()
         self._synchronised: set[DatapathId] = set()
         self._renewed: set[DatapathId] = set()
+        self._common: dict[RackId, InstallAll] = {}
+        """Rules that racks' switches have in common, and their encodings with them, while some of
+        the switches are yet to come: after a start, they come a few at a time.
+        """
+        self._common_in: NetworkState | None = None
+        """State of those."""
 
     # -- what there is ----------------------------------------------------------------------------
 
@@ -168,15 +174,16 @@ class Switches:
         return self._dead.intersection(map(pair_of, self._memory.state.topology.paths))
 
     def tables(
-        self, datapaths: Iterable[DatapathId]
+        self, datapaths: Iterable[DatapathId], common: dict[RackId, InstallAll] | None = None
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
         """All rules that each of these known switches is to hold from us; an owned one no others.
 
-        An object holds what a rack's switches have in common.
+        An object holds what a rack's switches have in common; those in ``common`` are taken from
+        there, and others put there.
         """
         substrate, state = self._substrate, self._memory.state
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
-        common: dict[RackId, InstallAll] = {}
+        common = {} if common is None else common
         tor_rules = tuple(map(Install, substrate.tor_rules()))
         for datapath in datapaths:
             if datapath not in self.owned:
@@ -272,12 +279,16 @@ class Switches:
                 self._synchronised.discard(datapath)
             elif datapath not in self._renewed:
                 self._synchronised.add(datapath)
+        if self.all_ready:
+            self._common_in, self._common = None, {}
 
     def _whole_tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[RuleChange, ...]]]:
         wiped = wipe(spare_relays=self.spares_relays)
-        for datapath, table in self.tables(datapaths):
+        if self._common_in is not self._memory.state:
+            self._common_in, self._common = self._memory.state, {}
+        for datapath, table in self.tables(datapaths, self._common):
             yield datapath, (*(wiped if datapath in self.owned else ()), *table)
 
     def _note_uplinks(self) -> bool:

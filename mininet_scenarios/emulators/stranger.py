@@ -23,6 +23,8 @@ class Stranger:
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self.answers_echoes = True
+        self.echoed: list[int] = []
+        """Transaction ids of echo requests that were answered."""
         self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
         self._socket = socket.create_connection(address, timeout=10)
         # Nagle's algorithm would hold an answer back while the next stranger overtakes this one.
@@ -44,6 +46,8 @@ class Stranger:
                 body = messages.read(length - 8)
                 if kind == _ECHO_REQUEST and self.answers_echoes:
                     self.say(_ECHO_REPLY, xid, body)
+                elif kind == _ECHO_REPLY:
+                    self.echoed.append(xid)
                 elif kind == _FEATURES_REQUEST:
                     self.say(_FEATURES_REPLY, xid, self._features)
                 elif kind == _MULTIPART_REQUEST:
@@ -54,7 +58,10 @@ class Stranger:
         self.ended.set()
 
     def say(self, kind: int, xid: int, body: bytes) -> None:
-        self._socket.sendall(struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body)
+        self.send(struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body)
+
+    def send(self, octets: bytes) -> None:
+        self._socket.sendall(octets)
 
     def leave(self) -> None:
         with suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import ssl
+import struct
 import subprocess
 import sys
 import time
@@ -40,6 +41,88 @@ class Application:
 class App(framework.OpenFlowApp):
     def compose(self, post):
         return Application(post)
+"""
+READER = """
+import socket
+import eventlet
+from eventlet.greenio import GreenSocket
+from apps.openflow import framework
+
+here, there = socket.socketpair()
+hub, added, seen, asleep = eventlet.hubs.get_hub(), [], [], []
+add = hub.add
+
+def counted(evtype, descriptor, *rest):
+    if evtype == hub.READ and descriptor == there.fileno():
+        added.append(descriptor)
+    return add(evtype, descriptor, *rest)
+
+hub.add = counted
+
+def read():
+    incoming = framework._Incoming(GreenSocket(there))
+    while some := incoming.read():
+        seen.append(some)
+        if some == b"sleep":
+            asleep.append(True)
+            eventlet.sleep(0.3)
+    incoming.close()
+    seen.append(b"")
+
+eventlet.spawn(read)
+eventlet.sleep(0)
+for one in (b"one", b"two", b"three"):
+    here.send(one)
+    eventlet.sleep(0.01)
+assert seen == [b"one", b"two", b"three"] and len(added) == 1, (seen, added)
+here.send(b"sleep")
+eventlet.sleep(0.01)
+here.send(b"four")
+turns = hub.wait
+waits = []
+hub.wait = lambda seconds=None: (waits.append(seconds), turns(seconds))
+eventlet.sleep(0.1)
+assert len(waits) < 10, "the hub goes round while nobody reads what is there"
+eventlet.sleep(0.4)
+assert seen[-1] == b"four", seen
+here.close()
+eventlet.sleep(0.01)
+assert seen[-1] == b"" and not hub.listeners[hub.READ], (seen, hub.listeners)
+"""
+MAILBOX = """
+import os, threading
+import eventlet
+from apps.openflow import framework
+
+mailbox, done, turns, written = framework.HubMailbox(), [], [], []
+write = os.write
+framework.os.write = lambda descriptor, data: written.append(data) or write(descriptor, data)
+
+def other():
+    while len(done) < 1000:
+        turns.append(len(done))
+        eventlet.sleep(0)
+
+def post():
+    for number in range(1000):
+        mailbox.post(lambda number=number: done.append(number))
+
+thread = threading.Thread(target=post)
+thread.start()
+thread.join()
+eventlet.spawn(mailbox.run)
+eventlet.spawn(other)
+while len(done) < 1000:
+    eventlet.sleep(0.001)
+assert done == list(range(1000)), "in another order"
+assert len(written) == 1, f"woken {len(written)} times before it could look"
+assert len(turns) > 10, "others do not have their turn"
+threads = [threading.Thread(target=post) for _ in range(4)]
+for thread in threads:
+    thread.start()
+with eventlet.Timeout(20):
+    while len(done) < 5000:
+        eventlet.sleep(0.001)
 """
 DATAPATH = 77
 ROOT = Path(__file__).parents[3]
@@ -110,6 +193,26 @@ def test_modules_of_the_system_stay_its_own():
     program = "import http.server as own; import apps.openflow.framework; import http; "
     program += "assert http.server is own"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+def test_a_connection_stays_with_the_hub_while_its_reader_waits_or_does_something_else():
+    subprocess.run([sys.executable, "-c", READER], check=True, cwd=ROOT)
+
+
+def test_posts_wake_the_hub_once_and_leave_others_their_turn():
+    subprocess.run([sys.executable, "-c", MAILBOX], check=True, cwd=ROOT)
+
+
+def test_messages_may_come_in_any_pieces(connect):
+    switch = connect()
+    echoes = [struct.pack("!BBHI", 4, 2, 8 + size, size) + bytes(size) for size in (0, 1, 900)]
+    for octet in b"".join(echoes):
+        switch.send(bytes([octet]))
+    switch.send(b"".join(echoes * 100))
+    deadline_s = time.monotonic() + 10
+    while len(switch.echoed) < 303 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert switch.echoed == [0, 1, 900] * 101
 
 
 def test_one_that_answers_stays_and_the_newcomer_is_closed(connect):

@@ -7,6 +7,7 @@ import pytest
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import InstallAll, constant, installed
 from hydra.model import NetworkState
+from hydra.reconfiguration.commands import Outcome
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -41,3 +42,39 @@ def test_tables_are_the_rules_of_each_switch_with_what_a_rack_has_in_common_once
         assert common.setdefault(rack, several) is several
         assert {RuleKind.ACCOUNT_V4, RuleKind.DIVERT_NONE} <= {one.kind for one in several.rules}
     assert len(common) == 3
+
+
+def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_one(core):
+    switches = core.switches
+    switches.settled = True
+    made = []
+
+    def bring(datapath):
+        course = switches.synchronise([datapath])
+        next(course)
+        batch = course.send([Outcome()])
+        (command,) = batch.commands
+        (several,) = (one for one in command.changes[datapath] if isinstance(one, InstallAll))
+        with pytest.raises(StopIteration):
+            course.send([Outcome({datapath: None})])
+        made.append(several)
+
+    for datapath in sorted(switches.owned):
+        switches.renewed(datapath)
+    first, second = (
+        [steered.datapath for steered in switches._substrate.steering(rack.id)]
+        for rack in FABRIC.racks[:2]
+    )
+    bring(first[0])
+    bring(second[0])
+    bring(first[1])
+    assert made[2] is made[0] is not made[1]
+    other = core.memory.state = NetworkState()
+    assert other is not STATE
+    bring(second[1])
+    expected = switches._substrate.common_rules(second[1], other)
+    assert made[3].rules == tuple(expected) != made[1].rules
+    for datapath in sorted(switches.owned):
+        bring(datapath)
+    assert switches.all_ready
+    assert not switches._common
