@@ -185,6 +185,8 @@ class Reconfiguration:
     """Stages that have been made; each of them but the last is a reconfiguration of its own."""
     stages_expected: int | None = 1
     """Stages in all, as foreseen; None: more than could be."""
+    paused: bool = False
+    """True if no further stage begins until somebody says so."""
 
     @property
     def is_over(self) -> bool:
@@ -356,6 +358,11 @@ class ControllerService(ReservationService, Protocol):
     def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
         """End a change after the stage under way. Raises UnknownName, LifecycleError if it is in
         its last one, or over.
+        """
+
+    def pause(self, reconfiguration_id: str, paused: bool) -> Reconfiguration:
+        """Begin no further stage of a change, or go on. Raises UnknownName, LifecycleError if it is
+        in its last one, or over.
         """
 
     def decisions(self) -> Sequence[Decision]:

@@ -35,6 +35,8 @@ _COMMANDS: Final = {
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "apply": ("apply", "Show what would change, ask, and carry it out."),
     "reconfigure": ("apply", "Change the topology to suit a demand."),
+    "pause": ("apply", "Have a large change wait after the stage under way."),
+    "resume": ("apply", "Go on with a large change that was paused."),
     "stop": ("apply", "Stop a large change after the stage under way."),
     "reserve": ("reservations", "Reserve bandwidth between two racks or two servers."),
     "commit": ("reservations", "Make a reservation that is only held one that stays."),

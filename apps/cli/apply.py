@@ -91,6 +91,36 @@ def stop(url: str, as_json: bool, reconfiguration: str) -> None:
     click.echo(f"{document['id']} ends after the stage under way")
 
 
+@click.command(cls=Command, examples=["hydra pause 3f2a9c41d0be"])
+@url_option
+@json_option
+@click.argument("reconfiguration")
+def pause(url: str, as_json: bool, reconfiguration: str) -> None:
+    """Have a large change wait after the stage under way, for `hydra resume` or `hydra stop`.
+
+    Periodic decisions wait with it; reservations, repairs and what people ask for do not.
+    """
+    _pause(url, as_json, reconfiguration, paused=True, told="waits after the stage under way")
+
+
+@click.command(cls=Command, examples=["hydra resume 3f2a9c41d0be"])
+@url_option
+@json_option
+@click.argument("reconfiguration")
+def resume(url: str, as_json: bool, reconfiguration: str) -> None:
+    """Go on with a large change that was paused."""
+    _pause(url, as_json, reconfiguration, paused=False, told="goes on")
+
+
+def _pause(url: str, as_json: bool, reconfiguration: str, *, paused: bool, told: str) -> None:
+    with ControllerClient(url) as client:
+        document = client.patch(resource(_PATH, reconfiguration), {"paused": paused})
+    if as_json:
+        print_json(document)
+        return
+    click.echo(f"{document['id']} {told}")
+
+
 def _tell(document: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(document)

@@ -365,7 +365,8 @@ def _stages(document: JsonObject) -> list[tuple[str, str]]:
     if expected == 1:
         return []
     of = f" of about {expected}" if expected else ""
-    return [("stages", f"{document['stages_done']}{of}")]
+    waits = ", paused" if document["paused"] else ""
+    return [("stages", f"{document['stages_done']}{of}{waits}")]
 
 
 def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:

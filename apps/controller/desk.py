@@ -74,6 +74,7 @@ class Desk:
         self.port_rates_mbps = loop.port_rates_mbps
         self.plan = loop.plan
         self.reconfigure = loop.reconfigure
+        self.pause = loop.pause
         self.reconfigurations = ledger.reconfigurations
         self.reconfiguration = ledger.reconfiguration
         self.stop = loop.stop

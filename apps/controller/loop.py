@@ -304,6 +304,11 @@ class Loop:
         self._staging.stop(self._ledger.reconfiguration(reconfiguration_id), by)
         return self._ledger.reconfiguration(reconfiguration_id)
 
+    def pause(self, reconfiguration_id: str, paused: bool) -> Reconfiguration:
+        """Begin no further stage of a change, or go on. Raises UnknownName, LifecycleError."""
+        self._staging.pause(self._ledger.reconfiguration(reconfiguration_id), paused)
+        return self._ledger.reconfiguration(reconfiguration_id)
+
     def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
         try:
             report = self.plan(request, urgent=True)

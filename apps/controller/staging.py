@@ -66,10 +66,13 @@ class _Change:
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
     stopped_by: str | None = None
+    paused: bool = False
+    waits: bool = False
+    """True if its next stage's turn has come, and it was paused."""
 
 
 class Staging:
-    """For the conductor's thread; :meth:`foresee` and :meth:`stop` are for any."""
+    """For the conductor's thread; :meth:`foresee`, :meth:`stop` and :meth:`pause` are for any."""
 
     def __init__(
         self,
@@ -102,13 +105,25 @@ class Staging:
 
     def stop(self, entry: Reconfiguration, by: str) -> None:
         """End a change after the stage under way. Raises LifecycleError where none is ahead."""
+        change = self._with_stages_ahead(entry, "stopped")
+        change.stopped_by = by
+        self._put(lambda: self._go_on_if_it_waits(change))
+
+    def pause(self, entry: Reconfiguration, paused: bool) -> None:
+        """Begin no further stage, or go on. Raises LifecycleError where none is ahead."""
+        change = self._with_stages_ahead(entry, "paused")
+        change.paused = paused
+        self._ledger.update(entry.id, paused=paused)
+        self._put(lambda: self._go_on_if_it_waits(change))
+
+    def _with_stages_ahead(self, entry: Reconfiguration, what: str) -> _Change:
         change = self._changes.get(entry.id)
         if change is None:
             raise LifecycleError(
                 f"reconfiguration {entry.id} has no stage ahead of it (it is {entry.state.value}): "
-                "only a change in stages can be stopped, before its last one"
+                f"only a change in stages can be {what}, before its last one"
             )
-        change.stopped_by = by
+        return change
 
     def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
         """The stages of a plan with this traffic; none if nobody measures it.
@@ -184,9 +199,17 @@ class Staging:
 
     # -- between stages ---------------------------------------------------------------------------
 
+    def _go_on_if_it_waits(self, change: _Change) -> None:
+        if change.waits:
+            self._go_on(change)
+
     def _go_on(self, change: _Change) -> None:
         if change.stopped_by is not None:
+            change.waits = False
             self._end(change, f"stopped by {change.stopped_by}")
+            return
+        change.waits = change.paused
+        if change.paused:
             return
         try:
             with self._ending_with(change):
@@ -227,6 +250,7 @@ class Staging:
             reason=f"after stage {change.done}: {reason}",
             connected=change.connected,
             disconnected=change.disconnected,
+            paused=False,
         )
 
     def _look_again(self, change: _Change) -> None:

@@ -214,6 +214,12 @@ class QuarantineBody(Body):
     reason: str = Field(min_length=1, max_length=200)
 
 
+class CourseBody(Body):
+    """Whether a change in stages waits, after the one under way."""
+
+    paused: bool
+
+
 class TaskBody(Body):
     """Outcome of a task."""
 
@@ -579,6 +585,7 @@ class Reconfiguration(Document):
     stages_expected: int | None = Field(
         description="Stages in all, as foreseen. Null: more than could be."
     )
+    paused: bool = Field(description="No further stage begins until somebody says so.")
 
 
 class Reconfigurations(Document):

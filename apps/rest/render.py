@@ -349,6 +349,7 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         reason=one.reason,
         stages_done=one.stages_done,
         stages_expected=one.stages_expected,
+        paused=one.paused,
     )
 
 

@@ -112,3 +112,22 @@ def get_reconfiguration(reconfiguration_id: str, service: Service) -> models.Rec
 def stop_reconfiguration(reconfiguration_id: str, service: Service) -> models.Reconfiguration:
     """End a change in stages after the one under way; the network stays as that leaves it."""
     return render.reconfiguration(service.fabric, service.stop(reconfiguration_id, _TRIGGER))
+
+
+@router.patch(
+    "/reconfigurations/{reconfiguration_id}",
+    tags=["planning"],
+    responses=responses(
+        MALFORMED,
+        UNKNOWN_NAME,
+        LIFECYCLE_CONFLICT,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+    ),
+)
+def pause_reconfiguration(
+    reconfiguration_id: str, body: models.CourseBody, service: Service
+) -> models.Reconfiguration:
+    """Have a change in stages wait after the one under way, or go on."""
+    return render.reconfiguration(service.fabric, service.pause(reconfiguration_id, body.paused))

@@ -85,3 +85,16 @@ def test_stop(call, service):
     refused = call("stop", one.id)
     assert refused.exit_code == 1
     assert "no stage ahead" in refused.stderr
+
+
+def test_pause_and_resume(call, service):
+    call("reconfigure", "--demand", "r1:r2=80")
+    (one,) = service.reconfigurations()
+    paused = call("pause", one.id)
+    assert (paused.exit_code, paused.stdout) == (0, f"{one.id} waits after the stage under way\n")
+    assert service.reconfiguration(one.id).paused
+    assert json.loads(call("resume", one.id, "--json").stdout)["paused"] is False
+    service.finish(one.id)
+    refused = call("pause", one.id)
+    assert refused.exit_code == 1
+    assert "no stage ahead" in refused.stderr

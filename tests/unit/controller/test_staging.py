@@ -207,6 +207,48 @@ def test_it_can_be_stopped_between_stages():
         staged.rooms._loop.stop(entry, "an operator")
 
 
+def test_it_can_be_paused_between_stages_and_goes_on():
+    staged = Staged()
+    entry = staged.begin()
+    staged.rooms._loop.pause(entry, True)
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).paused
+    assert staged.entry(entry).stages_done == 1
+    assert staged.staging.under_way
+    staged.rooms._loop.pause(entry, False)
+    while staged.queue:
+        staged.next()
+    whole = staged.entry(entry)
+    assert (whole.state, whole.paused) == (ReconfigurationState.DONE, False)
+    assert staged.ledger.state.topology == AFTER.topology
+
+
+def test_a_pause_that_ends_before_the_next_turn_begins_no_stage_twice():
+    staged = Staged()
+    entry = staged.begin()
+    staged.rooms._loop.pause(entry, True)
+    staged.rooms._loop.pause(entry, False)
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert staged.entry(entry).stages_done == staged.entry(entry).stages_expected
+
+
+def test_a_paused_change_can_be_stopped():
+    staged = Staged()
+    entry = staged.begin()
+    staged.rooms._loop.pause(entry, True)
+    while staged.queue:
+        staged.next()
+    staged.rooms._loop.stop(entry, "an operator")
+    while staged.queue:
+        staged.next()
+    stopped = staged.entry(entry)
+    assert (stopped.state, stopped.paused) == (ReconfigurationState.PARTIAL, False)
+    assert not staged.staging.under_way
+
+
 @pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
 def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
     def fails(*_arguments):

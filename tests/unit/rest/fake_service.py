@@ -290,12 +290,18 @@ class FakeService:
         raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
 
     def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
+        return self._amended(reconfiguration_id, reason=f"stopped by {by}")
+
+    def pause(self, reconfiguration_id: str, paused: bool) -> Reconfiguration:
+        return self._amended(reconfiguration_id, paused=paused)
+
+    def _amended(self, reconfiguration_id: str, **changes) -> Reconfiguration:
         one = self.reconfiguration(reconfiguration_id)
         if one.is_over:
             raise LifecycleError(f"reconfiguration {one.id} has no stage ahead of it")
-        stopped = replace(one, reason=f"stopped by {by}")
-        self._reconfigurations[self._reconfigurations.index(one)] = stopped
-        return stopped
+        amended = replace(one, **changes)
+        self._reconfigurations[self._reconfigurations.index(one)] = amended
+        return amended
 
     def decisions(self):
         verdict = Verdict(False, "gains 1.0 Mbps, less than 5 Mbps", 1.0, 10.0, 0.0)

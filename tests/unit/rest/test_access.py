@@ -58,6 +58,7 @@ OPERATE = (
     | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}
     | {"POST /v1/devices/{name}/tasks/{task_id}"}
     | {"DELETE /v1/reconfigurations/{reconfiguration_id}"}
+    | {"PATCH /v1/reconfigurations/{reconfiguration_id}"}
 )
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
 PUBLIC |= {"GET /docs", "GET /docs/start.js", "GET /docs/{name}"}

@@ -34,6 +34,7 @@ ROUTES = {
     ("POST", "/v1/reconfigurations"),
     ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
     ("DELETE", "/v1/reconfigurations/{reconfiguration_id}"),
+    ("PATCH", "/v1/reconfigurations/{reconfiguration_id}"),
     ("GET", "/v1/drift"),
     ("POST", "/v1/reconcile"),
     ("POST", "/v1/reload"),

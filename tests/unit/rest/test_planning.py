@@ -235,6 +235,7 @@ def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
         "reason": "",
         "stages_done": 0,
         "stages_expected": 1,
+        "paused": False,
     }
     client.post("/v1/reconfigurations", json={})
     listed = client.get("/v1/reconfigurations").json()["reconfigurations"]
@@ -437,3 +438,15 @@ def test_a_change_can_be_stopped_while_there_is_something_ahead_of_it(client, se
     assert answer.status_code == 409
     assert answer.json()["type"] == "/problems/lifecycle-conflict"
     assert client.delete("/v1/reconfigurations/c9").status_code == 404
+
+
+def test_a_change_can_be_paused_while_there_is_something_ahead_of_it(client, service):
+    path = client.post("/v1/reconfigurations", json={}).headers["location"]
+    for paused in (True, False):
+        answer = client.patch(path, json={"paused": paused})
+        assert (answer.status_code, answer.json()["paused"]) == (200, paused)
+    assert client.patch(path, json={}).status_code == 422
+    service.finish("c0")
+    answer = client.patch(path, json={"paused": True})
+    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/lifecycle-conflict")
+    assert client.patch("/v1/reconfigurations/c9", json={"paused": True}).status_code == 404
