@@ -311,6 +311,8 @@ class Controller:
         """Changes that wait come in between, where switches are many."""
         if self._upkeep.synchronise():
             self._conductor.put_once(self._synchronise)
+        elif self._withdrawals.due:  # a switch may be there that an attempt was short of
+            self._withdrawals.of_dead_circuits()
 
     def _resume(self) -> None:
         """Resume reservations once everything is there, or ``_RESUME_S`` after the start."""

@@ -22,7 +22,7 @@ from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.failures import FailureKind
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -228,6 +228,10 @@ class Upkeep:
         self._switches.doubt(self._policing.hold(self._ledger.state, self._ledger.active(), ready))
 
     # -- circuits that fail -----------------------------------------------------------------------
+
+    def late_switches(self) -> frozenset[DatapathId]:
+        """Switches that are connected, and yet to be brought to the present state."""
+        return self._switches.late()
 
     def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
         """Circuits in use that have lost their light, and where; their ports are quarantined.

@@ -18,7 +18,7 @@ from apps.controller.reservation_care import ReservationCare
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.faults.surveillance import LostPath
-from hydra.model import Circuit, NetworkState, Path, RackId
+from hydra.model import Circuit, DatapathId, NetworkState, Path, RackId
 from hydra.reconfiguration.plan import directions
 from hydra.roles import TaskState
 
@@ -54,6 +54,8 @@ class Withdrawals:
         """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
         self._pause_s = _FIRST_PAUSE_S
         self._again_s = 0.0
+        self._late: frozenset[DatapathId] = frozenset()
+        """Switches that could not be used at that attempt: they were yet to be brought."""
 
     @property
     def due(self) -> bool:
@@ -99,7 +101,7 @@ class Withdrawals:
         """Divert the pairs on what is lost at once, withdraw it, and then plan around it.
 
         What can't be withdrawn, since a vswitch is silent or the journal is full, stays diverted
-        and is tried again after ever longer pauses.
+        and is tried again after ever longer pauses, or when a switch that was missed is there.
         """
         self._left = self._still_standing()
         news = [one for one in lost if one not in self._left]
@@ -111,7 +113,7 @@ class Withdrawals:
             self._upkeep.divert(circuits, paths)
             self._ledger.note_loss([one for one in circuits if one in news])
             self._pause_s = _FIRST_PAUSE_S
-        elif not self._left or self._clock_s() < self._again_s:
+        elif not self._left or not self._try_again():
             return
         try:
             before = directions(self._ledger.state)
@@ -121,8 +123,13 @@ class Withdrawals:
             self._plan_around(before)
         finally:
             self._left = self._still_standing()
+            self._late = self._upkeep.late_switches()
             self._again_s = self._clock_s() + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _try_again(self) -> bool:
+        back = self._late - self._upkeep.late_switches()
+        return bool(back) or self._clock_s() >= self._again_s
 
     def _still_standing(self) -> dict[Circuit | Path, str]:
         topology = self._ledger.state.topology

@@ -22,6 +22,7 @@ class Stage:
         self.now_s = 0.0
         self.attempts, self.lost, self.diverted, self.told = [], [], [], []
         self.held, self.fails, self.dark = True, False, True
+        self.late = frozenset()
         self.ledger = SimpleNamespace(
             state=state_of(FABRIC, NOTHING, PATH),
             enter=lambda _trigger, why: self.told.append(why),
@@ -29,6 +30,7 @@ class Stage:
         )
         self.upkeep = SimpleNamespace(
             dark=frozenset(),
+            late_switches=lambda: self.late,
             dead_circuits=lambda: (self.dead(), "carrier lost"),
             divert=lambda circuits, paths: self.diverted.append([*circuits, *paths]),
         )
@@ -73,6 +75,16 @@ def test_what_is_held_is_tried_again_after_ever_longer_pauses(stage):
     assert stage.attempts == [0.0, 4.0, 12.0, 28.0, 60.0, 120.0, 180.0, 240.0, 300.0]
     assert stage.lost == [list(PATH.circuits)], "told once"
     assert stage.diverted == [list(PATH.circuits)], "once: that lasts until they are withdrawn"
+
+
+def test_it_is_tried_again_at_once_when_a_switch_that_was_missed_is_there(stage):
+    stage.late = frozenset({0x2101})
+    stage.look_until(6.0)
+    assert stage.attempts == [0.0, 4.0]
+    stage.late = frozenset()
+    stage.held = False
+    stage.look_until(30.0)
+    assert stage.attempts == [0.0, 4.0, 8.0], "not only after 12 s"
 
 
 def test_what_has_light_again_is_withdrawn_all_the_same(stage):
