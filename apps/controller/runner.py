@@ -307,15 +307,21 @@ class Runner:
         return tuple(sorted(f"{one.src.name} to {one.dst.name}" for one in missing))
 
     def _pass_markers(self, command: PassMarkers) -> tuple[Marker, ...]:
-        return self._pass(command.markers, command.timeout_s)
+        return self._pass(command.markers, command.timeout_s, last=True)
 
-    def _pass(self, markers: Sequence[Marker], timeout_s: float) -> tuple[Marker, ...]:
+    def _pass(
+        self, markers: Sequence[Marker], timeout_s: float, *, last: bool = False
+    ) -> tuple[Marker, ...]:
         """Send markers; returns those that did not arrive.
 
-        A frame that a full queue drops is soon repeated; one that is only late still counts.
+        A frame that a full queue drops is soon repeated. One that is only late still counts; but
+        with ``last``, nothing may be under way afterwards, and the last repetition has to arrive.
         """
         missing = [self._sending(marker) for marker in markers]
         for share in _PROBE_SHARES:
+            if last and share != _PROBE_SHARES[0]:
+                self._forget(missing)
+                missing = [self._sending(one.marker) for one in missing]
             frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
             for one in missing:
                 frames.setdefault(one.datapath, []).append((one.port, one.frame))
@@ -324,9 +330,12 @@ class Runner:
             missing = [one for one in missing if not one.heard.done()]
             if not missing:
                 break
-        for one in missing:
-            self._fleet.forget_probe(one.nonce)
+        self._forget(missing)
         return tuple(one.marker for one in missing)
+
+    def _forget(self, sendings: Sequence[_Sending]) -> None:
+        for one in sendings:
+            self._fleet.forget_probe(one.nonce)
 
     def _sending(self, marker: Marker) -> _Sending:
         nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF

@@ -181,22 +181,27 @@ def rest(base_url: str) -> Iterator[httpx.Client]:
 class Watch:
     """Samples ``/v1/topology`` in a thread, and remembers whose traffic was where.
 
-    While nobody answers, the network stays as it was told last.
+    It looks whenever a reconfiguration enters a substep or ends, too: a path may stand for less
+    than the time between two samples. While nobody answers, the network stays as it was told last.
     """
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
         self._samples: list[tuple[float, Told]] = []
         self._stop = threading.Event()
+        self._news = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
 
     def __enter__(self) -> Watch:
         self._thread.start()
+        self._listener.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._news.set()
+        self._thread.join()  # the listener ends with its next line, or its time-out
 
     def through(self, port: str, from_s: float, to_s: float) -> frozenset[frozenset[str]]:
         """Rack pairs with a path through a ToR port at some moment of a time."""
@@ -216,12 +221,27 @@ class Watch:
 
     def _look(self) -> None:
         with rest(self._base_url) as client:
-            while not self._stop.wait(_SAMPLE_S):
+            while not self._stop.is_set():
+                self._news.wait(_SAMPLE_S)
+                self._news.clear()
                 try:
                     answer = client.get("/v1/topology").raise_for_status()
                 except httpx.HTTPError:
                     continue
                 self._samples.append((time.monotonic(), Told.from_json(answer.json())))
+
+    def _listen(self) -> None:
+        """Have a sample taken at each piece of news; the controller may be away, or be stopped."""
+        with rest(self._base_url) as client:
+            while not self._stop.is_set():
+                try:
+                    with client.stream("GET", "/v1/events?kind=reconfiguration") as answer:
+                        for _ in answer.iter_lines():
+                            self._news.set()
+                            if self._stop.is_set():
+                                return
+                except httpx.HTTPError:  # nothing has happened for a while, or nobody is there
+                    self._stop.wait(_SAMPLE_S)
 
 
 # -- frames in the dark ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from apps.process.metrics import Metrics
 from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
 from hydra.model import VlanId
 from hydra.policy import CurrentPolicy, Policy
-from hydra.reconfiguration.commands import Batch, ProbePath
+from hydra.reconfiguration.commands import Batch, Marker, PassMarkers, ProbePath
 from tests.unit.core.fabrics import path_of, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
@@ -47,6 +47,13 @@ class Network:
         (outcome,) = self.runner.perform(Batch("probe", (command,)))
         self.runner.close()
         assert outcome.confirmed
+        return outcome.value, time.monotonic() - started
+
+    def pass_marker(self):
+        command = PassMarkers((Marker(path_of(FABRIC, 0, 1), VlanId(100), H11, H21),), TIMEOUT_S)
+        started = time.monotonic()
+        (outcome,) = self.runner.perform(Batch("drain", (command,)))
+        self.runner.close()
         return outcome.value, time.monotonic() - started
 
     def arrives(self, frame):
@@ -100,3 +107,22 @@ def test_a_direction_that_is_dead_is_named_and_the_other_one_not_probed_again():
     assert missing == (f"{H21.name} to {H11.name}",)
     assert seconds >= TIMEOUT_S
     assert (next(network.sent[H11.name]), next(network.sent[H21.name])) == (2, 5)
+
+
+def test_a_marker_that_arrives_shows_that_the_path_is_empty():
+    missing, seconds = Network(
+        lambda network, _from, _n, frame: network.arrives(frame)
+    ).pass_marker()
+    assert missing == ()
+    assert seconds < TIMEOUT_S / 15
+
+
+def test_a_marker_that_was_repeated_is_waited_for_as_often():
+    """The repetition is under way, too: nothing may move before it has arrived."""
+
+    def late(network, _from, _attempt, frame):
+        threading.Timer(TIMEOUT_S * 1.5 / 15, network.arrives, [frame]).start()
+
+    missing, seconds = Network(late).pass_marker()
+    assert missing == ()
+    assert TIMEOUT_S * 2.5 / 15 <= seconds < TIMEOUT_S
