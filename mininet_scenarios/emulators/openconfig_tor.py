@@ -119,7 +119,7 @@ class Switch:
             for what in ("octets", "unicast-pkts")
         }
         status = "UP" if self.up[name] else "LOWER_LAYER_DOWN"
-        state = {**config, "oper-status": status, "counters": counted}
+        state = {**config, "admin-status": "UP", "oper-status": status, "counters": counted}
         below: Config = {"config": {}}
         if name in self.vlans:
             below["switched-vlan"] = {"config": self.vlans[name], "state": self.vlans[name]}
