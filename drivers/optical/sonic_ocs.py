@@ -28,7 +28,7 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
-from drivers.transports import gnmi
+from drivers.transports import gnmi_session
 from drivers.transports.gnmi import GnmiDatabases
 from drivers.transports.sonic_databases import SonicDatabases
 from drivers.transports.sonic_restconf import RestconfDatabases
@@ -93,8 +93,9 @@ def check(plane: Plane) -> Iterator[Problem]:
     yield from endpoint_problems(plane.address)
     yield from login_problems(plane.login)
     yield from option_problems(Options, plane.options)
-    if plane.options.get("transport", "gnmi") == "gnmi" and not gnmi.installed():
-        yield Problem("driver", gnmi.MISSING)
+    if plane.options.get("transport", "gnmi") == "gnmi" and not gnmi_session.installed():
+        remedy = "or set options.transport to restconf"
+        yield Problem("driver", f"{gnmi_session.MISSING}, {remedy}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from drivers.codecs.sonic_vlans import Member
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
 from drivers.tor import membership
-from drivers.transports import gnmi
+from drivers.transports import gnmi_session
 from drivers.transports.gnmi import GnmiDatabases
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -47,8 +47,8 @@ def check(rack: Rack) -> Iterator[Problem]:
     yield from endpoint_problems(rack.tor.address)
     yield from login_problems(rack.tor.login)
     yield from option_problems(TlsOptions, rack.tor.options)
-    if not gnmi.installed():
-        yield Problem("driver", gnmi.MISSING)
+    if not gnmi_session.installed():
+        yield Problem("driver", gnmi_session.MISSING)
 
 
 class SonicTor:

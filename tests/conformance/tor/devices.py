@@ -17,6 +17,7 @@ from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
+from mininet_scenarios.emulators.openconfig_tor import DEVICE, MAKES
 from mininet_scenarios.emulators.sonic_switch import CA
 from mininet_scenarios.testbed import open_vswitch
 from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
@@ -25,6 +26,7 @@ REPOSITORY = Path(__file__).parents[3]
 BRIDGE = "hyKtor"
 LOGIN_VARIABLE = "HYDRA_TEST_G8264"
 SONIC_VARIABLE = "HYDRA_TEST_SONIC"
+OPENCONFIG_VARIABLE = "HYDRA_TEST_OPENCONFIG"
 SONIC = EMULATORS["sonic-ocs"]
 """Whom any emulated SONiC lets in."""
 EMULATED = frozenset(
@@ -155,6 +157,40 @@ def sonic() -> Iterator[TorBench]:
             assert server.wait(10) == 0
 
 
+def openconfig(make: str) -> Callable[[], AbstractContextManager[TorBench]]:
+    """A switch with OpenConfig models on gNMI, in the ways of a make."""
+
+    @contextmanager
+    def start() -> Iterator[TorBench]:
+        with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
+            environment.setenv(OPENCONFIG_VARIABLE, DEVICE.password)
+            command = [sys.executable, "-m", DEVICE.path, "--make", make]
+            command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+            command += ["--directory", directory]
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+            ) as server:
+                try:
+                    _, _, address, _, admin = server.stdout.readline().split()
+                    host, _, port = admin.rpartition(":")
+                    yield TorBench(
+                        rack(
+                            "openconfig-vlan-gnmi",
+                            address,
+                            login=Login(DEVICE.user, password_env=OPENCONFIG_VARIABLE),
+                            options={"ca_file": f"{directory}/{CA}"},
+                        ),
+                        (*map(MAKES[make].port.format, (1, 2, 32)), MAKES[make].lag.format(1)),
+                        5.0,
+                        AdminClient(host, int(port)),
+                    )
+                finally:
+                    server.terminate()
+                assert server.wait(10) == 0
+
+    return start
+
+
 SERIAL = {TorDeviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 LABELS_NOT_VLANS = {TorDeviation.NO_VLANS: "paths are labels in the rules that OpenFlow writes"}
 CANDIDATES = [
@@ -171,6 +207,15 @@ CANDIDATES = [
         "openconfig-vlan",
         netconfd,
         deviations={TorDeviation.NO_COUNTERS: "a NETCONF server that has no switch behind it"},
+    ),
+    *(
+        TorCandidate(
+            "openconfig-vlan-gnmi",
+            openconfig(make),
+            faults=EMULATED - {FaultKind.PAGER, FaultKind.WRAP},
+            variant=make,
+        )
+        for make in MAKES
     ),
     TorCandidate("ibm-g8264", emulated("ibm-g8264"), faults=EMULATED),
     TorCandidate(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from drivers.registry import tor_switch
-from drivers.tor.openconfig_vlan import OpenconfigTor, Options
 from hydra.errors import DeviceError, ProtocolError
 from hydra.model import Rack, RackId, Tor, VlanId
 from hydra.roles import CounterReader, PortCounters, PortVlans
@@ -18,8 +17,9 @@ VLAN = "http://openconfig.net/yang/vlan"
 
 @pytest.fixture(scope="module")
 def tor(server):
-    options = Options(host_key=server.host_key)
-    driver = OpenconfigTor("r1", server.address, server.login, options, timeout_s=10)
+    options = {"host_key": server.host_key}
+    tor = Tor("openconfig-vlan", server.address, "", None, VlanId(10), server.login, options)
+    driver = tor_switch(Rack(RackId(0), "r1", (), tor, ()), timeout_s=10)
     yield driver
     driver.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from drivers.codecs import (
     iscli,
+    openconfig,
     polatis_restconf,
     scpi,
     sonic_ocs,
@@ -109,6 +110,52 @@ def _decode_sonic(chunks: Sequence[bytes]) -> Outcome:
     return Outcome(tuple(found), None)
 
 
+OPENCONFIG_PATH: Any = [
+    ("interfaces", {}), ("interface", {"name": "Ethernet1"}), ("ethernet", {}),
+    ("openconfig-vlan:switched-vlan", {}), ("config", {}),
+]  # fmt: skip
+OPENCONFIG_CONTAINERS = (
+    ("config",),
+    ("state",),
+    ("state", "counters"),
+    ("ethernet", "switched-vlan", "config"),
+    ("aggregation", "switched-vlan", "config"),
+)
+
+
+def _decode_openconfig(chunks: Sequence[bytes]) -> Outcome:
+    """Each line is the value of an update about all interfaces: leaves by interface and place."""
+    found: list[object] = []
+    try:
+        for line in b"".join(chunks).split(b"\n"):
+            if line:
+                interfaces: dict[str, Any] = {}
+                openconfig.place(interfaces, [("openconfig-interfaces:interfaces", {})], line)
+                found.append(dict(zip(interfaces, map(_leaves, interfaces.values()), strict=True)))
+    except yang_json.YangJsonError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _leaves(interface: object) -> dict[tuple[str, ...], openconfig.Leaves]:
+    openconfig.is_lag(interface)
+    read = {place: openconfig.leaves_at(interface, *place) for place in OPENCONFIG_CONTAINERS}
+    return {place: leaves for place, leaves in read.items() if leaves is not None}
+
+
+def _encode_openconfig(interfaces: Any) -> bytes:
+    entries = []
+    for name, places in interfaces.items():
+        entry: dict[str, Any] = {"name": name}
+        for place, leaves in places.items():
+            node = entry
+            for step in place:
+                node = node.setdefault(step, {})
+            node.update(leaves)
+        entries.append(entry)
+    return json.dumps({"openconfig-interfaces:interface": entries}).encode() + b"\n"
+
+
 def _decode_polatis_restconf(chunks: Sequence[bytes]) -> Outcome:
     """Each line is a list of cross-connects."""
     found: list[object] = []
@@ -181,6 +228,20 @@ CODECS = [
             tl1_glimmerglass.parse_power,
         ),
         tl1.Tl1Error,
+    ),
+    Codec(
+        "openconfig",
+        _decode_openconfig,
+        _encode_openconfig,
+        (
+            _of_body(lambda body: openconfig.place({}, OPENCONFIG_PATH, body)),
+            _of_body(lambda body: openconfig.place({}, OPENCONFIG_PATH[:2], body)),
+            lambda text: openconfig.place({}, [(text, {"name": text})], b"{}"),
+            lambda text: openconfig.parse_switched_vlan({"trunk-vlans": [text]}),
+            lambda text: openconfig.parse_switched_vlan({"native-vlan": [text]}),
+            lambda text: openconfig.parse_counters({"in-octets": [text]}),
+        ),
+        yang_json.YangJsonError,
     ),
     Codec(
         "polatis-restconf",

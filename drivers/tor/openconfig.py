@@ -1,0 +1,189 @@
+"""Switches with OpenConfig VLANs, whatever protocol leads to them.
+
+Merging would unite the old and the new ``trunk-vlans``: each port's ``config`` container is
+replaced as a whole. Neighbouring VLANs are written as ranges (``300..310``).
+
+EOS, NX-OS and IOS-XE drop untagged frames on a trunk unless its ``native-vlan`` is among its
+``trunk-vlans``: it is written into both, and one that is not in the list reads as none. SONiC has
+no ``native-vlan``: an untagged VLAN is its ``access-vlan``, and not in the list.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, TypeVar
+
+from drivers.codecs import openconfig
+from drivers.codecs.openconfig import Leaves
+from drivers.codecs.yang_json import YangJsonError
+from drivers.exclusive import exclusive
+from drivers.tor import membership
+from hydra.errors import DeviceError, ProtocolError
+from hydra.model import VlanId
+from hydra.roles import PortCounters, PortVlans, TorCapabilities
+
+CAPABILITIES: Final = TorCapabilities(bulk=True, counters=True)
+
+_T = TypeVar("_T")
+
+
+class Container(Enum):
+    """What can be read of an interface."""
+
+    VLANS = "switched-vlan/config"
+    STATE = "state"
+    COUNTERS = "state/counters"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a switch makes of a trunk's untagged VLAN."""
+
+    untagged: str
+    """The leaf that names it."""
+    among_allowed: bool
+    """True if it has to be in ``trunk-vlans``, too."""
+
+    def membership(self, leaves: Leaves) -> PortVlans:
+        """Raises YangJsonError for what is no VLAN."""
+        found = openconfig.parse_switched_vlan(leaves)
+        if found.mode == "ACCESS":
+            return PortVlans(frozenset(), None if found.access is None else VlanId(found.access))
+        allowed = membership.expanded(found.allowed or ())
+        if found.mode == "TRUNK" and found.allowed is None:
+            allowed = membership.ALL_VLANS
+        number = getattr(found, self.untagged.removesuffix("-vlan"))
+        native = None if number is None else VlanId(number)
+        told = native in allowed or not self.among_allowed
+        return PortVlans(allowed - {native}, native if told else None)
+
+    def leaves(self, vlans: PortVlans) -> Leaves:
+        """The trunk that has this membership."""
+        native = vlans.native if self.among_allowed else None
+        allowed = vlans.tagged if native is None else {*vlans.tagged, native}
+        return openconfig.trunk_leaves(self.untagged, vlans.native, membership.ranges(allowed))
+
+
+NATIVE: Final = Dialect("native-vlan", among_allowed=True)
+"""EOS, NX-OS, IOS-XE."""
+SONIC: Final = Dialect("access-vlan", among_allowed=False)
+
+
+class Interfaces(Protocol):
+    """The contract of the ways to a switch's interfaces; methods raise DeviceError and its kinds.
+
+    Both calls that talk connect if need be.
+    """
+
+    def open(self) -> None:
+        """Connect; a second call on an open connection does nothing."""
+
+    def close(self) -> None: ...
+
+    def dialect(self) -> Dialect:
+        """That of the switch; connects if need be."""
+
+    def names(self) -> tuple[str, ...]:
+        """All interfaces, in the switch's order."""
+
+    def read(self, ports: Collection[str], container: Container) -> Mapping[str, Leaves | None]:
+        """Leaves by port; None where there is no such container. Names ports that don't exist."""
+
+    def replace(self, wanted: Mapping[str, Leaves], check: Callable[[], None]) -> None:
+        """Replace the VLANs of these ports, all or none; ``check`` raises if that was not done."""
+
+
+class OpenconfigTor:
+    """A :class:`~hydra.roles.TorSwitch` with counters; all ports of a change go in one edit."""
+
+    def __init__(self, name: str, interfaces: Interfaces) -> None:
+        self._name = name
+        self._lock = threading.RLock()
+        self._interfaces = interfaces
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> TorCapabilities:
+        return CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
+        self._interfaces.open()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the session; safe to repeat. The next use connects again."""
+        self._interfaces.close()
+
+    @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """All interfaces, in the switch's order."""
+        return self._interfaces.names()
+
+    @exclusive
+    def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
+        """Membership as configured; a trunk without a list carries all VLANs."""
+        if not ports:
+            return {}
+        found, dialect = self._interfaces.read(ports, Container.VLANS), self._interfaces.dialect()
+        return {
+            port: self._understood(port, dialect.membership, leaves or {})
+            for port, leaves in found.items()
+        }
+
+    @exclusive
+    def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
+        """Replace the membership of these ports in one edit, and read it back.
+
+        Raises DeviceError (nothing written) for a bad VLAN or a port that the switch does not have.
+        """
+        membership.check_memberships(self._name, wanted)
+        present = self.vlans(wanted)
+        changed = {port: vlans for port, vlans in wanted.items() if present[port] != vlans}
+        if changed:
+            dialect = self._interfaces.dialect()
+            self._interfaces.replace(
+                {port: dialect.leaves(vlans) for port, vlans in changed.items()},
+                lambda: membership.check_result(self._name, changed, self.vlans(changed)),
+            )
+
+    @exclusive
+    def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
+        """True by port whose ``oper-status`` is UP."""
+        if not ports:
+            return {}
+        found = self._interfaces.read(ports, Container.STATE)
+        return {p: [*(told or {}).get("oper-status", ())] == ["UP"] for p, told in found.items()}
+
+    @exclusive
+    def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
+        """Frames and octets per port; kinds of frames are added up if the switch has no total."""
+        if not ports:
+            return {}
+        found = self._interfaces.read(ports, Container.COUNTERS)
+        return {port: self._counters(port, leaves) for port, leaves in found.items()}
+
+    def _counters(self, port: str, leaves: Leaves | None) -> PortCounters:
+        if leaves is None:
+            raise DeviceError(self._name, f"the switch counts nothing at port {port}")
+        return PortCounters(**self._understood(port, openconfig.parse_counters, leaves)._asdict())
+
+    def _understood(self, port: str, parse: Callable[[Leaves], _T], leaves: Leaves) -> _T:
+        try:
+            return parse(leaves)
+        except YangJsonError as error:
+            raise ProtocolError(self._name, f"port {port} has {error}") from error
+
+
+def check_present(device: str, ports: Collection[str], found: Collection[str]) -> None:
+    """Raises DeviceError for ports that the switch does not have."""
+    missing = sorted({*ports} - {*found})
+    if missing:
+        raise DeviceError(device, f"the switch has no interface {', '.join(missing)}")

@@ -1,0 +1,143 @@
+"""Switches with OpenConfig VLANs over gNMI, with TLS, user and password.
+
+Interfaces are read whole: what a Get of several containers answers, where some of them are not
+there, differs from switch to switch. The VLANs of a LAG are those of its ``aggregation``. Values
+are in JSON_IETF, or in JSON where the switch has no other (NX-OS); names bear those of their
+modules in the former alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+
+from drivers.codecs import openconfig as codec
+from drivers.codecs.openconfig import Leaves
+from drivers.codecs.yang_json import YangJsonError
+from drivers.tor import openconfig
+from drivers.tor.openconfig import Container, Dialect, OpenconfigTor
+from drivers.transports import gnmi_session
+from drivers.transports.gnmi_session import GnmiSession, Message
+from drivers.transports.tls import TlsOptions
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
+from hydra.model import Rack
+from hydra.roles import TorSwitch
+
+CAPABILITIES: Final = openconfig.CAPABILITIES
+
+_ORIGIN: Final = "openconfig"
+_ROOT: Final = "openconfig-interfaces:interfaces"
+_PLACES: Final = {
+    False: "openconfig-if-ethernet:ethernet",
+    True: "openconfig-if-aggregate:aggregation",
+}
+"""Where an interface has its VLANs; True: a LAG."""
+_JSON, _JSON_IETF = 0, 4
+"""Numbers of gNMI's encodings."""
+
+
+def build(rack: Rack, timeout_s: float) -> TorSwitch:
+    """The driver of a rack's ToR, not connected yet. Raises DeviceError without a login."""
+    tor = rack.tor
+    if tor.login is None:
+        raise DeviceError(rack.name, "gNMI wants a login")
+    options = TlsOptions.model_validate(dict(tor.options))
+    return OpenconfigTor(
+        rack.name,
+        GnmiInterfaces(rack.name, tor.address, tor.login, options, timeout_s=timeout_s),
+    )
+
+
+def check(rack: Rack) -> Iterator[Problem]:
+    """Problems of the address, login and options of a rack's ToR, and packages that are missing."""
+    yield from endpoint_problems(rack.tor.address)
+    yield from login_problems(rack.tor.login)
+    yield from option_problems(TlsOptions, rack.tor.options)
+    if not gnmi_session.installed():
+        yield Problem("driver", gnmi_session.MISSING)
+
+
+class GnmiInterfaces(GnmiSession):
+    """:class:`~drivers.tor.openconfig.Interfaces` behind a gNMI server."""
+
+    def dialect(self) -> Dialect:
+        self.open()
+        models = self.capabilities.supported_models
+        is_sonic = any(model.name.startswith("sonic-") for model in models)
+        return openconfig.SONIC if is_sonic else openconfig.NATIVE
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._found([self._path()]) or ())
+
+    def read(self, ports: Collection[str], container: Container) -> Mapping[str, Leaves | None]:
+        found = self._present(ports)
+        try:
+            return {port: _leaves(found[port], container) for port in ports}
+        except YangJsonError as error:
+            raise ProtocolError(self._device, f"interfaces: {error}") from error
+
+    def replace(self, wanted: Mapping[str, Leaves], check: Callable[[], None]) -> None:
+        ietf, messages = self._speaks_ietf(), self._messages()
+        places = {port: codec.is_lag(entry) for port, entry in self._present(wanted).items()}
+        updates = []
+        for port, leaves in wanted.items():
+            text = codec.config_text(leaves, with_modules=ietf)
+            value = {"json_ietf_val" if ietf else "json_val": text}
+            path = self._path(
+                port, _PLACES[places[port]], "openconfig-vlan:switched-vlan", "config"
+            )
+            updates.append(messages.Update(path=path, val=messages.TypedValue(**value)))
+        self.set(messages.SetRequest(replace=updates))
+        try:
+            check()
+        except (DeviceUnavailable, ProtocolError) as error:
+            raise OutcomeUnknown(
+                self._device, f"VLANs were written and not confirmed: {error}; read the device back"
+            ) from error
+
+    def _present(self, ports: Collection[str]) -> dict[str, Any]:
+        """These interfaces by name. Raises DeviceError for those that the switch does not have."""
+        found = self._found([self._path(port) for port in ports])
+        if found is None or not {*ports} <= found.keys():
+            openconfig.check_present(self._device, ports, found or self.names())
+        if found is None:
+            raise ProtocolError(self._device, "an interface that is listed is said not to be there")
+        return {port: found[port] for port in ports}
+
+    def _found(self, paths: Collection[Message]) -> dict[str, Any] | None:
+        """Interfaces at these paths, by name; None: the server says that one is not there."""
+        encoding = "JSON_IETF" if self._speaks_ietf() else "JSON"
+        updates = self.get(paths, encoding)
+        if updates is None:
+            return None
+        interfaces: dict[str, Any] = {}
+        for prefix, update in updates:
+            path = [(e.name, dict(e.key)) for e in (*prefix.elem, *update.path.elem)]
+            try:
+                codec.place(interfaces, path, update.val.json_ietf_val or update.val.json_val)
+            except YangJsonError as error:
+                raise ProtocolError(self._device, f"interfaces: {error}") from error
+        return interfaces
+
+    def _speaks_ietf(self) -> bool:
+        self.open()
+        encodings = set(self.capabilities.supported_encodings)
+        return _JSON_IETF in encodings or _JSON not in encodings
+
+    def _path(self, port: str | None = None, *names: str) -> Message:
+        messages, ietf = self._messages(), self._speaks_ietf()
+        elements = [
+            messages.PathElem(name=name if ietf else name.rpartition(":")[2])
+            for name in (_ROOT, *(() if port is None else ("interface",)), *names)
+        ]
+        if port is not None:
+            elements[1].key["name"] = port
+        return messages.Path(origin=_ORIGIN, elem=elements)
+
+
+def _leaves(interface: object, container: Container) -> Leaves | None:
+    path = container.value.split("/")
+    if container is Container.VLANS:
+        path.insert(0, "aggregation" if codec.is_lag(interface) else "ethernet")
+    return codec.leaves_at(interface, *path)

@@ -1,0 +1,180 @@
+"""One gRPC channel to a gNMI server: Capabilities, Get and Set, with TLS, user and password.
+
+Packages for gRPC and its messages are the extra ``sonic``; they are imported when a device is
+connected, so that those without such a device need not have them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, TypeAlias, TypeVar
+
+from drivers.codecs.yang_json import MAX_JSON_BYTES
+from drivers.credentials import secret
+from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
+from hydra.model import Login
+
+MISSING: Final = (
+    "gNMI wants the packages of the extra sonic: pip install 'hydra-hybrid-network[sonic]'"
+)
+LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
+"""Status codes by which a call may have failed on its way back; others are the server's refusal."""
+_NEEDS: Final = ("grpc", "pygnmi")
+_MESSAGES: Final = "pygnmi.spec.v080.gnmi_pb2"
+_STUBS: Final = "pygnmi.spec.v080.gnmi_pb2_grpc"
+
+_T = TypeVar("_T")
+Message: TypeAlias = Any
+"""One of gNMI's messages, or their module: they have no types."""
+
+
+def installed() -> bool:
+    """True if the packages of the extra are there."""
+    return all(find_spec(name) is not None for name in _NEEDS)
+
+
+class GnmiSession:
+    """A channel that the device closed, after a silence for one, is opened again by the next Get.
+
+    ``timeout_s`` covers one call. Not for several threads at once.
+    """
+
+    def __init__(
+        self, device: str, address: str, login: Login, options: TlsOptions, *, timeout_s: float
+    ) -> None:
+        self._device = device
+        self._address = address
+        self._login = login
+        self._options = options
+        self._timeout_s = timeout_s
+        self._channel: Any = None
+        self._stub: Any = None
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        self.capabilities: Message = None
+        """The server's answer about itself; None before the first connection."""
+
+    def open(self) -> None:
+        """Connect and log in; a second call on an open channel does nothing."""
+        if self._channel is not None:
+            return
+        if not installed():
+            raise DeviceError(self._device, MISSING)
+        grpc = import_module("grpc")
+        self._metadata = (
+            ("username", self._login.username),
+            ("password", secret(self._device, self._login)),
+        )
+        settings: list[tuple[str, str | int]] = [
+            ("grpc.use_local_subchannel_pool", 1),  # no other device's pauses between attempts
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_receive_message_length", MAX_JSON_BYTES),
+        ]
+        if self._options.server_name is not None:
+            settings.append(("grpc.ssl_target_name_override", self._options.server_name))
+        roots = authorities(self._device, self._options)
+        trusted = grpc.ssl_channel_credentials(None if roots is None else roots.encode("latin-1"))
+        self._channel = grpc.secure_channel(self._address, trusted, settings)
+        self._stub = import_module(_STUBS).gNMIStub(self._channel)
+        try:
+            request = self._messages().CapabilityRequest()
+            self.capabilities = self._call(self._stub.Capabilities, request)
+        except _CallLost as error:
+            self.close()
+            hint = NOT_TRUSTED if re.search("handshake|Hostname", str(error)) else ""
+            raise DeviceUnavailable(self._device, f"can't connect to {error}{hint}") from error
+        except _CallRefused as error:
+            self.close()
+            raise DeviceError(self._device, str(error)) from error
+
+    def close(self) -> None:
+        """Drop the channel; safe to repeat."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+            self._stub = None
+
+    def get(
+        self, paths: Collection[Message], encoding: str
+    ) -> list[tuple[Message, Message]] | None:
+        """Updates about these paths, each with the prefix of its path; None: NOT_FOUND."""
+        request = self._messages().GetRequest(path=paths, encoding=encoding)
+        again = self._channel is not None
+        while True:
+            self.open()
+            try:
+                answer = self._call(self._stub.Get, request)
+                break
+            except _CallLost as error:
+                self.close()
+                # A connection that the device gave up while nobody used it.
+                if not (again and error.code == "UNAVAILABLE"):
+                    raise DeviceUnavailable(self._device, str(error)) from error
+                again = False
+            except _CallRefused as error:
+                if error.code == "NOT_FOUND":
+                    return None
+                raise DeviceError(self._device, str(error)) from error
+        return [
+            (notice.prefix, update) for notice in answer.notification for update in notice.update
+        ]
+
+    def set(self, request: Message) -> None:
+        """Have a SetRequest carried out, whole or not at all.
+
+        Raises OutcomeUnknown if the answer got lost.
+        """
+        self.open()
+        try:
+            self._call(self._stub.Set, request)
+        except _CallLost as error:
+            self.close()
+            raise OutcomeUnknown(
+                self._device, f"a change was sent and not confirmed: {error}; read the device back"
+            ) from error
+        except _CallRefused as error:
+            raise DeviceError(self._device, str(error)) from error
+
+    def subscribe(self, requests: Iterator[Message]) -> Message:
+        """The stream of answers to these requests, on the open channel."""
+        return self._stub.Subscribe(requests, metadata=self._metadata)
+
+    def _messages(self) -> Message:
+        if not installed():
+            raise DeviceError(self._device, MISSING)
+        return import_module(_MESSAGES)
+
+    def _call(self, method: Callable[..., _T], request: object) -> _T:
+        grpc = import_module("grpc")
+        try:
+            return method(request, timeout=self._timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            code, told = error.code().name, error.details() or ""
+            if code == "DEADLINE_EXCEEDED":
+                told = f"no answer within {self._timeout_s:g} s"
+            if code in LOST:
+                raise _CallLost(code, f"{self._address}: {told or code}") from error
+            if code == "UNAUTHENTICATED":
+                told = f"does not let {self._login.username} in; check login"
+            raise _CallRefused(code, f"the switch refuses ({code}): {told}") from error
+        except ValueError as error:  # the channel was closed meanwhile
+            raise _CallLost("UNAVAILABLE", f"{self._address}: {error}") from error
+
+
+class _CallLost(Exception):
+    """No answer, or one that leaves open what was done."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class _CallRefused(Exception):
+    """The server's answer: it has not done it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
