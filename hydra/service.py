@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hydra.decisions.decision import Decision, Verdict
 from hydra.decisions.explanation import Explanation
 from hydra.demand.agent_protocol import AgentService
+from hydra.demand.load import Load
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.failures import Failure
@@ -342,6 +343,11 @@ class ControllerService(ReservationService, Protocol):
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
+
+    def load(self, racks: Collection[RackId], most: int) -> Load:
+        """The last hour of ``most`` circuits and pairs with these racks, two at most, at their
+        ends; of two racks, of both directions, known or not.
+        """
 
     def plan(self, request: PlanRequest) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName."""

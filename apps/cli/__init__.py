@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "policy": ("network", "Show the policy that is in force."),
     "topology": ("network", "Show the circuits and paths that stand now."),
     "demand": ("network", "Show the rack-to-rack demand as the controller sees it."),
+    "load": ("load", "Show the load of the last hour, of circuits and rack pairs."),
     "explain": ("explain", "Say why two racks are, or are not, joined by a circuit."),
     "reconfigurations": ("network", "List reconfigurations, or show the timeline of one."),
     "record": ("replay", "Record the demand as it goes, to a file."),

@@ -38,6 +38,7 @@ from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.demand.agent_desk import AgentDesk
 from apps.demand.estimator import DemandEstimator
+from apps.demand.load_recorder import LoadRecorder
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
@@ -181,6 +182,13 @@ class Controller:
             spills,
             conductor.put,
         )
+        load_recorder = self._load_recorder = LoadRecorder(
+            fabric,
+            at_start,
+            poller,
+            loop.port_rates_mbps,
+            lambda: ledger.state.topology.circuits,
+        )
         slots = self._slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
         reservations = self._reservations = ReservationCare(
             fabric,
@@ -226,6 +234,7 @@ class Controller:
             conductor,
             ledger,
             loop,
+            load_recorder,
             reservations,
             policing,
             self.policies,
@@ -254,6 +263,7 @@ class Controller:
         self._announcer.start()
         self._poller.start()
         self._tor_counters.start()
+        self._load_recorder.start()
         self._prober.start()
         self._policing.start()
 
@@ -262,6 +272,7 @@ class Controller:
         self._devices.end_soon()
         self._policing.stop()
         self._prober.stop()
+        self._load_recorder.stop()
         self._poller.stop()
         self._tor_counters.stop()
         self._announcer.stop()

@@ -17,6 +17,7 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.reservation_care import ReservationCare
 from apps.controller.slots import Slots
+from apps.demand.load_recorder import LoadRecorder
 from hydra.decisions.explanation import (
     MOST_HAPPENINGS,
     Builder,
@@ -45,6 +46,7 @@ class Desk:
         conductor: Conductor,
         ledger: Ledger,
         loop: Loop,
+        load_recorder: LoadRecorder,
         reservations: ReservationCare,
         policing: Policing,
         policies: PolicyDesk,
@@ -72,6 +74,7 @@ class Desk:
 
         self.demand = loop.demand
         self.port_rates_mbps = loop.port_rates_mbps
+        self.load = load_recorder.load
         self.plan = loop.plan
         self.reconfigure = loop.reconfigure
         self.pause = loop.pause

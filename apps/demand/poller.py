@@ -284,6 +284,11 @@ class StatsPoller:
         with self._lock:
             return self._meter.matrix()
 
+    def known_mbps(self) -> DemandMatrix:
+        """As :meth:`hydra.demand.counters.DemandMeter.known`."""
+        with self._lock:
+            return self._meter.known(self._clock(), self.stale_s)
+
 
 def _counters(fabric: Fabric) -> dict[DatapathId, tuple[_Counter, ...]]:
     """Ports of each switch that are counted, and for what."""

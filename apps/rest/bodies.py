@@ -10,7 +10,7 @@ from apps.rest import models
 from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
 from apps.rest.reading import MOST_ERRORS
-from hydra.errors import AdmissionError
+from hydra.errors import AdmissionError, UnknownName
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
 from hydra.names import did_you_mean
 from hydra.reservations.modification import Modification
@@ -81,6 +81,14 @@ def _repetitions_s(body: models.GroupBody) -> list[float]:
             f"one request may be for {models.MOST_ENTRIES}"
         )
     return [number * body.repeat.every_s for number in range(body.repeat.times)]
+
+
+def rack_named(fabric: Fabric, name: str) -> RackId:
+    """Raises UnknownName."""
+    rack = fabric.rack_by_name.get(name)
+    if rack is None:
+        raise UnknownName(f"no rack {name!r}{did_you_mean(name, fabric.rack_by_name)}")
+    return rack.id
 
 
 def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:

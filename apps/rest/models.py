@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
@@ -328,6 +328,53 @@ class Topology(Document):
     circuits: list[LiveCircuit]
     paths: list[Path]
     resting_vlans: list[int]
+
+
+class LoadFilter(BaseModel):
+    """Whose load, and of how many."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rack: list[Name] = Field(
+        default=[], max_length=2, description="At an end; given twice: between these two racks."
+    )
+    limit: int = Field(default=10, ge=1, le=100, description="So many circuits, and pairs.")
+
+    @field_validator("rack")
+    @classmethod
+    def _that_differ(cls, racks: list[str]) -> list[str]:
+        if len(racks) != len(set(racks)):
+            raise PydanticCustomError("same_rack", "name one rack, or two that differ")
+        return racks
+
+
+class CircuitLoad(Circuit):
+    """Rates that the ends of a circuit sent; null where unknown, and before it stood."""
+
+    a_to_b_mbps: list[float | None]
+    b_to_a_mbps: list[float | None] | None = Field(description="Null: it is one-way.")
+
+
+class PairLoad(Document):
+    """Rates of a rack pair, there only; null where unknown."""
+
+    src: str
+    dst: str
+    mbps: list[float | None]
+
+
+class Load(Document):
+    """The last hour; in each list of rates, an entry for each of `unix_s`."""
+
+    interval_s: float | None = Field(
+        description="Time between two samples; null: nothing is recorded, since "
+        "`policy.poll_interval_s` is 0."
+    )
+    unix_s: list[float] = Field(description="Times of the samples, the oldest first.")
+    circuits: list[CircuitLoad] = Field(description="The highest rate in the hour first.")
+    pairs: list[PairLoad] = Field(
+        description="The highest rate in the hour first; with two racks, both directions."
+    )
 
 
 class Server(Document):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
@@ -13,6 +14,7 @@ from hydra.access import Caller
 from hydra.config.reload import Change, Reload, in_force
 from hydra.decisions.decision import Decision, SeenDemand, Verdict
 from hydra.decisions.explanation import Explanation
+from hydra.demand.load import Load, Series
 from hydra.errors import Alternative
 from hydra.events import DeviceAlarm, Event, Progress
 from hydra.faults.conditions import Condition
@@ -126,6 +128,34 @@ def topology(
         paths=_paths(fabric, state.topology.paths, state.vlans),
         resting_vlans=sorted(state.resting),
     )
+
+
+def load(fabric: Fabric, found: Load) -> models.Load:
+    return models.Load(
+        interval_s=found.interval_s,
+        unix_s=[round(at, 3) for at in found.unix_s.tolist()],
+        circuits=[
+            models.CircuitLoad(
+                **circuit(fabric, one.circuit).model_dump(),
+                a_to_b_mbps=_series(one.a_to_b_mbps),
+                b_to_a_mbps=None if one.b_to_a_mbps is None else _series(one.b_to_a_mbps),
+            )
+            for one in found.circuits
+        ],
+        pairs=[
+            models.PairLoad(
+                src=fabric.racks[one.src].name,
+                dst=fabric.racks[one.dst].name,
+                mbps=_series(one.mbps),
+            )
+            for one in found.pairs
+        ],
+    )
+
+
+def _series(samples_mbps: Series) -> list[float | None]:
+    """Samples to a kb/s, and None where there is none."""
+    return [None if math.isnan(mbps) else round(mbps, 3) for mbps in samples_mbps.tolist()]
 
 
 def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> models.Demand:

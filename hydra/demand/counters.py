@@ -164,6 +164,16 @@ class DemandMeter:
         np.fill_diagonal(demand, 0.0)
         return demand
 
+    def known(self, now_s: float, limit_s: float) -> DemandMatrix:
+        """As :meth:`matrix`, with NaN for pairs whose rate is not known now.
+
+        They are those that are :meth:`unsure`, and those from racks of which no switch was heard in
+        ``limit_s``.
+        """
+        heard = np.zeros(len(self.fabric.racks), dtype=bool)
+        heard[self._rack[(self._readings > 0) & (now_s - self._heard_s <= limit_s)]] = True
+        return np.where(heard[:, None] & ~self.unsure(now_s, limit_s), self.matrix(), np.nan)
+
     def sent(self) -> Sent:
         """Everything that is not zero."""
         source, to = np.nonzero(self._rates_mbps)

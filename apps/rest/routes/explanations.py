@@ -7,11 +7,10 @@ from typing import Final
 from fastapi import APIRouter
 
 from apps.rest import models, render
+from apps.rest.bodies import rack_named
 from apps.rest.context import Service
 from apps.rest.problems import NO_PLAN, UNKNOWN_NAME, responses
-from hydra.errors import PlanError, UnknownName
-from hydra.model import Fabric, RackId
-from hydra.names import did_you_mean
+from hydra.errors import PlanError
 
 router = APIRouter(prefix="/v1")
 _PROBLEMS: Final = responses(UNKNOWN_NAME, NO_PLAN)
@@ -20,14 +19,7 @@ _PROBLEMS: Final = responses(UNKNOWN_NAME, NO_PLAN)
 @router.get("/explanations/circuits/{a}/{b}", tags=["operations"], responses=_PROBLEMS)
 def explain_circuit(a: str, b: str, service: Service) -> models.Explanation:
     """Why two racks are joined as they are: what stands, what they want, what was decided."""
-    one, other = _rack(service.fabric, a), _rack(service.fabric, b)
+    one, other = rack_named(service.fabric, a), rack_named(service.fabric, b)
     if one == other:
         raise PlanError(f"{a} to itself needs no circuit: name two racks")
     return render.explanation(service.fabric, service.explain(one, other))
-
-
-def _rack(fabric: Fabric, name: str) -> RackId:
-    rack = fabric.rack_by_name.get(name)
-    if rack is None:
-        raise UnknownName(f"no rack {name!r}{did_you_mean(name, fabric.rack_by_name)}")
-    return rack.id

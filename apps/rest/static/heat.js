@@ -125,7 +125,8 @@ function say() {
   by("heat-cell").textContent = `${src} to ${dst}: ${mbps(shown.rates[at])} Mb/s, ${way}${wish(shown.entries.get(at))}`;
 }
 
-export function listen(canvas) {
+// `open` is called with the pair that is chosen by a click or by Enter.
+export function listen(canvas, open) {
   const choose = (from, to) => {
     if (shown === null) return;
     const clamp = (value) => Math.min(shown.many - 1, Math.max(0, value));
@@ -139,7 +140,12 @@ export function listen(canvas) {
     const size = (box.width - 46) / shown.many;
     choose(Math.floor((event.clientY - box.top - 46) / size), Math.floor((event.clientX - box.left - 46) / size));
   });
+  const ask = () => {
+    if (shown !== null && cell !== null && cell[0] !== cell[1]) open(shown.racks[cell[0]], shown.racks[cell[1]]);
+  };
+  canvas.addEventListener("click", ask);
   canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") return ask();
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (step === undefined) return;
     event.preventDefault();

@@ -4,6 +4,7 @@ import { clearQuarantine, plan, policy, setAside } from "./actions.js";
 import { Refused, follow, get, signIn, signOut, token } from "./api.js";
 import { by, clock, count, el, keepFocus, mbps, options, row, rows } from "./dom.js";
 import * as heat from "./heat.js";
+import { ofPair } from "./load.js";
 import * as reservations from "./reservations.js";
 import * as ring from "./ring.js";
 import * as tenant from "./tenant.js";
@@ -232,7 +233,7 @@ function renderElectrical() {
     hottest.push(one);
     hottest.sort((a, b) => b.rate_mbps - a.rate_mbps).splice(MOST_LISTED);
   }
-  rows(by("electrical"), hottest.map((one) => row(`${one.src} to ${one.dst}`, mbps(one.rate_mbps), mbps(one.estimated_mbps))), "None.");
+  keepFocus(by("electrical"), () => rows(by("electrical"), hottest.map(pairRow), "None."));
 }
 
 function busiest() {
@@ -252,6 +253,22 @@ function legend(name, index, alone, wrong) {
   return el("li", {}, picture, `${name}: ${many}`, ...(wrong ? [el("span", { className: "bad" }, ` ✗ ${wrong.join(", ")}`)] : []));
 }
 
+function tell(title, ...parts) {
+  by("why-title").textContent = title;
+  by("why-text").replaceChildren(...parts);
+  by("why").showModal();
+}
+
+function pairRow(one) {
+  const button = el("button", { type: "button" }, "hour");
+  button.dataset.key = `${one.src} ${one.dst}`;
+  button.setAttribute("aria-label", `The last hour of ${one.src} to ${one.dst}`);
+  button.addEventListener("click", () => tellOfPair(one.src, one.dst));
+  return row(`${one.src} to ${one.dst}`, mbps(one.rate_mbps), mbps(one.estimated_mbps), button);
+}
+
+const tellOfPair = (src, dst) => tell(`${src} to ${dst}, the last hour`, ofPair(src, dst));
+
 function circuitRow(circuit) {
   const share = ring.load(circuit);
   const meter = el("meter", { max: 1, value: share, high: 0.9, optimum: 0 });
@@ -259,10 +276,7 @@ function circuitRow(circuit) {
   const button = el("button", { type: "button" }, "why?");
   button.dataset.key = `${circuit.a.rack} ${circuit.a.port}`;
   button.setAttribute("aria-label", `Why is ${describe(circuit)} here?`);
-  button.addEventListener("click", () => {
-    by("why-text").replaceChildren(...explain(circuit, seen));
-    by("why").showModal();
-  });
+  button.addEventListener("click", () => tell("Why is this circuit here?", ...explain(circuit, seen)));
   return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead(circuit.plane) ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
 }
 
@@ -386,7 +400,7 @@ by("sign-in-form").addEventListener("submit", (event) => {
   if (who === null) begin();
   else refresh();
 });
-heat.listen(by("heat"));
+heat.listen(by("heat"), tellOfPair);
 const redraw = () => {
   if (seen.topology === undefined) return;
   renderFabric();

@@ -1,6 +1,7 @@
 // Why a circuit is here: who uses it, who was promised it, and which change made it.
 
 import { el, clock, mbps } from "./dom.js";
+import { ofCircuit } from "./load.js";
 
 const ends = (one) => [one.a.rack, one.a.port, one.b.rack, one.b.port, one.plane].join(" ");
 const is = (end, rack, port) => end.rack === rack && end.port === port;
@@ -33,6 +34,8 @@ export function explain(circuit, { topology, demand, reservations, reconfigurati
       ? `${describe(circuit)}, from port ${circuit.a.port} to ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s.`
       : `${describe(circuit)}, ports ${circuit.a.port} and ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s each way.`),
     ...lights(circuit, topology.circuits),
+    el("h3", {}, "The last hour"),
+    ofCircuit(circuit),
     el("h3", {}, "Paths that it carries"),
     paths.length
       ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))

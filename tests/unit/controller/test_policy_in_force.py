@@ -290,3 +290,12 @@ def test_slots_that_the_file_may_not_ask_for_are_refused(stage):
     stage.controller._policy.now = POLICY
     stage.controller.policies.share(Sharing.SLOTTED)
     assert stage.controller._policy.now.sharing is Sharing.SLOTTED
+
+
+def test_the_desk_tells_the_load_of_what_stands(stage):
+    stage.move(JOINED)
+    stage.controller._load_recorder.sample()
+    found = stage.controller.desk.load((), 10)
+    assert [one.circuit for one in found.circuits] == sorted(JOINED.topology.circuits)
+    assert len(found.unix_s) == 1
+    assert np.isnan(found.circuits[0].a_to_b_mbps).all(), "nobody has been polled"

@@ -169,6 +169,21 @@ def test_a_silent_server_keeps_its_rates_and_is_named():
     assert demand.stale(1.5, limit_s=2.0) == ["h21", "h22", "h31", "h32"]
 
 
+def test_what_is_not_known_of_pairs_is_not_zero():
+    demand = meter()
+    assert np.isnan(demand.known(0.0, 3.0)).all(), "nobody has been read"
+    for second in range(4):
+        demand.update(H11, totals(0, 10 * second, 0), float(second))
+        demand.update(H12, totals(0, 0, 5 * second), float(second))
+    known = demand.known(3.0, 3.0)
+    assert np.isnan(known[1:]).all(), "nobody has answered there"
+    assert known[0] == pytest.approx([0.0, 10.0, 5.0])
+    demand.update(H12, totals(0, 0, 30), 6.0)
+    late = np.isnan(demand.known(6.5, 3.0)[0])
+    assert late.tolist() == [False, True, False], "h11 is late, and last sent to r2"
+    assert np.isnan(demand.known(9.5, 3.0)[0]).all(), "nobody in r1 was heard lately"
+
+
 def test_demand_is_unsure_until_it_has_been_read_a_few_times():
     demand = meter()
     demand.update(H11, totals(0, 0, 0), 0.0)

@@ -14,6 +14,7 @@ from hydra.config.reload import Change, Reload, amended
 from hydra.decisions.decision import Action, Decision, SeenDemand, Verdict
 from hydra.decisions.decision import Proposal as ProposedChange
 from hydra.decisions.explanation import Evidence, explain
+from hydra.demand.load import NOT_RECORDED, LoadLog
 from hydra.errors import AdmissionError, Changed, HydraError, LifecycleError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
@@ -78,6 +79,17 @@ def relay_path() -> Path:
     return Path(RackId(0), RackId(1), (first, second))
 
 
+def recorded(service) -> None:
+    """Samples of 120 s: r1 sends r3 on p1 ever more, with a gap; r1 to r2 80 Mb/s, r2 nothing."""
+    service.recorded = LoadLog(service.fabric, 10.0)
+    circuits = service.network.topology.circuits
+    pairs_mbps = np.zeros((4, 4))
+    pairs_mbps[0, 1], pairs_mbps[3] = 80.0, np.nan
+    for number in range(13):
+        heard = {} if number == 6 else {PortId(0): 5.0 * number, PortId(4): 0.0}
+        service.recorded.take(10.0 * number, circuits, heard, pairs_mbps)
+
+
 def ring_state(*, backwards: bool = False) -> NetworkState:
     """One-way circuits on p1 from r1 to r2, to r3, and to r1; or the other way round."""
     racks = [(0, 1), (1, 2), (2, 0)]
@@ -123,6 +135,8 @@ class FakeService:
         self.trouble = {}
         """Facts of :meth:`conditions`, beside quarantine and reservations."""
         self.watch = Watch()
+        self.recorded: LoadLog | None = None
+        """Its samples are of 120 s."""
         self.past = History()
         for minute, kind, text in PAST:
             self.past.add(CREATED_UNIX_S + 60 * minute, kind, text, [("r1", "r2")])
@@ -211,6 +225,13 @@ class FakeService:
 
     def port_rates_mbps(self):
         return {port.id: 12.5 for port in self.fabric.ports[:1]}
+
+    def load(self, racks, most):
+        self._may_fail()
+        if self.recorded is None:
+            return NOT_RECORDED
+        circuits = self.network.topology.circuits
+        return self.recorded.load(120.0, CREATED_UNIX_S + 120, circuits, racks, most)
 
     def demand(self) -> DemandReport:
         rate = np.zeros((4, 4))

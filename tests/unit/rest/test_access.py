@@ -30,7 +30,7 @@ TOKENS = {name: f"hydra_{name}_{SECRET}-{name}" for name in NAMES}
 GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 
 READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisions"}
-READ |= {"GET /v1/conditions", "GET /v1/history"}
+READ |= {"GET /v1/conditions", "GET /v1/history", "GET /v1/load"}
 READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
 READ |= {"GET /v1/explanations/circuits/{a}/{b}"}
 READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}

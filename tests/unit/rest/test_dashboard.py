@@ -20,7 +20,7 @@ from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest
 from hydra.service import DeviceStatus
 
-from .fake_service import relay_path, ring_state
+from .fake_service import recorded, relay_path, ring_state
 
 pytestmark = pytest.mark.takes(25)
 
@@ -88,6 +88,37 @@ def test_why_is_this_circuit_here(server, network, page):
     shoot(page, "why")
     page.keyboard.press("Escape")
     expect(why).not_to_be_visible()
+
+
+def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, page):
+    recorded(network)
+    page.goto(server.url)
+    page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
+    why = page.locator("#why")
+    there = "r1 to r3: 60 Mb/s now, 60 at most, 30 on average; not known for 10 s."
+    expect(why.locator(".load-there")).to_have_text(there)
+    expect(why.locator(".load-back")).to_contain_text("r3 to r1: 0 Mb/s now, 0 at most")
+    line = why.locator("svg.load .there").get_attribute("d")
+    assert line.count("M") == 2, "the line is broken where nothing is known"
+    assert line.endswith("L600.0 48.0"), "60 of 100 Mb/s, now"
+    shoot(page, "load")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="The last hour of r3 to r4").click()
+    expect(why.locator(".load-there")).to_have_text(
+        "r3 to r4: 0 Mb/s now, 0 at most, 0 on average."
+    )
+    expect(why.locator(".load-back")).to_have_text("r4 to r3: not known.")
+    page.keyboard.press("Escape")
+    page.locator("#heat").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator("#why-title")).to_have_text("r1 to r2, the last hour")
+    expect(why.locator(".load-there")).to_contain_text("r1 to r2: 80 Mb/s now")
+    page.keyboard.press("Escape")
+    network.recorded = None
+    page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
+    expect(why).to_contain_text("Not recorded: policy.poll_interval_s is 0.")
 
 
 def test_one_way_circuits_are_shown_by_their_direction(server, service, page):

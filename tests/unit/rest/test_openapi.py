@@ -29,6 +29,7 @@ ROUTES = {
     ("DELETE", "/v1/webhooks/{webhook_id}"),
     ("GET", "/v1/topology"),
     ("GET", "/v1/demand"),
+    ("GET", "/v1/load"),
     ("POST", "/v1/plan"),
     ("GET", "/v1/reconfigurations"),
     ("POST", "/v1/reconfigurations"),

@@ -1,0 +1,120 @@
+"""``hydra load``: the last hour of circuits and rack pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+from urllib.parse import urlencode
+
+import click
+
+from apps.cli.client import ControllerClient, url_option
+from apps.cli.command import Command
+from apps.cli.output import json_option, mbps, print_json, print_table
+from apps.cli.wording import describe_circuit, moment
+from apps.connection import JsonObject
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_UNKNOWN: Final = "·"
+_WIDTH: Final = 30
+_COLUMNS: Final = ("now>", "most>", "mean>")
+
+_Samples = Sequence[float | None]
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra load",
+        "hydra load r1",
+        "hydra load r1 r2",
+        "hydra load --limit 100 --json | jq '.circuits[] | {plane, a_to_b_mbps}'",
+    ],
+)
+@click.argument("racks", metavar="[RACK [RACK]]", nargs=-1)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="So many circuits, and so many pairs.",
+)
+@url_option
+@json_option
+def load(racks: tuple[str, ...], limit: int, url: str, as_json: bool) -> None:
+    """Show the load of the last hour, of circuits and of the rack pairs that carry most.
+
+    With a rack, of those that end there; with two, of those between them. Whatever had the highest
+    rate in the hour comes first, in Mb/s. A line is drawn from 0 to its own highest rate; a dot is
+    a time of which nothing is known: of pairs, the 1,024 that carry most are kept.
+    """
+    if len(racks) > 2:
+        raise click.UsageError(f"{len(racks)} racks: name two at most")
+    query = urlencode([("limit", limit), *(("rack", rack) for rack in racks)])
+    with ControllerClient(url) as client:
+        document = client.get(f"/v1/load?{query}")
+    if as_json:
+        print_json(document)
+        return
+    if document["interval_s"] is None:
+        click.echo("Load is not recorded: policy.poll_interval_s is 0.")
+        return
+    click.echo(_span(document))
+    print_table(
+        "Circuits",
+        ("circuit", "from", *_COLUMNS, "of>", "load"),
+        (
+            (*name, *figures, mbps(one["rate_mbps"]), line)
+            for one in document["circuits"]
+            for name, samples in _directions(one)
+            for *figures, line in [_row(samples)]
+        ),
+    )
+    print_table(
+        "Pairs",
+        ("from", "to", *_COLUMNS, "load"),
+        ((one["src"], one["dst"], *_row(one["mbps"])) for one in document["pairs"]),
+    )
+
+
+def _span(document: JsonObject) -> str:
+    times = document["unix_s"]
+    if not times:
+        return f"No sample yet: the first comes {document['interval_s']:g} s after the start."
+    return f"{moment(times[0])} to {moment(times[-1])}, every {document['interval_s']:g} s, in Mb/s"
+
+
+def _directions(circuit: JsonObject) -> Iterable[tuple[tuple[str, str], _Samples]]:
+    name = describe_circuit(circuit)
+    yield (name, circuit["a"]["rack"]), circuit["a_to_b_mbps"]
+    if circuit["b_to_a_mbps"] is not None:
+        yield (name, circuit["b"]["rack"]), circuit["b_to_a_mbps"]
+
+
+def _row(samples: _Samples) -> tuple[str, ...]:
+    """The latest, the highest and the mean rate, and a line; empty where unknown."""
+    known = [one for one in samples if one is not None]
+    if not known:
+        return "", "", "", _sparkline(samples)
+    now = "" if samples[-1] is None else mbps(samples[-1])
+    return now, mbps(max(known)), mbps(sum(known) / len(known)), _sparkline(samples)
+
+
+def _sparkline(samples: _Samples) -> str:
+    """A bar for each part of the time, the mean of what is known of it; 30 at most."""
+    many = min(_WIDTH, len(samples))
+    ends = [k * len(samples) // max(1, many) for k in range(many + 1)]
+    means = [_mean(samples[begin:end]) for begin, end in pairwise(ends)]
+    most = max((one for one in means if one is not None), default=0.0)
+    return "".join(_UNKNOWN if one is None else _bar(one, most) for one in means)
+
+
+def _mean(samples: _Samples) -> float | None:
+    known = [one for one in samples if one is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _bar(rate_mbps: float, most_mbps: float) -> str:
+    share = rate_mbps / most_mbps if most_mbps else 0.0
+    return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]

@@ -1,0 +1,69 @@
+"""Has the load of circuits and rack pairs recorded, for the last hour."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from apps.demand.poller import StatsPoller
+from hydra.demand.load import LOAD_INTERVAL_S, NOT_RECORDED, Load, LoadLog
+from hydra.model import Circuit, Fabric, PortId, RackId
+from hydra.policy import Policy
+
+
+class LoadRecorder:
+    """A thread that takes a sample every 10 s, or at each poll if polls are further apart.
+
+    It waits for no device: samples are of the latest poll. Where nothing is polled it takes none.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        poller: StatsPoller,
+        port_rates_mbps: Callable[[], Mapping[PortId, float]],
+        circuits: Callable[[], Collection[Circuit]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._poller = poller
+        self._port_rates_mbps = port_rates_mbps
+        self._circuits = circuits
+        self._clock = clock
+        self._interval_s = max(LOAD_INTERVAL_S, policy.poll_interval_s)
+        self._log = LoadLog(fabric, self._interval_s) if poller.enabled else None
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="load-recorder", daemon=True)
+
+    def start(self) -> None:
+        if self._log is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _repeat(self) -> None:
+        due_s = self._clock() + self._interval_s
+        while not self._closing.wait(max(0.0, due_s - self._clock())):
+            self.sample()
+            due_s = max(due_s + self._interval_s, self._clock())
+
+    def sample(self) -> None:
+        """Take a sample now."""
+        if self._log is None:
+            return
+        circuits, ports_mbps = self._circuits(), self._port_rates_mbps()
+        pairs_mbps = self._poller.known_mbps()
+        with self._lock:
+            self._log.take(self._clock(), circuits, ports_mbps, pairs_mbps)
+
+    def load(self, racks: Collection[RackId], most: int) -> Load:
+        """As :meth:`hydra.service.ControllerService.load`; for any thread."""
+        if self._log is None:
+            return NOT_RECORDED
+        with self._lock:
+            return self._log.load(self._clock(), time.time(), self._circuits(), racks, most)
