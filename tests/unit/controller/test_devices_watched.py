@@ -48,8 +48,12 @@ def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
     assert (alarm.severity, alarm.port, alarm.code) == (Severity.CRITICAL, 3, "LOS")
     switch.alarm(3, "CL", "LOS")
     wait_until(lambda: alarms(devices) == (), 10)
-    told = [record.message for record in caplog.records if "alarm" in record.message]
-    assert [words.split(": ")[1] for words in told] == [
+
+    def told():
+        return [record.message for record in caplog.records if "alarm" in record.message]
+
+    wait_until(lambda: len(told()) == len(devices.told) == 2, 10)  # after it is in the status
+    assert [words.split(": ")[1] for words in told()] == [
         "alarm LOS (critical) at port 3",
         "alarm LOS (cleared) at port 3",
     ]
