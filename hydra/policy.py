@@ -153,7 +153,7 @@ class DrainPolicy:
     interval_ms: Positive = 12.0
     """Time between those readings."""
     bound_ms: Positive = 1000.0
-    """Circuits that still carry frames after this long do not move."""
+    """Circuits that still carry frames after this long, or that nothing shows to be empty, stay."""
 
 
 @dataclass(frozen=True, slots=True)
