@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -73,6 +73,13 @@ class _Sending:
     port: int
     frame: bytes
     heard: Future[None]
+    earlier: tuple[Future[None], ...] = ()
+    """Those of the marker's earlier sendings."""
+
+    @property
+    def was_heard(self) -> bool:
+        """True if an earlier sending has come: this one is only late."""
+        return any(one.done() for one in self.earlier)
 
 
 class Runner:
@@ -317,25 +324,27 @@ class Runner:
         A frame that a full queue drops is soon repeated. One that is only late still counts; but
         with ``last``, nothing may be under way afterwards, and the last repetition has to arrive.
         """
-        missing = [self._sending(marker) for marker in markers]
+        everything = missing = [self._sending(marker) for marker in markers]
+        silent = missing
         for share in _PROBE_SHARES:
-            if last and share != _PROBE_SHARES[0]:
-                self._forget(missing)
-                missing = [self._sending(one.marker) for one in missing]
             frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
-            for one in missing:
+            for one in silent:
                 frames.setdefault(one.datapath, []).append((one.port, one.frame))
             self._fleet.send_frames(frames)
             wait([one.heard for one in missing], timeout_s * share)
-            missing = [one for one in missing if not one.heard.done()]
+            missing = silent = [one for one in missing if not one.heard.done()]
             if not missing:
                 break
-        self._forget(missing)
+            if last:
+                silent = [self._again(one) for one in missing if not one.was_heard]
+                missing = [*silent, *(one for one in missing if one.was_heard)]
+                everything = [*everything, *silent]
+        for one in everything:
+            self._fleet.forget_probe(one.nonce)
         return tuple(one.marker for one in missing)
 
-    def _forget(self, sendings: Sequence[_Sending]) -> None:
-        for one in sendings:
-            self._fleet.forget_probe(one.nonce)
+    def _again(self, one: _Sending) -> _Sending:
+        return replace(self._sending(one.marker), earlier=(*one.earlier, one.heard))
 
     def _sending(self, marker: Marker) -> _Sending:
         nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF

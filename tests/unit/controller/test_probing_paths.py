@@ -126,3 +126,17 @@ def test_a_marker_that_was_repeated_is_waited_for_as_often():
     missing, seconds = Network(late).pass_marker()
     assert missing == ()
     assert TIMEOUT_S * 2.5 / 15 <= seconds < TIMEOUT_S
+
+
+def test_a_marker_behind_a_long_queue_is_not_repeated_for_ever():
+    """Each takes longer than the pause before its repetition: the first to come ends them."""
+    sent = []
+
+    def behind(network, _from, attempt, frame):
+        sent.append(attempt)
+        threading.Timer(TIMEOUT_S * 6 / 15, network.arrives, [frame]).start()
+
+    missing, seconds = Network(behind).pass_marker()
+    assert missing == ()
+    assert sent == [1, 2, 3]
+    assert TIMEOUT_S * 9 / 15 <= seconds < TIMEOUT_S
