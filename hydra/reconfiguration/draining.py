@@ -44,13 +44,13 @@ def markers(
     return tuple(found)
 
 
-def unshown(sent: Iterable[Marker], missing: Collection[Marker]) -> set[Path]:
+def unshown(sent: Iterable[Marker], missing: Iterable[Marker]) -> set[Path]:
     """The paths on which frames may be under way, since markers are ``missing``.
 
     Where none of a server's markers came through, its other frames may wait as well, for whichever
     path that its rack leaves.
     """
-    sent = tuple(sent)
+    sent, missing = tuple(sent), frozenset(missing)
     heard = {one.src.name for one in sent if one not in missing}
     stuck = {one.src.rack for one in missing if one.src.name not in heard}
     paths = {one.path for one in missing}
