@@ -81,9 +81,15 @@ class Live:
     def devices_are_connected(self) -> bool:
         return all(device["connected"] for device in self.get("/v1/devices")["devices"])
 
+    def everything_is_confirmed(self) -> bool:
+        """Whether no device or switch is yet to confirm what it has, after a lost reply, say."""
+        conditions = self.get("/v1/conditions")["conditions"]
+        return all(one["kind"] != "unconfirmed" for one in conditions)
+
     def give_everything_back(self) -> None:
         """No reservation, no quarantine, no circuit: for the next test with this controller."""
         wait_until(self.devices_are_connected, 30)
+        wait_until(self.everything_is_confirmed, 70)  # it is asked again every 60 s at most
         for reservation in self.get("/v1/reservations?state=active")["reservations"]:
             answer = self.api("DELETE", f"/v1/reservations/{reservation['id']}")
             assert answer.is_success, answer.text
