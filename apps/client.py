@@ -218,6 +218,14 @@ class HydraClient:
     def demand(self) -> models.Demand:
         return self._read("GET", "/v1/demand", models.Demand)
 
+    def load(self, *racks: str, limit: int = 10) -> models.Load:
+        """The last hour's rates, in Mb/s, of the ``limit`` circuits and pairs that carried most.
+
+        With a rack, of those that end there; with two, of those between them.
+        """
+        query = [("limit", str(limit)), *(("rack", rack) for rack in racks)]
+        return self._read("GET", "/v1/load", models.Load, query)
+
     def servers(self) -> models.Servers:
         return self._read("GET", "/v1/servers", models.Servers)
 

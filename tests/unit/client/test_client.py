@@ -15,7 +15,7 @@ from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ServiceClass
 from tests.unit.cli import DEMO
-from tests.unit.rest.fake_service import FakeService
+from tests.unit.rest.fake_service import FakeService, recorded
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,16 @@ def test_the_network(client):
     assert client.topology().racks == ["r1", "r2", "r3", "r4"]
     assert client.demand().entries
     assert client.devices().devices
+
+
+def test_the_last_hours_load(client, service):
+    assert client.load().interval_s is None, "nothing is polled"
+    recorded(service)
+    (pair,) = client.load(limit=1).pairs
+    assert (pair.src, pair.dst, pair.mbps) == ("r1", "r2", [80.0] * 13)
+    assert {one.src for one in client.load("r4", "r3").pairs} == {"r3", "r4"}
+    with pytest.raises(Refused, match="r9"):
+        client.load("r9")
 
 
 def relay(near, far, *, lose):
