@@ -11,7 +11,7 @@ each other's are a circle: it moves as a whole, or some of it goes first, and wa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import Circuit, DemandMatrix, NetworkState, RackId
+from hydra.model import DemandMatrix, NetworkState, RackId
 from hydra.reconfiguration.plan import (
     Pair,
     directions,
@@ -30,7 +30,6 @@ from hydra.reconfiguration.plan import (
 )
 
 _ROUNDING_MBPS: Final = 1e-6
-_NOBODY: Final[frozenset[Pair]] = frozenset()
 _Floats = NDArray[np.float64]
 _Load = dict[int, float]
 """Mbps out of each rack, by its number, and into each, by that and the number of racks."""
@@ -120,6 +119,8 @@ class _Cut:
         sent, on_circuits = traffic.sent_mbps, directions(current)
         racks = len(sent)
         self._loads: dict[Pair, _Load] = {}
+        self._load_mbps: dict[Pair, float] = {}
+        """Both ends and directions, summed."""
         self._gain_mbps: dict[Pair, float] = {}
         """Traffic that is electrical now, and is not once the pair has its path."""
         for pair in self.moving:
@@ -131,11 +132,8 @@ class _Cut:
                     self._gain_mbps[pair] += mbps
                 elif mbps:
                     _add(load, {src: mbps, racks + dst: mbps})
-        self._waits_for = _awaited(current, target)
-        self._awaited_by: dict[Pair, list[Pair]] = {}
-        for pair, others in self._waits_for.items():
-            for other in others:
-                self._awaited_by.setdefault(other, []).append(pair)
+            self._load_mbps[pair] = sum(load.values())
+        self._in_the_way = _InTheWay(current, target)
         arriving = self.moving.intersection(paths_by_pair(target))
         self._arriving = sorted(arriving, key=lambda pair: (-self._gain_mbps[pair], pair))
 
@@ -167,41 +165,41 @@ class _Cut:
         """
         chosen: set[Pair] = set()
         load: _Load = {}
+        left = self._in_the_way.users_left()
         circles = self._circles()
         if crowded:
             circles.sort(key=lambda circle: max(self.load(circle).values(), default=0.0))
         for circle in circles:
             more = self.load(circle)
-            ready = all(self._waits_for.get(pair, _NOBODY) <= chosen | circle for pair in circle)
-            if ready and self._fit(load, more, crowded=crowded):
+            if self._fit(load, more, crowded=crowded) and self._in_the_way.of_none(circle, left):
                 chosen |= circle
                 _add(load, more)
+                self._in_the_way.let_go(circle, left)
         return chosen
 
     def moves(self) -> set[Pair]:
         """Pairs that fit together, of which some let others have their ports, and wait."""
         chosen: set[Pair] = set()
         load: _Load = {}
+        left = self._in_the_way.users_left()
 
-        def took(bundle: set[Pair]) -> bool:
-            more = self.load(bundle)
-            if not self._fit(load, more):
-                return False
+        def free(bundle: set[Pair]) -> list[int]:
+            """Take them, if they fit: circuits that nobody uses then, or one that waits for it."""
+            more = self._fitting(load, bundle)
+            if more is None:
+                return []
             chosen.update(bundle)
             _add(load, more)
-            return True
+            return self._in_the_way.let_go(bundle, left)
 
         for pair in sorted(self._arriving, key=self._left_waiting_mbps):
-            bundle = {pair, *self._waits_for.get(pair, ())} - chosen
-            if pair in chosen or not took(bundle):
+            if pair in chosen:
                 continue
-            let_go = list(bundle)
+            let_go = free({pair, *self._in_the_way.users_before(pair)} - chosen)
             while let_go:  # others may need nothing but their ports
-                let_go += [
-                    rider
-                    for rider in self._awaited_by.get(let_go.pop(), ())
-                    if rider not in chosen and self._waits_for[rider] <= chosen and took({rider})
-                ]
+                for rider in self._in_the_way.waiting(let_go.pop()):
+                    if rider not in chosen and self._in_the_way.of_none({rider}, left):
+                        let_go += free({rider})
         return chosen
 
     def _circles(self) -> list[set[Pair]]:
@@ -211,13 +209,22 @@ class _Cut:
         """
         graph = nx.DiGraph()
         graph.add_nodes_from(self._arriving)
-        for pair, others in self._waits_for.items():
-            graph.add_edges_from((other, pair) for other in others)
+        graph.add_edges_from(self._in_the_way.edges())
         circles = nx.condensation(graph)
-        members: Mapping[int, set[Pair]] = circles.nodes(data="members")
-        gain = {one: sum(self._gain_mbps[pair] for pair in members[one]) for one in circles}
-        order = nx.lexicographical_topological_sort(circles, key=lambda one: -gain[one])
-        return [members[one] for one in order]
+        members: dict[int, set[Pair]] = {
+            number: {one for one in both if not isinstance(one, int)}
+            for number, both in circles.nodes(data="members")
+        }
+        gain_mbps = {
+            number: sum(self._gain_mbps[pair] for pair in pairs)
+            for number, pairs in members.items()
+        }
+        # A circuit alone is no circle: who waits for it comes as soon as its users have.
+        order = nx.lexicographical_topological_sort(
+            circles,
+            key=lambda one: (bool(members[one]), -gain_mbps[one]),
+        )
+        return [members[one] for one in order if members[one]]
 
     def _fit(self, load: _Load, more: _Load, *, crowded: bool = False) -> bool:
         return all(
@@ -226,9 +233,19 @@ class _Cut:
             for place, mbps in more.items()
         )
 
+    def _fitting(self, load: _Load, pairs: Iterable[Pair]) -> _Load | None:
+        """Load of these pairs; None if there is no room for it."""
+        more: _Load = {}
+        for pair in pairs:
+            for place, mbps in self._loads[pair].items():
+                more[place] = more.get(place, 0.0) + mbps
+                if load.get(place, 0.0) + more[place] > self._room[place] + _ROUNDING_MBPS:
+                    return None
+        return more
+
     def _left_waiting_mbps(self, pair: Pair) -> float:
         """Traffic on the circuits that are in its way."""
-        return sum(self.load(self._waits_for.get(pair, ())).values())
+        return sum(self._load_mbps[other] for other in self._in_the_way.users_before(pair))
 
 
 def _add(load: _Load, more: _Load) -> None:
@@ -236,24 +253,75 @@ def _add(load: _Load, more: _Load) -> None:
         load[place] = load.get(place, 0.0) + mbps
 
 
-def _awaited(current: NetworkState, target: NetworkState) -> dict[Pair, set[Pair]]:
-    """For each pair with a new path, the others whose circuits are in its way."""
-    going = {
-        half: circuit
-        for circuit in current.topology.circuits - target.topology.circuits
-        for half in circuit.halves
-    }
-    users: dict[Circuit, set[Pair]] = {}
-    for path in current.topology.paths:
-        for circuit in path.circuits:
-            users.setdefault(circuit, set()).add(pair_of(path))
-    awaited: dict[Pair, set[Pair]] = {}
-    for path in target.topology.paths:
-        pair = pair_of(path)
-        for circuit in path.circuits:
-            if circuit in current.topology.circuits:
-                continue
-            for half in circuit.halves:
-                if half in going:
-                    awaited.setdefault(pair, set()).update(users.get(going[half], ()))
-    return {pair: others - {pair} for pair, others in awaited.items() if others - {pair}}
+class _InTheWay:
+    """Circuits that go, and have the ports that new paths need.
+
+    Pairs are many, and circuits few: a pair waits for circuits, and so for all who use them. They
+    go by numbers.
+    """
+
+    def __init__(self, current: NetworkState, target: NetworkState) -> None:
+        going = {
+            half: circuit
+            for circuit in current.topology.circuits - target.topology.circuits
+            for half in circuit.halves
+        }
+        numbers = {circuit: number for number, circuit in enumerate(sorted(set(going.values())))}
+        users: dict[int, set[Pair]] = {}
+        for path in current.topology.paths:
+            for circuit in path.circuits:
+                if circuit in numbers:
+                    users.setdefault(numbers[circuit], set()).add(pair_of(path))
+        self._before: dict[Pair, set[int]] = {}
+        """By pair with a new path: circuits in its way that somebody uses."""
+        for path in target.topology.paths:
+            for circuit in path.circuits:
+                if circuit in current.topology.circuits:
+                    continue
+                blocking = {numbers[going[half]] for half in circuit.halves if half in going}
+                self._before.setdefault(pair_of(path), set()).update(blocking & users.keys())
+        self._waiting: dict[int, list[Pair]] = {}
+        for pair, before in self._before.items():
+            for number in before:
+                self._waiting.setdefault(number, []).append(pair)
+        self._users = {number: users[number] for number in self._waiting}
+        self._used: dict[Pair, list[int]] = {}
+        for number, pairs in self._users.items():
+            for pair in pairs:
+                self._used.setdefault(pair, []).append(number)
+
+    def users_before(self, pair: Pair) -> set[Pair]:
+        """Other pairs, who use the circuits in its way."""
+        return set().union(*(self._users[one] for one in self._before.get(pair, ()))) - {pair}
+
+    def waiting(self, circuit: int) -> Sequence[Pair]:
+        """Pairs in whose way it is."""
+        return self._waiting[circuit]
+
+    def edges(self) -> Iterator[tuple[Pair, int] | tuple[int, Pair]]:
+        """From who has to go first: from users to their circuits, from these to who waits."""
+        for circuit, pairs in self._users.items():
+            for pair in pairs:
+                yield pair, circuit
+            for pair in self._waiting[circuit]:
+                yield circuit, pair
+
+    def users_left(self) -> dict[int, int]:
+        """Users of each circuit, for :meth:`let_go`."""
+        return {circuit: len(pairs) for circuit, pairs in self._users.items()}
+
+    def let_go(self, pairs: Iterable[Pair], left: dict[int, int]) -> list[int]:
+        """Count users that go; the circuits that at most one user has left by then."""
+        for pair in pairs:
+            for circuit in self._used.get(pair, ()):
+                left[circuit] -= 1
+        touched = {circuit for pair in pairs for circuit in self._used.get(pair, ())}
+        return [circuit for circuit in touched if left[circuit] <= 1]
+
+    def of_none(self, pairs: set[Pair], left: Mapping[int, int]) -> bool:
+        """Whether circuits in these pairs' way are used by themselves alone."""
+        return all(
+            left[circuit] == len(self._users[circuit] & pairs)
+            for pair in pairs
+            for circuit in self._before.get(pair, ())
+        )
