@@ -8,16 +8,11 @@ experimenter's orders.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import logging
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,12 +22,10 @@ import grpc
 from pygnmi.spec.v080 import gnmi_pb2 as messages
 
 from apps.tools.authority import Use, create_authority, issue
-from mininet_scenarios.emulators.admin import AdminError, AdminServer
 from mininet_scenarios.emulators.catalogue import Emulator
 from mininet_scenarios.emulators.faults import FaultKind, Faults
-from mininet_scenarios.emulators.process import endpoint
+from mininet_scenarios.emulators.gnmi_tor import GnmiTorEmulator, command_line, started
 from mininet_scenarios.emulators.relayed import GoneError, RelayedServer
-from mininet_scenarios.emulators.sonic_switch import CA
 
 DEVICE: Final = Emulator("openconfig_tor", "admin", "root", has_directory=True)
 _CERTIFICATE: Final = "switch"
@@ -331,88 +324,15 @@ def _with_modules(value: object, module: str, parent: str) -> object:
     return told
 
 
-class OpenconfigTorEmulator:
-    """The device together with its control socket."""
-
-    def __init__(self, directory: Path, make: Make, ports: int) -> None:
-        self._faults = Faults()
-        self._switch = Switch(make, ports)
-        self._server = GnmiServer(directory, self._switch, self._faults)
-        self._admin = AdminServer(
-            {
-                "commands": self._commands,
-                "fault": self._fault,
-                "clear": self._clear,
-                "link": self._link,
-            }
-        )
-
-    async def run(
-        self, listen: tuple[str, int], admin: tuple[str, int] | None, stop: asyncio.Event
-    ) -> None:
-        """Serve until ``stop``; prints the addresses once both are listening."""
-        words = ["gnmi {}:{}".format(*await self._server.listen(*listen))]
-        if admin is not None:
-            words.append("admin {}:{}".format(*await self._admin.listen(*admin)))
-        print("listening", *words, flush=True)
-        await stop.wait()
-        await self._admin.close()
-        await self._server.die()
-
-    async def _commands(self, _request: Mapping[str, Any]) -> Mapping[str, object]:
-        return {"commands": self._server.changes}
-
-    async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        try:
-            kind = FaultKind(request.get("fault"))
-        except ValueError:
-            known = ", ".join(kind.value for kind in FaultKind)
-            raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
-        self._faults.arm(kind, request.get("times"), float(request.get("delay_s", 0.0)))
-        if kind is FaultKind.DEAD:
-            await self._server.die()
-        return {}
-
-    async def _clear(self, _request: Mapping[str, Any]) -> Mapping[str, object]:
-        self._faults.clear()
-        await self._server.revive()
-        return {}
-
-    async def _link(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        port, up = request.get("port"), request.get("up")
-        if port not in self._switch.up or type(up) is not bool:
-            raise AdminError(f"no port {port!r}, or up {up!r} is neither true nor false")
-        self._switch.up[port] = up
-        return {}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="openconfig_tor", description=__doc__)
-    parser.add_argument("--listen", type=endpoint, default=("127.0.0.1", 6030), metavar="H:P")
-    parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
-    parser.add_argument("--directory", type=Path, help="for its certificate; new")
+    parser = command_line("openconfig_tor", __doc__, 6030)
     parser.add_argument("--make", choices=MAKES, default="eos")
-    parser.add_argument("--ports", type=int, default=32)
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    with ExitStack() as stack:
-        directory = options.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if (directory / CA).exists():
-            parser.error(
-                f"--directory {directory}: another emulator has been there, name a new one"
-            )
-        directory.mkdir(parents=True, exist_ok=True)
-        emulator = OpenconfigTorEmulator(directory, MAKES[options.make], options.ports)
-        asyncio.run(_serve(emulator, options))
+    with started(parser, arguments) as (options, directory):
+        faults, switch = Faults(), Switch(MAKES[options.make], options.ports)
+        server = GnmiServer(directory, switch, faults)
+        GnmiTorEmulator(server, faults, switch.up).serve(options)
     return 0
-
-
-async def _serve(emulator: OpenconfigTorEmulator, options: argparse.Namespace) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await emulator.run(options.listen, options.admin, stop)
 
 
 if __name__ == "__main__":

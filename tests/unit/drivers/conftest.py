@@ -1,4 +1,4 @@
-"""An emulated Polatis switch as a process of its own, on a real socket."""
+"""Devices on real sockets: an emulated Polatis switch, a process of its own; scripted ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from drivers.optical.polatis_scpi import PolatisScpi
+from drivers.registry import optical_switch
+from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
+from tests.unit.drivers.scripted import VARIABLE, Scripted
 
 REPOSITORY = Path(__file__).parents[3]
 SWITCHING_MS = 5
@@ -51,3 +54,27 @@ def switch(emulator):
     driver = PolatisScpi("p1", emulator.address, timeout_s=2)
     yield driver
     driver.close()
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """``play(driver, exchanges, …)`` → a driver whose device expects just these."""
+    monkeypatch.setenv(VARIABLE, "root")
+    devices, drivers = [], []
+
+    def start(driver, exchanges, *, user="", options=None, greeting=b"", timeout_s=2.0):
+        device = Scripted(exchanges, greeting)
+        login = Login(user, password_env=VARIABLE) if user else None
+        plane = Plane(
+            PlaneId(0), "p1", driver, device.address, 16, 5.0, 100.0, login, options or {}
+        )
+        switch = optical_switch(plane, timeout_s)
+        devices.append(device)
+        drivers.append(switch)
+        return switch
+
+    yield start
+    for switch in drivers:
+        switch.close()
+    for device in devices:
+        device.finish()

@@ -1,4 +1,4 @@
-"""A device that expects exact bytes and sends exact bytes, on a real socket."""
+"""A device that expects exact bytes and sends exact bytes, on a real socket; replies in TL1."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 _LOGOUT = re.compile(rb"CANC-USER::\w+:(\d+):;\n?")
 _FAREWELL = b"\r\n\n   NE 16-11-07 11:20:14\r\nM  %b COMPLD\r\n;"
+
+VARIABLE = "HYDRA_TEST_SECRET"
+"""Environment variable with the password that a driver logs in with."""
 
 Exchange = tuple[bytes, bytes]
 """What the driver must send, and what it gets back."""
@@ -64,3 +67,13 @@ class Scripted:
         self._listener.close()
         assert self._failure is None, self._failure
         assert self._exchanges == [], f"never sent: {self._exchanges[0][0]!r}"
+
+
+def completed(ctag: int, *records: str, source: str = "( nil )") -> bytes:
+    lines = "".join(f'   "{record}"\r\n' for record in records)
+    return f"\r\n\n   {source} 16-11-07 11:20:14\r\nM  {ctag} COMPLD\r\n{lines};".encode()
+
+
+def denied(ctag: int, code: str, text: str, source: str = "( nil )") -> bytes:
+    head = f"\r\n\n   {source} 16-11-07 11:20:14\r\nM  {ctag} DENY\r\n"
+    return f"{head}   {code}\r\n   /* {text} */\r\n;".encode()

@@ -10,10 +10,9 @@ import pytest
 from drivers.registry import OPTICAL, optical_switch
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
+from tests.unit.drivers.scripted import VARIABLE, completed
 from tests.unit.drivers.ssh_front import SshFront
-from tests.unit.drivers.test_transcripts import completed
 
-VARIABLE = "HYDRA_TEST_SECRET"
 EXCHANGES = [
     (b"RLS-ARC-EQPT::REPMGR:1:;\n", completed(1)),
     (b"RTRV-EQPT::SYSTEM:2:::PARAMETER=SIZE;\n", completed(2, "SYSTEM:SIZE=16x16")),

@@ -11,10 +11,12 @@ import time
 import pytest
 
 from drivers.codecs import tl1, tl1_polatis
+from drivers.registry import optical_switch
 from drivers.transports.tcp import TcpStream
 from drivers.transports.tl1_session import Tl1Session
 from hydra.errors import DeviceUnavailable, OutcomeUnknown, ProtocolError
-from tests.unit.drivers.scripted import Scripted
+from hydra.model import Login, Plane, PlaneId
+from tests.unit.drivers.scripted import VARIABLE, Scripted
 
 HEADER = b"\r\n\n   NE 16-11-07 11:20:14\r\n"
 REPORT = HEADER + b'*C 7 REPT ALM EQPT\r\n   "17:CR,LOS,SA"\r\n;'
@@ -102,3 +104,32 @@ def test_a_device_that_repeats_a_password_does_not_get_it_logged(caplog):
         ours.close()
     assert "sesame" not in caplog.text
     device.finish()
+
+
+@pytest.mark.parametrize("driver", ["polatis-tl1", "calient-tl1", "glimmerglass-tl1"])
+def test_a_session_is_logged_out_when_it_is_closed(driver, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "root")
+    said: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while data := connection.recv(1000):
+                said.append(data)
+                connection.sendall(completed(int(data.split(b":")[3])))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        login = Login("admin", password_env=VARIABLE)
+        switch = optical_switch(
+            Plane(PlaneId(0), "p1", driver, address, 16, 5.0, 100.0, login), timeout_s=2.0
+        )
+        switch.open()
+        for _ in range(2):
+            switch.close()
+        server.join(5)
+    assert [data.startswith(b"CANC-USER::admin:") for data in said] == [False] * (len(said) - 1) + [
+        True
+    ]

@@ -1,0 +1,122 @@
+"""Emulated ToR switches on gNMI: the control socket, command line and process of every one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from mininet_scenarios.emulators.admin import AdminError, AdminServer
+from mininet_scenarios.emulators.faults import FaultKind, Faults
+from mininet_scenarios.emulators.process import endpoint
+from mininet_scenarios.emulators.sonic_switch import CA
+
+
+class Server(Protocol):
+    """A server of gNMI that the experimenter can end and revive."""
+
+    changes: int
+    """Sets of the configuration so far."""
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
+
+    async def die(self) -> None:
+        """End every session, and take none."""
+
+    async def revive(self) -> None:
+        """Take sessions again."""
+
+
+class GnmiTorEmulator:
+    """The device together with its control socket; ``up``: links by the names of their ports."""
+
+    def __init__(self, server: Server, faults: Faults, up: dict[str, bool]) -> None:
+        self._server = server
+        self._faults = faults
+        self._up = up
+        self._admin = AdminServer(
+            {
+                "commands": self._commands,
+                "fault": self._fault,
+                "clear": self._clear,
+                "link": self._link,
+            }
+        )
+
+    def serve(self, options: argparse.Namespace) -> None:
+        """Serve at the addresses of the command line until SIGTERM or SIGINT."""
+        asyncio.run(self._serve(options.listen, options.admin))
+
+    async def _serve(self, listen: tuple[str, int], admin: tuple[str, int] | None) -> None:
+        """Print the addresses once both are listening."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        words = ["gnmi {}:{}".format(*await self._server.listen(*listen))]
+        if admin is not None:
+            words.append("admin {}:{}".format(*await self._admin.listen(*admin)))
+        print("listening", *words, flush=True)
+        await stop.wait()
+        await self._admin.close()
+        await self._server.die()
+
+    async def _commands(self, _request: Mapping[str, Any]) -> Mapping[str, object]:
+        return {"commands": self._server.changes}
+
+    async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        try:
+            kind = FaultKind(request.get("fault"))
+        except ValueError:
+            known = ", ".join(kind.value for kind in FaultKind)
+            raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
+        self._faults.arm(kind, request.get("times"), float(request.get("delay_s", 0.0)))
+        if kind is FaultKind.DEAD:
+            await self._server.die()
+        return {}
+
+    async def _clear(self, _request: Mapping[str, Any]) -> Mapping[str, object]:
+        self._faults.clear()
+        await self._server.revive()
+        return {}
+
+    async def _link(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        port, up = request.get("port"), request.get("up")
+        if port not in self._up or type(up) is not bool:
+            raise AdminError(f"no port {port!r}, or up {up!r} is neither true nor false")
+        self._up[port] = up
+        return {}
+
+
+def command_line(program: str, description: str | None, port: int) -> argparse.ArgumentParser:
+    """Arguments that every such emulator takes; ``port``: where it listens unless told."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    listen = ("127.0.0.1", port)
+    parser.add_argument("--listen", type=endpoint, default=listen, metavar="H:P")
+    parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
+    parser.add_argument("--directory", type=Path, help="for its files; new")
+    parser.add_argument("--ports", type=int, default=32)
+    return parser
+
+
+@contextmanager
+def started(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> Iterator[tuple[argparse.Namespace, Path]]:
+    """The options, and the directory that the emulator may fill; a temporary one ends with it."""
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with ExitStack() as stack:
+        directory = options.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if (directory / CA).exists():
+            parser.error(
+                f"--directory {directory}: another emulator has been there, name a new one"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        yield options, directory

@@ -1,0 +1,242 @@
+"""Every byte of Calient's TL1 that driver and device exchange, by the manuals and captures."""
+
+from __future__ import annotations
+
+import pytest
+
+from hydra.errors import DeviceError
+from hydra.model import CrossConnect
+from hydra.roles import Alarm, PortState, Severity
+from tests.unit.drivers.scripted import completed, denied
+
+SIDES = "INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=OOS-NP,OUTOS=OOS,OUTOC=OK,OUTRS=NPR"
+PORTS = [f"{name}:WX,NONE,NONE:{SIDES}" for name in ("1.1.2", "1.1.1", "1.2.1")]
+CALIENT_START = [
+    (b"ACT-USER::admin:1::root;", completed(1, "admin:admin,2", source="CAL") + b"\r\nagent>"),
+    (b"RTRV-PORT::0:2;", completed(2, *PORTS, source="CAL")),
+]
+
+
+def connection(source: str, target: str, states: str, *, two_way: bool = False) -> str:
+    name = f"{source}{'-' if two_way else '>'}{target}"
+    way = "2WAY" if two_way else "1WAY"
+    return (
+        f"{name}:SRCPORT={source},DSTPORT={target},GRPNAME=Grp,CONNNAME={name},CONNTYPE={way},"
+        f"{states},PS=UPR,AL=CL,MATRIXUSED=1"
+    )
+
+
+RESERVED, ON_THE_WAY, LIGHT = "AS=UMA,OS=RDY,OC=OK", "AS=IS,OS=OOS,OC=OK", "AS=IS,OS=IS,OC=OK"
+
+
+def test_calient_change_waits_for_light(play):
+    old, new = connection("1.1.1", "1.1.2", LIGHT), ("1.1.1", "1.2.1")
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3, old)),
+            (b"CANC-CRS:::4::1.1.1>1.1.2;", completed(4)),
+            (b"DLT-CRS:::5::1.1.1>1.1.2;", completed(5)),
+            (b"ENT-CRS::1.1.1,1.2.1:6::Grp,1WAY;", completed(6)),
+            (b"ACT-CRS::1.1.1,1.2.1:7::1.1.1>1.2.1,Grp;", completed(7)),
+            (b"RTRV-CRS:::8::ALL;", completed(8, connection(*new, ON_THE_WAY))),
+            (b"RTRV-CRS:::9::ALL;", completed(9, connection(*new, LIGHT))),
+        ],
+        user="admin",
+        options={"group": "Grp"},
+    )
+    assert switch.size() == (3, 3)
+    switch.change([CrossConnect(1, 5)], [CrossConnect(1, 6)])
+
+
+def test_calient_makes_a_reserved_connection_anew(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3, connection("1.1.2", "1.1.1", RESERVED))),
+            (b"DLT-CRS:::4::1.1.2>1.1.1;", completed(4)),
+            (b"ENT-CRS::1.1.2,1.1.1:5::HydRA,1WAY;", completed(5)),
+            (b"ACT-CRS::1.1.2,1.1.1:6::1.1.2>1.1.1,HydRA;", completed(6)),
+            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1.1.2", "1.1.1", LIGHT))),
+        ],
+        user="admin",
+    )
+    switch.change([], [CrossConnect(2, 4)])
+
+
+def test_calient_takes_down_a_two_way_connection_as_a_whole_only(play):
+    both = connection("1.1.1", "1.1.2", LIGHT, two_way=True)
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3, both)),
+            (b"RTRV-CRS:::4::ALL;", completed(4, both)),
+            (b"CANC-CRS:::5::1.1.1-1.1.2;", completed(5)),
+            (b"DLT-CRS:::6::1.1.1-1.1.2;", completed(6)),
+            (b"RTRV-CRS:::7::ALL;", completed(7)),
+        ],
+        user="admin",
+    )
+    with pytest.raises(DeviceError, match=r"1\.1\.1-1\.1\.2 is one two-way connection"):
+        switch.change([CrossConnect(1, 5)], [])
+    switch.change([CrossConnect(1, 5), CrossConnect(2, 4)], [])
+
+
+def test_calient_sends_several_commands_at_once(play):
+    """Up to ``window`` of them, and replies may come in any order."""
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (
+                b"ENT-CRS::1.1.1,1.1.2:4::HydRA,1WAY;ENT-CRS::1.1.2,1.1.1:5::HydRA,1WAY;",
+                completed(5) + completed(4),
+            ),
+            (
+                b"ACT-CRS::1.1.1,1.1.2:6::1.1.1>1.1.2,HydRA;"
+                b"ACT-CRS::1.1.2,1.1.1:7::1.1.2>1.1.1,HydRA;",
+                completed(7) + completed(6),
+            ),
+            (
+                b"RTRV-CRS:::8::ALL;",
+                completed(
+                    8, connection("1.1.1", "1.1.2", LIGHT), connection("1.1.2", "1.1.1", LIGHT)
+                ),
+            ),
+        ],
+        user="admin",
+        options={"window": 2},
+    )
+    switch.change([], [CrossConnect(1, 5), CrossConnect(2, 4)])
+
+
+def test_calient_one_item_of_several_is_refused(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"ENT-CRS::1.1.1,1.1.2:4::HydRA,1WAY;", completed(4)),
+            (b"ENT-CRS::1.1.2,1.1.1:5::HydRA,1WAY;", denied(5, "SROF", "Invalid Connection")),
+            (b"ACT-CRS::1.1.1,1.1.2:6::1.1.1>1.1.2,HydRA;", completed(6)),
+            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1.1.1", "1.1.2", LIGHT))),
+        ],
+        user="admin",
+        options={"window": 1},
+    )
+    with pytest.raises(DeviceError) as caught:
+        switch.change([], [CrossConnect(1, 5), CrossConnect(2, 4)])
+    assert "2 to 4: ENT-CRS is refused: SROF Invalid Connection" in str(caught.value)
+    assert "not connected: 2 to 4" in str(caught.value)
+    assert "1 to 5" not in str(caught.value)
+
+
+def test_calient_ports_and_power(play):
+    summary = "ALIAS=NONE,INPWR=-2.5,OUTPWR=NONE,CONNNAME1=NONE"
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-PORT::0:3;", completed(3, *PORTS)),
+            (b"RTRV-PORT-SUM::0:4;", completed(4, f"1.1.1:{summary}", f"1.2.1:{summary}")),
+        ],
+        user="admin",
+    )
+    assert switch.port_states([1, 6]) == {1: PortState.ENABLED, 6: PortState.ENABLED}
+    assert switch.power_dbm([1, 6]) == {1: -2.5, 6: None}
+
+
+# --- Ports that are plain numbers, and bulk commands --------------------------------------------
+
+PLAIN = [
+    (b"ACT-USER::admin:1::root;", completed(1, source="CAL") + b"\r\nagent>"),
+    (b"RTRV-PORT::0:2;", completed(2, *(f"{n}:WX,NONE,NONE:{SIDES}" for n in (1, 10, 2)))),
+]
+LOOPBACK = (
+    "1>1:SRCPORT=1,DSTPORT=1,GRPNAME=SYSTEM,CONNNAME=LOOPBACK_001,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,"
+    "PS=UPR,AL=CL"
+)
+
+
+def test_calient_ports_that_are_plain_numbers(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK + ",")),
+            (b"RTRV-PORT-SUM::10:4;", completed(4, "10:ALIAS=NONE,INPWR=-2.5,OUTPWR=NONE")),
+        ],
+        user="admin",
+    )
+    assert switch.size() == (3, 3)
+    assert switch.cross_connects() == {CrossConnect(1, 4)}
+    assert switch.power_dbm([3, 6]) == {3: -2.5, 6: None}
+
+
+def test_calient_reads_all_powers_in_one_exchange(play):
+    powers = [f"{name}:ALIAS=NONE,INPWR=-{name}.5,OUTPWR=NONE" for name in (1, 2, 10)]
+    switch = play(
+        "calient-tl1",
+        [*PLAIN, (b"RTRV-PORT-SUM::0:3;", completed(3, *powers))],
+        user="admin",
+    )
+    assert switch.power_dbm([1, 2, 3, 4]) == {1: -1.5, 2: -2.5, 3: -10.5, 4: None}
+
+
+def test_calient_alarm_of_a_port_that_is_a_plain_number(play):
+    report = (
+        b"\r\n\n   CAL 16-11-07 11:20:14\r\n** 7 REPT ALM EQPT\r\n"
+        b'   "10>2:MJ,LOS,NSA,,,,:\\"Low power\\""\r\n;'
+    )
+    switch = play(
+        "calient-tl1",
+        [*PLAIN, (b"RTRV-CRS:::3::ALL;", report + completed(3))],
+        user="admin",
+    )
+    switch.cross_connects()
+    assert switch.reports() == (Alarm(Severity.MAJOR, 3, "LOS", "Low power"),)
+
+
+def test_calient_bulk_change_waits_for_its_end(play):
+    light = [
+        connection("1", "2", LIGHT),
+        connection("2", "10", LIGHT),
+    ]
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+            (b"DLT-CRS-BULK::1>1:4;", completed(4)),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "STATUS=Completed")),
+            (b"ENT-CRS-BULK::1>2&2>10:6;", completed(6)),
+            (b"RTRV-SAVERECALL:::7;", completed(7, "STATUS=In progress")),
+            (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
+            (b"RTRV-CRS:::9::ALL;", completed(9, *light)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    assert switch.capabilities.bulk
+    switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5), CrossConnect(2, 6)])
+
+
+def test_calient_bulk_change_that_failed_in_part(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"ENT-CRS-BULK::1>2&2>10:4;", completed(4)),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "1 connections failed")),
+            (b"RTRV-CRS:::6::ALL;", completed(6, connection("1", "2", LIGHT))),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    with pytest.raises(DeviceError, match="1 connections failed; not connected: 2 to 6"):
+        switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])
