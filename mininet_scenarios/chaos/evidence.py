@@ -24,10 +24,11 @@ from mininet_scenarios.chaos.pairs import Outage, clock
 from mininet_scenarios.chaos.readers import rest
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed.capture import Capture, Frame
+from mininet_scenarios.testbed.ovs import bridges
 from mininet_scenarios.testbed.shell import TestbedError, run
 from mininet_scenarios.workloads.pair_probes import HEADER, MAGIC
 
-FOLDER_FILES: Final = ("evidence.txt", "frames.pcap.gz", "changes.json")
+FOLDER_FILES: Final = ("evidence.txt", "frames.pcap.gz", "changes.json", "flows.txt")
 _COOKED: Final = struct.Struct("!HxxIHBB8x")
 """LINKTYPE_LINUX_SLL2, as tcpdump writes it of all interfaces at once: protocol, interface, kind of
 hardware, packet type, length of the address.
@@ -151,9 +152,10 @@ class Evidence:
             "Counters that grew:",
             *(f"{count:12} {name}" for name, count in grown.items() if count),
         ]
-        text, frames, changes = (self._directory / name for name in FOLDER_FILES)
+        text, frames, changes, flows = (self._directory / name for name in FOLDER_FILES)
         text.write_text("\n".join(lines) + "\n")
         frames.write_bytes(gzip.compress(self._capture.pcap(), 3))
+        flows.write_text("\n\n".join(_flows()))
         changes.write_text(json.dumps(self._changes(), indent=1))
 
     def _changes(self) -> object:
@@ -186,6 +188,16 @@ class Evidence:
                 if any(word in name for word in ("Err", "Discard", "NoPort", "NoRoute", "Drop")):
                     found[f"{server.name} {name}"] = int(count)
         return found
+
+
+def _flows() -> Iterator[str]:
+    """The flows that Open vSwitch has cached, and each bridge's rules."""
+    commands = [["ovs-appctl", "--timeout=5", "dpctl/dump-flows", "-m"]]
+    with suppress(TestbedError):
+        commands += [["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", name] for name in bridges()]
+    for command in commands:
+        with suppress(TestbedError):
+            yield f"$ {' '.join(command)}\n{run(command)}"
 
 
 def _interfaces() -> dict[int, str]:
