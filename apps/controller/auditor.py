@@ -10,7 +10,7 @@ from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.runner import Runner
 from apps.planning.engine import Planning
-from hydra.model import NetworkState
+from hydra.model import Circuit, NetworkState
 from hydra.policy import CurrentPolicy, OnDrift
 from hydra.reconfiguration.audit import Audit, Seen
 from hydra.reconfiguration.drift import Drift
@@ -43,6 +43,8 @@ class Auditor:
         self._reported: tuple[Drift, ...] = ()
         self.found: tuple[Drift, ...] = ()
         """Differences that were there when somebody looked last, and have not been mended."""
+        self._lost: frozenset[Circuit] = frozenset()
+        """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
 
     def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
@@ -55,7 +57,7 @@ class Auditor:
             for item in found.items:
                 LOG.warning("changed behind our back: %s", item)
         self._reported = found.items
-        if found.items and self._policy.now.on_drift is OnDrift.MEND:
+        if (found.items or self._lost) and self._policy.now.on_drift is OnDrift.MEND:
             self._reported = self.mend().left.items
 
     def mend(self) -> Reconciliation:
@@ -67,18 +69,20 @@ class Auditor:
         """
         seen = self._runner.run(self._audit.look())
         found = self._report(seen)
-        if not found.items:
+        before = self._ledger.state
+        broken = self._lost = seen.broken | (self._lost & before.topology.circuits)
+        if not (found.items or broken):
             return Reconciliation(found, found, ())
         self._runner.run(self._audit.mend_rules(seen))
-        before = self._ledger.state
         entries: list[str] = []
-        if seen.broken:
-            self._ledger.note_loss(seen.broken)
+        if broken:
+            self._ledger.note_loss(broken)
             reason = "; ".join(str(item) for item in seen.on_devices)
-            target = self._planning.without_circuits(before, seen.broken)
-            entries += self._move(target, f"withdrawn: {reason}")
+            target = self._planning.without_circuits(before, broken)
+            entries += self._move(target, f"withdrawn: {reason or 'broken before'}")
+            self._lost &= self._ledger.state.topology.circuits
         self._runner.run(self._audit.clear_away())
-        if seen.broken and entries:
+        if broken and entries:
             restored = self._planning.restored(
                 self._ledger.state, before.topology, self._reach.blocked_ports()
             )

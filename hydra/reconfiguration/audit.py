@@ -74,7 +74,10 @@ class Audit:
         )
 
     def mend_rules(self, seen: Seen) -> Steps:
-        """Bring the tables that differ to the present state, and remove rules that others added."""
+        """Send pairs on broken circuits electrical, until these are withdrawn. Bring the tables
+        that differ to the present state, and remove rules that others added.
+        """
+        yield from self._switches.divert(seen.broken)
         wrong = {datapath: found for datapath, found in seen.rules.items() if found.items}
         if not wrong:
             return

@@ -361,7 +361,8 @@ class Execution:
         so three equal reads a few milliseconds apart show an empty circuit. A circuit that stays is
         waited for, too: its ports leave the VLAN of frames that may be under way. Where readings
         take long, some follow after the bound: the circuits that carry frames even then are held,
-        and so are those over which no marker came and whose counters can't be read.
+        and so are paths over which no marker came. Where nobody probes, one of these may have died
+        for good without being found: there, counters that stand still speak for it.
 
         Meanwhile switches are sent the rules that they are to be given afterwards.
         """
@@ -423,12 +424,16 @@ class Execution:
             path
             for path in sorted(lost)
             if pair_of(path) not in self.conditions.diverted
-            and (not (own := left & set(path.circuits)) or drain.unseen(own - busy))
+            and (
+                self.policy.probe_interval_s  # probes find the path dead, if it is
+                or not (own := left & set(path.circuits))
+                or drain.unseen(own - busy)
+            )
         ]
         if unproven:
             reason = (
                 f"nothing shows that {len(unproven)} path(s) are empty: no marker came through "
-                "before the drain bound, and no counters of ToRs tell"
+                "before the drain bound"
             )
             names = ", ".join(map(self._between, unproven))
             self.obstacles.append(Failure("drain", names, FailureKind.UNKNOWN, reason))

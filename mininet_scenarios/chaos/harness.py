@@ -24,6 +24,7 @@ import yaml
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.chaos import fabrics, readers
+from mininet_scenarios.chaos.evidence import FOLDER_FILES, Evidence
 from mininet_scenarios.chaos.fault import (
     AUDIT_INTERVAL_S,
     PROBE_INTERVAL_S,
@@ -195,6 +196,7 @@ class Round:
         ground: Field,
         pairs: Pairs,
         users: Users,
+        evidence: Evidence,
         seed: str,
         result: RoundResult,
         say: Callable[[str], None],
@@ -202,16 +204,26 @@ class Round:
         self._ground = ground
         self._pairs = pairs
         self._users = users
+        self._evidence = evidence
         self._seed = seed
         self._result = result
         self._say = say
         self._seen: set[tuple[str, str, int, float]] = set()
+        self._outages: list[Outage] = []
+        """Outages of the incident that was judged last."""
         self._dark: dict[str, int] = {}
         self._lost_by_machine: dict[str, int] = {}
 
     def incident(self, number: int, wanted: Mapping[str, Draw]) -> None:
         """Strike with a few faults, wait for rest, and judge."""
         self._begin()
+        with self._evidence:
+            found = self._befall(number, wanted)
+        if found:
+            self._evidence.write(found, self._outages)
+
+    def _befall(self, number: int, wanted: Mapping[str, Draw]) -> list[str]:
+        """Violations of an incident, in words."""
         self._users.work()
         time.sleep(_WORK_BEFORE_S)
         blows = self._draw(wanted, number)
@@ -221,10 +233,12 @@ class Round:
             found = self._found(blows)
         except (HydraError, AdminError) as error:
             found = [f"breaks off: {error}"]
-        times = ", ".join(f"{clock(blow.from_s)} to {clock(blow.to_s)}" for blow in blows)
-        self._result.violations += [f"{together} ({times}): {one}" for one in found]
         for one in found:
             self._say(f"  VIOLATED: {one}")
+        times = ", ".join(f"{clock(blow.from_s)} to {clock(blow.to_s)}" for blow in blows)
+        violations = [f"{together} ({times}): {one}" for one in found]
+        self._result.violations += violations
+        return violations
 
     def _found(self, blows: Sequence[Blow]) -> list[str]:
         """What does not hold once these faults are over."""
@@ -306,6 +320,7 @@ class Round:
     def _begin(self) -> None:
         """What was before is no business of the next incident."""
         self._news()
+        self._outages = []
         self._dark = self._ground.dark.frames()
         self._lost_by_machine = self._machine_losses()
 
@@ -319,7 +334,8 @@ class Round:
     def _judge_pairs(self, blows: Sequence[Blow], over_s: float) -> Iterator[str]:
         untouched: list[Outage] = []
         silent: list[Outage] = []
-        for outage in self._news():
+        self._outages = self._news()
+        for outage in self._outages:
             ends = outage.source, outage.destination
             near = [blow.fault for blow in blows if blow.concerns(outage, over_s)]
             if any(fault.cuts(*ends) for fault in near):
@@ -381,7 +397,7 @@ def play_round(
 ) -> RoundResult:
     """Play the round of a seed on a fabric drawn from it, or on that of ``document``.
 
-    ``logs`` is a folder for the controller's log and fabric of a round with violations.
+    ``logs`` is a folder for the controller's log, fabric and evidence of a round with violations.
     """
     text = f"{seed} {substrate}"
     drawn = document or fabrics.draw(random.Random(text), substrate)
@@ -401,7 +417,8 @@ def play_round(
         users.start()
         try:
             pairs.wait_until_heard()
-            played = Round(ground, pairs, users, text, result, say)
+            evidence = Evidence(stage, process.base_url, directory)
+            played = Round(ground, pairs, users, evidence, text, result, say)
             for number in range(incidents):
                 if not result.violations:  # a network that is not whole says nothing of the next
                     played.incident(number, faults)
@@ -411,14 +428,17 @@ def play_round(
             result.changes = users.done
             result.violations += _defects(process)
             if logs is not None and result.violations:
-                _keep(logs / f"seed-{seed}-{result.substrate}", process, result)
+                _keep(logs / f"seed-{seed}-{result.substrate}", directory, process, result)
     return result
 
 
-def _keep(folder: Path, process: ControllerProcess, result: RoundResult) -> None:
+def _keep(folder: Path, directory: Path, process: ControllerProcess, result: RoundResult) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(process.log, folder / "controller.log")
     shutil.copy(process.config, folder / "fabric.yaml")
+    for name in FOLDER_FILES:
+        if (directory / name).exists():
+            shutil.copy(directory / name, folder / name)
     (folder / "violations.txt").write_text("\n".join(result.violations) + "\n")
 
 

@@ -55,10 +55,11 @@ class Capture:
         self._command += ["-n", "-U", "--immediate-mode", "--nano", "-B", str(_BUFFER_KIB)]
         self._command += ["-Z", "root", "-w", "-", *([expression] if expression else [])]
         self._process: subprocess.Popen[bytes] | None = None
+        self._file: bytes | None = None
         self._frames: tuple[Frame, ...] | None = None
 
     def __enter__(self) -> Self:
-        self._frames = None
+        self._file = self._frames = None
         self._directory = tempfile.TemporaryDirectory(prefix="hydra-capture-")
         with self._pcap.open("wb") as pcap, self._words.open("wb") as words:
             self._process = subprocess.Popen(
@@ -81,7 +82,7 @@ class Capture:
             return
         try:
             _stop(process)
-            self._frames = tuple(_parse(self._pcap.read_bytes()))
+            self._file = self._pcap.read_bytes()
             words = self._words.read_text()
         finally:
             self._directory.cleanup()
@@ -91,8 +92,14 @@ class Capture:
 
     def frames(self) -> tuple[Frame, ...]:
         if self._frames is None:
-            raise TestbedError(f"capture on {self._interface} has not ended: read it after `with`")
+            self._frames = tuple(_parse(self.pcap()))
         return self._frames
+
+    def pcap(self) -> bytes:
+        """The file as tcpdump wrote it."""
+        if self._file is None:
+            raise TestbedError(f"capture on {self._interface} has not ended: read it after `with`")
+        return self._file
 
     def _wait_until_listening(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S

@@ -33,12 +33,19 @@ class Undeclared(UplinkDown):
     cuts = touches
 
 
-def test_what_a_fault_did_not_declare_is_found():
+def test_what_a_fault_did_not_declare_is_found(tmp_path):
     faults = {
         "undeclared": lambda field, _: Undeclared(field, field.fabric.servers[0]),
     }
-    played = play_round(SEED, "single-homed-openflow", print, faults=faults, incidents=1)
+    played = play_round(
+        SEED, "single-homed-openflow", print, faults=faults, incidents=1, logs=tmp_path
+    )
     assert any("outages that are too long" in one for one in played.violations)
     assert any("nothing touched" in one for one in played.violations)
     assert all("h11" in one for one in played.violations)
+    evidence = (tmp_path / f"seed-{SEED}-single-homed-openflow" / "evidence.txt").read_text()
+    trails = evidence.partition("where they were seen:")[2]
+    towards = trails.partition("h21 to h11 over IPv4")[2].partition(" over IPv")[0]
+    assert towards.count(" hys-h21 in") > 5  # they left their server, and were lost at the end
+    assert towards.count(" hys-h21 in") > towards.count(" hys-h11 out") + 5
     assert FAULTS.keys().isdisjoint(faults)

@@ -180,6 +180,8 @@ class Network:
         """Until when vswitches forward by cached flows."""
         self.still_until_s: dict[RackId, float] = {}
         """Until when ToRs stand still."""
+        self.still_and_telling: set[RackId] = set()
+        """Racks whose ToR tells its counters while it stands still: these do, too."""
         self.rack_of = (
             {self.switch_of[s.name].datapath: s.rack for s in fabric.servers}
             if self.substrate.retags
@@ -478,6 +480,7 @@ class Network:
             lag_s = self.rng.choice((0.5, LONGEST_STANDSTILL_S)) * self.rng.random()
             still_s = self.still_until_s.get(rack, 0.0)
             self.still_until_s[rack] = max(still_s, self.now_s + lag_s)
+            (self.still_and_telling.add if self._hit(0.5) else self.still_and_telling.discard)(rack)
         if lag_s:
             self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
         for change in changes:
@@ -629,9 +632,12 @@ class Network:
 
     def _read_packets(self, command: ReadPortPackets) -> _Doing:
         counts: dict[str, int] = {}
+        still = self._standing(command.rack)
         for name in command.ports:
             port = self.port_named[command.rack, name].id
-            if self._restless.get(port, 0) > 0:
+            if still:
+                pass
+            elif self._restless.get(port, 0) > 0:
                 self._restless[port] -= 1
                 self._counters[port] += self.rng.randint(1, 100)
             elif self._is_sent_to(port):
@@ -639,7 +645,8 @@ class Network:
             if command.rack not in self._uncounted:
                 counts[name] = self._counters[port]
         yield
-        if self._standing(command.rack) or self._hit(self.faults.read):
+        mute = still and command.rack not in self.still_and_telling
+        if mute or self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
         return counts, None
 

@@ -589,14 +589,27 @@ def test_a_tor_that_stands_still_keeps_its_circuits():
     assert execution.result.topology == old.topology
 
 
-def test_counters_that_stand_still_speak_for_a_path_that_takes_no_marker():
-    """It may be dead, and nobody has noticed yet."""
+def test_counters_that_stand_still_say_nothing_of_frames_in_front_of_a_tor():
+    """If the path has died, and nobody has noticed yet, probes find that."""
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    lose_markers(network)
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    Watch(network, execution).run()
+    assert network.commands(MoveMirrors) == []
+    assert execution.result.topology == old.topology
+    assert "no marker came through" in execution.reason
+
+
+def test_without_probes_counters_that_stand_still_speak_for_a_path_that_takes_no_marker():
+    """It may be dead, and nobody would ever notice."""
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     lose_markers(network)
     target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
-    execution = Watch(network, execution_of(network, old, target)).run()
-    assert execution.result == target
+    execution = execution_of(network, old, target)
+    execution.policy = replace(execution.policy, probe_interval_s=0.0)
+    assert Watch(network, execution).run().result == target
 
 
 def test_no_marker_is_sent_over_a_path_that_has_died():

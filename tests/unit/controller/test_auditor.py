@@ -1,0 +1,72 @@
+"""Circuits that are not there any more: withdrawn until they are gone from the state, too."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from apps.controller.auditor import Auditor
+from hydra.model import NetworkState
+from hydra.policy import CurrentPolicy, Policy
+from hydra.reconfiguration.audit import Seen
+from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reconfiguration.plan import without
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
+
+FABRIC = small_fabric(racks=2, planes=1, servers=1)
+STATE = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+CIRCUITS = STATE.topology.circuits
+GONE = Seen(
+    (Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 2", "connected", "nothing"),), CIRCUITS, {}, ()
+)
+WHOLE = Seen((), frozenset(), {}, ())
+
+
+class Bench:
+    """An auditor whose looks are given, and whose withdrawals go through only if told so."""
+
+    def __init__(self, *looks: Seen) -> None:
+        self.state = STATE
+        self.withdraws = False
+        self.asked: list[frozenset] = []
+        looks = iter(looks)
+        audit = SimpleNamespace(
+            look=lambda: next(looks), mend_rules=lambda _seen: None, clear_away=lambda: None
+        )
+        self.note_loss = self.keep_standing = lambda *_: None
+        planning = SimpleNamespace(without_circuits=self._without, restored=lambda state, *_: state)
+        self.auditor = Auditor(
+            CurrentPolicy(Policy()),
+            self,  # the ledger, too
+            SimpleNamespace(blocked_ports=frozenset),
+            SimpleNamespace(go=self._go),
+            planning,
+            SimpleNamespace(run=lambda result: result),
+            audit,
+        )
+
+    def _without(self, state, circuits):
+        self.asked.append(frozenset(circuits))
+        return without(state, circuits)
+
+    def _go(self, target, *_):
+        if self.withdraws:
+            self.state = target
+        return SimpleNamespace(id="x")
+
+
+def test_a_withdrawal_that_was_held_up_is_tried_again_whatever_is_there_by_then():
+    """Their pairs are diverted: they would stay electrical for good."""
+    bench = Bench(GONE, GONE, WHOLE, WHOLE, WHOLE, WHOLE)
+    bench.auditor.audit()
+    bench.withdraws = True
+    bench.auditor.audit()
+    assert bench.asked == [CIRCUITS, CIRCUITS]
+    assert not bench.state.topology.circuits
+
+
+def test_what_is_withdrawn_is_not_asked_for_again():
+    bench = Bench(GONE, GONE, WHOLE, WHOLE)
+    bench.withdraws = True
+    bench.auditor.audit()
+    bench.auditor.audit()
+    assert bench.asked == [CIRCUITS]
