@@ -14,7 +14,7 @@ help:  ## this list
 bootstrap:  ## install what is missing: Debian packages, .venv, the project (root)
 	@scripts/bootstrap.sh test
 
-demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2 minutes; FULL=1: all of it)
+demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes; FULL=1: all of it)
 	@scripts/bootstrap.sh demo
 	$(PYTHON) -m mininet_scenarios.demo $(if $(FULL),,--quick)
 
