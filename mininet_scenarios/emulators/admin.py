@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.mirrors import PortCounters
 
 _MAX_LINE_BYTES: Final = 1 << 20
@@ -156,3 +156,19 @@ class AdminServer:
             return {"ok": True, **await handler(request)}
         except Exception as error:  # an experimenter's mistake must not end the device
             return {"ok": False, "error": f"{error}"}
+
+
+def arm(faults: Faults, request: Mapping[str, Any]) -> FaultKind:
+    """Arm the fault that an order names; raises AdminError where it is none."""
+    try:
+        kind = FaultKind(request.get("fault"))
+    except ValueError:
+        known = ", ".join(kind.value for kind in FaultKind)
+        raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
+    times, delay_s = request.get("times"), request.get("delay_s", 0.0)
+    if not (times is None or (type(times) is int and times > 0)):
+        raise AdminError(f"times must be a positive number or null, not {times!r}")
+    if type(delay_s) not in (int, float) or delay_s < 0:
+        raise AdminError(f"delay_s must be a number of seconds, not {delay_s!r}")
+    faults.arm(kind, times, delay_s)
+    return kind

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import asyncssh
 
-from mininet_scenarios.emulators.admin import AdminError, AdminServer
+from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.g8264_cli import CommandLine, HungUpError
 from mininet_scenarios.emulators.g8264_switch import G8264, OldG8264
@@ -146,12 +146,7 @@ class G8264Emulator:
         return {"commands": self._switch.changes}
 
     async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        try:
-            kind = FaultKind(request.get("fault"))
-        except ValueError:
-            known = ", ".join(kind.value for kind in FaultKind)
-            raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
-        self._switch.faults.arm(kind, request.get("times"), float(request.get("delay_s", 0.0)))
+        kind = arm(self._switch.faults, request)
         if kind is FaultKind.DEAD:
             await self._die()
         return {}

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from mininet_scenarios.emulators.admin import AdminError, AdminServer
+from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
 from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.process import endpoint
 from mininet_scenarios.emulators.sonic_switch import CA
@@ -71,12 +71,7 @@ class GnmiTorEmulator:
         return {"commands": self._server.changes}
 
     async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        try:
-            kind = FaultKind(request.get("fault"))
-        except ValueError:
-            known = ", ".join(kind.value for kind in FaultKind)
-            raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
-        self._faults.arm(kind, request.get("times"), float(request.get("delay_s", 0.0)))
+        kind = arm(self._faults, request)
         if kind is FaultKind.DEAD:
             await self._server.die()
         return {}

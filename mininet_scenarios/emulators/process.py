@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mininet_scenarios.emulators.admin import AdminError, AdminServer
+from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.fibre_links import FibrePair, LinkError
 from mininet_scenarios.emulators.mirrors import KernelMirrors, MemoryMirrors
@@ -114,17 +114,7 @@ class OcsEmulator:
         }
 
     async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        try:
-            kind = FaultKind(request.get("fault"))
-        except ValueError:
-            known = ", ".join(kind.value for kind in FaultKind)
-            raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
-        times, delay_s = request.get("times"), request.get("delay_s", 0.0)
-        if not (times is None or (type(times) is int and times > 0)):
-            raise AdminError(f"times must be a positive number or null, not {times!r}")
-        if type(delay_s) not in (int, float) or delay_s < 0:
-            raise AdminError(f"delay_s must be a number of seconds, not {delay_s!r}")
-        self._ocs.faults.arm(kind, times, delay_s)
+        kind = arm(self._ocs.faults, request)
         if kind is FaultKind.DEAD:
             await self._server.die()
         return {}

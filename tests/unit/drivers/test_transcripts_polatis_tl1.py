@@ -115,27 +115,11 @@ def test_a_login_that_is_refused_tells_no_secret(play, monkeypatch):
     assert "sesame" not in f"{caught.value!r} {caught.value}"
 
 
-def test_a_session_that_was_logged_out_repeats_what_was_refused(play):
-    switch = play(
-        "polatis-tl1",
-        [
-            *POLATIS_LOGIN,
-            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", denied(3, "PICC", "Permission denied")),
-            (b"ACT-USER::admin:4::root;\n", completed(4)),
-            (b"RLS-ARC-EQPT::REPMGR:5:;\n", completed(5)),
-            (b"RTRV-EQPT::SYSTEM:6:::PARAMETER=SIZE;\n", completed(6, "SYSTEM:SIZE=16x16")),
-            (b"RTRV-PATCH:::7:;\n", completed(7, "1,17")),
-        ],
-        user="admin",
-    )
-    assert switch.cross_connects() == {CrossConnect(1, 17)}
-
-
 @pytest.mark.parametrize(
     ("code", "text"),
     [("PICC", "Permission denied"), ("PIUI", "Not logged in"), ("SNVS", "Login Not Active")],
 )
-def test_a_session_is_logged_out_whatever_the_code(play, code, text):
+def test_a_session_that_was_logged_out_repeats_what_was_refused(play, code, text):
     switch = play(
         "polatis-tl1",
         [
