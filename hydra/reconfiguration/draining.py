@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hydra.model import Circuit, Fabric, Path, PortId, RackId, Server, VlanId
-from hydra.reconfiguration.commands import Marker, Outcome, ReadPortPackets
+from hydra.policy import DrainPolicy
+from hydra.reconfiguration.commands import (
+    Batch,
+    Command,
+    Marker,
+    Outcome,
+    PassMarkers,
+    Pause,
+    ReadPortPackets,
+    Steps,
+)
+from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
 
 
 def markers(
@@ -57,8 +68,8 @@ def unshown(sent: Iterable[Marker], missing: Iterable[Marker]) -> set[Path]:
     return paths | {one.path for one in sent if stuck.intersection((one.path.src, one.path.dst))}
 
 
-class Drain:
-    """Circuits that are being drained, and the readings of them so far."""
+class Readings:
+    """Readings of the counters at both ends of circuits that are being drained."""
 
     def __init__(self, fabric: Fabric, circuits: Iterable[Circuit], reads: int) -> None:
         """``reads``: the number of equal readings in a row that show that a circuit is empty."""
@@ -132,6 +143,130 @@ class Drain:
             and circuit not in self._busy
         ]
 
-    def busy(self) -> Collection[Circuit]:
+    def busy(self) -> list[Circuit]:
         """Circuits that carried frames between two readings after the bound."""
         return sorted(self._busy)
+
+
+def circuits_left(plan: Plan) -> tuple[set[Circuit], set[Path]]:
+    """(circuits to drain, paths that are hidden among the traffic of pairs that stay).
+
+    A hidden path has no circuit of its own whose counters could stand still: where no marker passes
+    it, it is given the drain's bound.
+    """
+    old = paths_by_pair(plan.current)
+    busy = {
+        circuit
+        for pair, paths in old.items()
+        if pair not in plan.affected
+        for path in paths
+        for circuit in path.circuits
+    }
+    left = set(plan.disconnect)
+    hidden: set[Path] = set()
+    for path in (path for pair in plan.affected for path in old.get(pair, ())):
+        own = set(path.circuits) - busy
+        left |= own
+        if not own:
+            hidden.add(path)
+    return left, hidden
+
+
+class Draining:
+    """The course in which the paths that a plan's diverted pairs leave run empty.
+
+    Markers follow the last frames, and the counters at both ends of the circuits have to stand
+    still. OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
+    milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
+    leave the VLAN of frames that may be under way. Where readings take long, some follow after the
+    bound, and show which circuits carry frames even then.
+
+    Once :meth:`run` is over, :meth:`busy` and :meth:`unproven` name what is not empty.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        plan: Plan,
+        dead: frozenset[Pair],
+        policy: DrainPolicy,
+        *,
+        cache_told: bool,
+    ) -> None:
+        """``dead``: pairs whose path has died, which are off it already. ``cache_told``: switches
+        have told that they forward by no flow of earlier, so that markers show all.
+        """
+        self._policy = policy
+        self._cache_told = cache_told
+        self._left, self._hidden = circuits_left(plan)
+        self._readings = Readings(fabric, self._left, policy.reads)
+        living = plan.affected - dead
+        self._paths = {p: vlan for p, vlan in plan.current.vlans.items() if pair_of(p) in living}
+        self._lost: set[Path] = set()
+        self.outcomes: list[Outcome] = []
+        self.bound_reached = False
+
+    @property
+    def ends(self) -> set[RackId]:
+        """Racks at the ends of paths that are left."""
+        return {rack for path in self._paths for rack in pair_of(path)}
+
+    def run(
+        self,
+        senders: Mapping[RackId, Sequence[Server]],
+        receivers: Mapping[RackId, Sequence[Server]],
+        beside: tuple[Command, ...],
+    ) -> Steps:
+        """``senders`` and ``receivers`` of markers as in :func:`markers`; ``beside``: commands that
+        are carried out meanwhile.
+        """
+        bound_s = self._policy.bound_ms / 1000
+        found = markers(self._paths, self._hidden, senders, receivers)
+        passing = (PassMarkers(found, bound_s),) if found else ()
+        waiting = set(self._hidden)  # hidden paths for which nothing speaks but the bound
+        if self._cache_told:  # else markers pass by flows that a switch has cached
+            waiting -= {marker.path for marker in found}
+        over_s: float | None = None
+        asked: Collection[Circuit] = self._left
+        while asked or passing:
+            reads = self._readings.commands(asked)
+            outcomes = yield Batch("drain", (*reads, *passing, *beside))
+            outcomes = outcomes[: len(reads) + len(passing)]
+            for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
+                missing = outcome.value if outcome.confirmed else command.markers
+                self._lost |= unshown(command.markers, missing)
+            waiting |= self._hidden & self._lost
+            beside, passing = (), ()
+            self.outcomes += outcomes
+            began_s = min(outcome.started_s for outcome in outcomes)
+            if over_s is None:
+                over_s = began_s + bound_s
+            self._readings.take(asked, reads, outcomes[: len(reads)], late=began_s >= over_s)
+            settled = self._readings.settled and not waiting
+            if max(outcome.finished_s for outcome in outcomes) >= over_s:
+                asked = self._readings.undecided()
+            if settled or not asked:
+                self.bound_reached = not settled
+                break
+            yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
+        if waiting - self._lost and not self._left:
+            yield Batch("drain", (Pause(bound_s), *beside))
+
+    def busy(self) -> list[Circuit]:
+        """Circuits that carried frames even after the bound."""
+        return self._readings.busy()
+
+    def unproven(self, *, probed: bool) -> list[Path]:
+        """Paths that nothing shows to be empty: no marker came over them.
+
+        ``probed``: somebody probes paths all the time. Where nobody does, one of these may have
+        died for good without being found: there, counters that stand still speak for it.
+        """
+        busy = set(self._readings.busy())
+        return [
+            path
+            for path in sorted(self._lost)
+            if probed
+            or not (own := self._left & set(path.circuits))
+            or self._readings.unseen(own - busy)
+        ]

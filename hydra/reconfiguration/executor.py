@@ -23,14 +23,7 @@ from typing import Final
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.resteering import Resteering, diverting, steering_of
-from hydra.forwarding.rules import (
-    FlowRule,
-    Install,
-    Remove,
-    RemoveByCookie,
-    RuleChange,
-    emulated_rules,
-)
+from hydra.forwarding.rules import Remove, RemoveByCookie, RuleChange
 from hydra.forwarding.substrate import Steering, Substrate, substrate_of
 from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import (
@@ -59,7 +52,6 @@ from hydra.reconfiguration.commands import (
     Command,
     MoveMirrors,
     Outcome,
-    PassMarkers,
     Pause,
     ProbePath,
     ReadMirrors,
@@ -68,7 +60,7 @@ from hydra.reconfiguration.commands import (
     StageRules,
     Steps,
 )
-from hydra.reconfiguration.draining import Drain, markers, unshown
+from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.plan import (
     OrderOf,
     Pair,
@@ -79,15 +71,16 @@ from hydra.reconfiguration.plan import (
     hold,
     merged,
     mirror_moves,
+    off_the_dark,
     pair_of,
     paths_by_pair,
     port_trunks,
     retagging,
     without,
 )
-from hydra.reconfiguration.relaying import abandoned, joining, leaving, only, unrelayed
+from hydra.reconfiguration.pushing import rules_of
+from hydra.reconfiguration.relaying import abandoned, leaving, only, unrelayed
 from hydra.rings import rings_of, whole_rings
-from hydra.roles import PortVlans
 
 GATE: Final = frozenset({"carrier", "probe"})
 """The steps in which circuits and paths are tried before traffic is let onto them."""
@@ -356,13 +349,7 @@ class Execution:
         """Wait until nothing is under way any more on the paths that diverted pairs leave.
 
         First, the switches that were diverted tell that they forward by no flow that they cached
-        earlier. Then markers follow their last frames, and the counters at both ends of the
-        circuits have to stand still. OpenFlow port counters lag by at most 12 ms in Open vSwitch,
-        so three equal reads a few milliseconds apart show an empty circuit. A circuit that stays is
-        waited for, too: its ports leave the VLAN of frames that may be under way. Where readings
-        take long, some follow after the bound: the circuits that carry frames even then are held,
-        and so are paths over which no marker came. Where nobody probes, one of these may have died
-        for good without being found: there, counters that stand still speak for it.
+        earlier; then :class:`~hydra.reconfiguration.draining.Draining` sees to the paths.
 
         Meanwhile switches are sent the rules that they are to be given afterwards.
         """
@@ -376,59 +363,38 @@ class Execution:
             beside = ()
             late = seen[0].value or frozenset()
             self._hold_for_silent({one: _late(one) for one in leaving if one.datapath in late})
-        left, hidden = self._circuits_left()
-        drain = Drain(self.fabric, left, self.policy.drain.reads)
-        passing = self._passing(leaving, hidden)
-        lost: set[Path] = set()
-        waiting = set(hidden)  # hidden paths for which nothing speaks but the bound
-        if self._substrate.tells_rounds:  # markers pass by flows that a switch has cached
-            waiting -= {marker.path for one in passing for marker in one.markers}
-        over_s: float | None = None
-        bound_reached = False
-        asked: Collection[Circuit] = left
-        while asked or passing:
-            reads = drain.commands(asked)
-            outcomes = yield Batch("drain", (*reads, *passing, *beside))
-            outcomes = outcomes[: len(reads) + len(passing)]
-            for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
-                missing = outcome.value if outcome.confirmed else command.markers
-                lost |= unshown(command.markers, missing)
-            waiting |= hidden & lost
-            beside, passing = (), ()
-            seen += outcomes
-            began_s = min(outcome.started_s for outcome in outcomes)
-            if over_s is None:
-                over_s = began_s + self.policy.drain.bound_ms / 1000
-            drain.take(asked, reads, outcomes[: len(reads)], late=began_s >= over_s)
-            settled = drain.settled and not waiting
-            if max(outcome.finished_s for outcome in outcomes) >= over_s:
-                asked = drain.undecided()
-            if settled or not asked:
-                bound_reached = not settled
-                break
-            yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
-        self._note("drain", seen, "bound reached" if bound_reached else "")
-        if waiting - lost and not left:
-            yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *beside))
-        self._hold_undrained(drain, left, lost)
+        draining = Draining(
+            self.fabric,
+            self.plan,
+            self.conditions.diverted,
+            self.policy.drain,
+            cache_told=self._substrate.tells_rounds,
+        )
+        senders: dict[RackId, list[Server]] = {}
+        for switch in leaving:
+            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
+        closed = self.conditions.closed | self.closed
+        receivers = {
+            rack: [server for server in self._able(rack) if server.name not in closed]
+            for rack in draining.ends
+        }
+        yield from draining.run(senders, receivers, beside)
+        bound = "bound reached" if draining.bound_reached else ""
+        self._note("drain", (*seen, *draining.outcomes), bound)
+        self._hold_undrained(draining)
 
-    def _hold_undrained(self, drain: Drain, left: set[Circuit], lost: Collection[Path]) -> None:
+    def _hold_undrained(self, draining: Draining) -> None:
         """Hold what still carries frames, and what nothing shows to be empty."""
-        busy = set(drain.busy())
+        busy = draining.busy()
         if busy:
             reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"
-            names = ", ".join(map(self._named, sorted(busy)))
+            names = ", ".join(map(self._named, busy))
             self.obstacles.append(Failure("drain", names, FailureKind.BUSY, reason))
             self._replan((), busy)
         unproven = [
             path
-            for path in sorted(lost)
+            for path in draining.unproven(probed=bool(self.policy.probe_interval_s))
             if pair_of(path) not in self.conditions.diverted
-            and (
-                self.policy.probe_interval_s  # probes find the path dead, if it is
-                or not (own := left & set(path.circuits))
-                or drain.unseen(own - busy)
-            )
         ]
         if unproven:
             reason = (
@@ -447,51 +413,6 @@ class Execution:
             for switch in self._diverted
             if held.get(switch.rack) and not self._is_off_circuits(switch)
         ]
-
-    def _passing(
-        self, leaving: Collection[Steering], hidden: Collection[Path]
-    ) -> tuple[PassMarkers, ...]:
-        """One command, or none, to pass markers over the paths that diverted pairs leave.
-
-        Pairs whose path has died are off it already.
-        """
-        vlans = self.plan.current.vlans
-        living = self.plan.affected - self.conditions.diverted
-        paths = {path: vlan for path, vlan in vlans.items() if pair_of(path) in living}
-        senders: dict[RackId, list[Server]] = {}
-        for switch in leaving:
-            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
-        ends = {rack for path in paths for rack in pair_of(path)}
-        closed = self.conditions.closed | self.closed
-        receivers = {
-            rack: [server for server in self._able(rack) if server.name not in closed]
-            for rack in ends
-        }
-        found = markers(paths, hidden, senders, receivers)
-        return (PassMarkers(found, self.policy.drain.bound_ms / 1000),) if found else ()
-
-    def _circuits_left(self) -> tuple[set[Circuit], set[Path]]:
-        """(circuits to drain, paths that are hidden among the traffic of pairs that stay).
-
-        A hidden path has no circuit of its own whose counters could stand still: where no marker
-        passes it, it is given the drain's bound.
-        """
-        old = paths_by_pair(self.plan.current)
-        busy = {
-            circuit
-            for pair, paths in old.items()
-            if pair not in self.plan.affected
-            for path in paths
-            for circuit in path.circuits
-        }
-        left = set(self.plan.disconnect)
-        hidden: set[Path] = set()
-        for path in (path for pair in self.plan.affected for path in old.get(pair, ())):
-            own = set(path.circuits) - busy
-            left |= own
-            if not own:
-                hidden.add(path)
-        return left, hidden
 
     # -- substep 3-2 ------------------------------------------------------------------------------
 
@@ -611,35 +532,17 @@ class Execution:
         has confirmed so far. For one plan, they are always the same tuples.
         """
         if self._push is None or self._push.plan is not self.plan:
-            self._push = _Push(self.plan, self._rules_of_plan())
+            self._push = _Push(
+                self.plan,
+                rules_of(
+                    self.fabric,
+                    self.plan,
+                    self.conditions.connected,
+                    emulated=self.policy.emulated_rules,
+                ),
+            )
         changes = self._push.changes
         return {dp: mine for dp, mine in changes.items() if self._takes_rules(dp)}
-
-    def _rules_of_plan(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
-        relays = joining(self._substrate, self.plan)
-        changes = {dp: relays[dp] for dp in relays if dp in self.conditions.connected}
-        steer = Resteering.between(self._substrate, self.plan.current, self.plan.target)
-        for switch, racks in steering_of(self._substrate, self.plan.affected).items():
-            if switch.datapath not in self.conditions.connected:
-                continue
-            mine = changes.setdefault(switch.datapath, [])
-            for rack in sorted(racks):
-                mine += steer.changes(switch.rack, rack)
-        self._pad(changes)
-        return {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
-
-    def _pad(self, changes: dict[DatapathId, list[RuleChange]]) -> None:
-        """Experiments: fill up to ``policy.emulated_rules`` with rules for racks beyond ours."""
-        missing = self.policy.emulated_rules - sum(len(mine) for mine in changes.values())
-        if missing <= 0 or not changes:
-            return
-        share, rest = divmod(missing, len(changes))
-        vlan = self.fabric.circuit_vlans.first
-        for index, mine in enumerate(changes.values()):
-            rules: Sequence[FlowRule] = emulated_rules(
-                share + (index < rest), vlan, self.plan.target.epoch
-            )
-            mine.extend(Install(rule) for rule in rules)
 
     def _pushed(self, outcome: Outcome) -> None:
         self._device_step("push", None, outcome)
@@ -801,28 +704,15 @@ class Execution:
             for circuit in self._lit()
             for end in circuit.ends
         }
-        ports = self._off_the_dark()
+        flooded = {self.plan.target.vlans[path] for path in self._new_paths()}
+        left = without(self.plan.target, self.failures, self._lost_paths)
+        unlit = self.plan.target.topology.circuits - self._lit()
+        ports = off_the_dark(self.fabric, self.plan.target, left, unlit, flooded)
         for rack, named in self.plan.tag_last.items():
             for name, vlans in named.items():
                 if (rack, name) in lit:
                     ports.setdefault(rack, {})[name] = vlans
         yield from self._retag_alone("tag", ports)
-
-    def _off_the_dark(self) -> dict[RackId, dict[str, PortVlans]]:
-        """VLANs for ports of circuits that have failed, on which ToRs would flood what is announced
-        and sent on the VLANs of other new paths.
-        """
-        target = self.plan.target
-        flooded = {target.vlans[path] for path in self._new_paths()}
-        meant = port_trunks(self.fabric, target)
-        left = port_trunks(self.fabric, without(target, self.failures, self._lost_paths))
-        ports: dict[RackId, dict[str, PortVlans]] = {}
-        for circuit in target.topology.circuits - self._lit():
-            for end in circuit.ends:
-                if end in meant and not flooded.isdisjoint(meant[end].tagged):
-                    port = self.fabric.ports[end]
-                    ports.setdefault(port.rack, {})[port.tor_port] = left[end]
-        return ports
 
     def _able(self, rack: RackId) -> list[Server]:
         """Servers of a rack that can send and receive on circuits."""

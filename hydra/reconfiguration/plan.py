@@ -321,6 +321,29 @@ def _held(
         }
 
 
+def off_the_dark(
+    fabric: Fabric,
+    target: NetworkState,
+    left: NetworkState,
+    unlit: Collection[Circuit],
+    flooded: Collection[VlanId],
+) -> dict[RackId, dict[str, PortVlans]]:
+    """VLANs for ports of ``unlit`` circuits of ``target`` that would be in ``flooded`` VLANs.
+
+    ToRs flood what is announced and sent on the VLANs of new paths. The ports get the VLANs that
+    they have in ``left``, the state without what has failed.
+    """
+    meant = port_trunks(fabric, target)
+    kept = port_trunks(fabric, left)
+    ports: dict[RackId, dict[str, PortVlans]] = {}
+    for circuit in unlit:
+        for end in circuit.ends:
+            if end in meant and not meant[end].tagged.isdisjoint(flooded):
+                port = fabric.ports[end]
+                ports.setdefault(port.rack, {})[port.tor_port] = kept[end]
+    return ports
+
+
 def without(
     state: NetworkState, circuits: Collection[Circuit], paths: Collection[Path] = ()
 ) -> NetworkState:
