@@ -14,6 +14,7 @@ from hydra.model import Fabric, PlaneId, PortId, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     AwaitPortsUp,
+    AwaitRounds,
     Batch,
     Course,
     MoveMirrors,
@@ -95,16 +96,30 @@ class DeviceCare:
             return {}
         return wanted_vlans(self._fabric, self._memory.state, self.closed)
 
-    def drain(self) -> Batch:
-        """A pause until frames sent by replaced rules are gone: a barrier confirms tables only."""
-        return Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
-
     # -- courses ----------------------------------------------------------------------------------
 
     def read(self) -> Course[tuple[Actual, tuple[str, ...]]]:
         """The state of all devices, as read; names of the silent ones."""
         planes = (plane.id for plane in self._fabric.planes)
         return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
+
+    def drain(self) -> Steps:
+        """Wait until frames sent by replaced rules are gone: a barrier confirms tables only.
+
+        Switches first tell that they forward by no flow that they cached earlier. What they sent
+        until then is given the drain's bound.
+        """
+        policy = self._policy.now
+        if self._substrate.tells_rounds and (ready := tuple(sorted(self._switches.ready()))):
+            told = AwaitRounds(ready, policy.timeouts.vswitch_s)
+            (outcome,) = yield Batch("drain", (told,))
+            if late := outcome.value or ():
+                LOG.warning(
+                    "%d vswitch(es) have not looked at all their cached flows within %g s",
+                    len(late),
+                    policy.timeouts.vswitch_s,
+                )
+        yield Batch("drain", (Pause(policy.drain.bound_ms / 1000),))
 
     def dark_ports(self, racks: Collection[RackId]) -> Course[frozenset[PortId]]:
         """Ports of these racks that are to receive light and, as their ToRs say, have none.
@@ -207,7 +222,7 @@ class DeviceCare:
         if not commands:
             return frozenset()
         failed = set()
-        yield self.drain()  # a switch may still forward by the rules that were replaced
+        yield from self.drain()  # a switch may still forward by the rules that were replaced
         outcomes = yield Batch("open", commands)
         for (rack, some), outcome in zip(servers.items(), outcomes, strict=True):
             names = ", ".join(server.name for server in some)
