@@ -612,17 +612,34 @@ class _Lines:
         return self._native.send(datapath.hydra_line, message, close_socket)
 
     def run(self) -> None:
-        """Hand on what comes in: a green thread."""
-        readable = _Readable(self._native.fileno())
-        while True:
-            some = self._native.take(_LINES_IN_A_ROW, _IN_A_ROW)
-            for line, messages, end, error in some:
-                if line in self._served:
-                    self._hand_on(*self._served[line], messages, (end, error))
-            if some:
-                hub.sleep(0)
-            else:
-                readable.wait()
+        """Hand on what comes in: a green thread. If it ends, so does the process.
+
+        Else switches would have their echoes answered, and nobody would hear them.
+        """
+        try:
+            readable = _Readable(self._native.fileno())
+            while True:
+                if self._take():
+                    hub.sleep(0)
+                else:
+                    readable.wait()
+        except Exception as error:
+            give_up(HydraError(f"what switches say is read no more: {error!r}; start it again"))
+            raise
+
+    def read(self) -> None:
+        """Hand on what has come in until now, of each switch as many messages as is its turn."""
+        for _ in range(len(self._served) // _LINES_IN_A_ROW + 1):
+            if not self._take():
+                break
+
+    def _take(self) -> bool:
+        """False if there was nothing."""
+        some = self._native.take(_LINES_IN_A_ROW, _IN_A_ROW)
+        for line, messages, end, error in some:
+            if line in self._served:
+                self._hand_on(*self._served[line], messages, (end, error))
+        return bool(some)
 
     def _hand_on(
         self, datapath: Any, ended: Any, messages: Sequence[bytes], end: tuple[int, int]
@@ -641,8 +658,18 @@ class _Lines:
                 ended.send(end)
 
 
+_lines_of_all: list[_Lines] = []
+
+
+def read_what_came() -> None:
+    """Hand on what switches without TLS have sent until now; in the hub's thread only."""
+    for lines in _lines_of_all:
+        lines.read()
+
+
 def _have_served(lines: _Lines) -> None:
     """Have Ryu leave its connections to these lines."""
+    _lines_of_all[:] = [lines]
 
     def serve(datapath: Any) -> None:
         lines.serve(datapath)

@@ -58,7 +58,7 @@ struct Lines {
     uint32_t places;
     uint32_t free_from; /* no place before this one is free */
     size_t ready_bytes;
-    Line *first_ready, *last_ready, *first_due;
+    Line *first_ready, *last_ready, *first_due, *last_due;
     uint8_t scratch[HEADER_BYTES + READ_BYTES];
 };
 
@@ -364,10 +364,14 @@ static void forget(Lines *all, Line *line)
             all->last_ready = before;
     }
     if (line->is_due) {
-        Line **one = &all->first_due;
-        while (*one != line)
-            one = &(*one)->next_due;
-        *one = line->next_due;
+        Line *before = NULL, *one = all->first_due;
+        while (one != line) {
+            before = one;
+            one = one->next_due;
+        }
+        *(before ? &before->next_due : &all->first_due) = line->next_due;
+        if (all->last_due == line)
+            all->last_due = before;
     }
     all->ready_bytes -= held(&line->ready);
     drop(&line->partial);
@@ -414,9 +418,10 @@ static void serve(Lines *all, uint64_t name, uint32_t events)
     settle(all, line);
 }
 
-static void send_due(Lines *all)
+/* Write to some of the lines that something is to be sent on; 1 if there are others. */
+static int send_some(Lines *all)
 {
-    while (all->first_due) {
+    for (int i = 0; i < EVENTS && all->first_due; i++) {
         Line *line = all->first_due;
         all->first_due = line->next_due;
         line->is_due = 0;
@@ -424,39 +429,45 @@ static void send_due(Lines *all)
         pthread_mutex_unlock(&all->lock); /* let others have their turn */
         pthread_mutex_lock(&all->lock);
     }
+    return all->first_due != NULL;
 }
 
+/* 1 when the thread is to end. */
+static int hear(Lines *all, const struct epoll_event *event)
+{
+    if (event->data.u64 == WAKE) {
+        uint64_t some;
+        (void)!read(all->wake, &some, sizeof some);
+        all->woken = 0;
+        return all->over;
+    }
+    serve(all, event->data.u64, event->events);
+    return 0;
+}
+
+/* What comes in has its turn between what goes out: an echo does not wait for a change of all. */
 static void *run(void *of)
 {
     Lines *all = of;
     struct epoll_event event[EVENTS];
     double tick_s = now_s();
-    for (;;) {
-        int count = epoll_wait(all->epoll, event, EVENTS, TICK_MS);
+    for (int more = 0, over = 0; !over;) {
+        int count = epoll_wait(all->epoll, event, EVENTS, more ? 0 : TICK_MS);
         for (int i = 0; i < count; i++) {
             pthread_mutex_lock(&all->lock);
-            if (event[i].data.u64 == WAKE) {
-                uint64_t some;
-                (void)!read(all->wake, &some, sizeof some);
-                all->woken = 0;
-                if (all->over) {
-                    pthread_mutex_unlock(&all->lock);
-                    return NULL;
-                }
-                send_due(all);
-            } else {
-                serve(all, event[i].data.u64, event[i].events);
-            }
+            over |= hear(all, &event[i]);
             pthread_mutex_unlock(&all->lock);
         }
         double at_s = now_s();
+        pthread_mutex_lock(&all->lock);
+        more = send_some(all);
         if (at_s - tick_s >= TICK_MS * 1e-3) {
             tick_s = at_s;
-            pthread_mutex_lock(&all->lock);
             tick(all, at_s);
-            pthread_mutex_unlock(&all->lock);
         }
+        pthread_mutex_unlock(&all->lock);
     }
+    return NULL;
 }
 
 static void wake(Lines *all)
@@ -465,6 +476,18 @@ static void wake(Lines *all)
         all->woken = 1;
         (void)!write(all->wake, &(uint64_t){1}, sizeof(uint64_t));
     }
+}
+
+static void add_due(Lines *all, Line *line)
+{
+    line->is_due = 1;
+    line->next_due = NULL;
+    if (all->first_due)
+        all->last_due->next_due = line;
+    else
+        all->first_due = line;
+    all->last_due = line;
+    wake(all);
 }
 
 static int start(Lines *all)
@@ -578,10 +601,7 @@ static uint64_t adopt(Lines *all, Line *line, const void *greeting, size_t size)
     all->line[place] = line;
     append(all, line, greeting, size);
     ask_for_echo(all, line);
-    line->is_due = 1;
-    line->next_due = all->first_due;
-    all->first_due = line;
-    wake(all);
+    add_due(all, line);
     return line->name;
 }
 
@@ -612,12 +632,8 @@ int lines_send(Lines *all, uint64_t name, const void *data, size_t size, int las
     int done = line && append(all, line, data, size);
     if (done && last)
         line->is_last = 1;
-    if (done && !(line->events & EPOLLOUT) && !line->is_due) {
-        line->is_due = 1;
-        line->next_due = all->first_due;
-        all->first_due = line;
-        wake(all);
-    }
+    if (done && !(line->events & EPOLLOUT) && !line->is_due)
+        add_due(all, line);
     pthread_mutex_unlock(&all->lock);
     return done;
 }
