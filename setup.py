@@ -47,6 +47,18 @@ class BuildWithRyu(build_py):
             shutil.copy(licence, ryu)
 
 
+def native(module: str, folder: str, *options: str) -> Extension:
+    """Module of C for the stable interface: see docs/decisions/0006-compiled-kernels-in-c.md."""
+    return Extension(
+        module,
+        sources=sorted(str(c.relative_to(HERE)) for c in HERE.glob(f"{folder}/*.c")),
+        depends=sorted(str(h.relative_to(HERE)) for h in HERE.glob(f"{folder}/*.h")),
+        extra_compile_args=["-std=c11", "-O3", "-Wall", "-Wextra", *options],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        py_limited_api=True,
+    )
+
+
 setup(
     name="hydra-hybrid-network",
     version=VERSION.group(1) if VERSION else "0",
@@ -77,15 +89,9 @@ setup(
         "mininet_scenarios.workloads": ["*.c"],
     },
     ext_modules=[
-        Extension(
-            "topology._native",  # see docs/decisions/0006-compiled-kernels-in-c.md
-            sources=sorted(str(c.relative_to(HERE)) for c in HERE.glob("topology/native/*.c")),
-            depends=sorted(str(h.relative_to(HERE)) for h in HERE.glob("topology/native/*.h")),
-            # Sums must not depend on the machine: no fused multiply-add.
-            extra_compile_args=["-std=c11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")],
-            py_limited_api=True,
-        )
+        # Sums must not depend on the machine: no fused multiply-add.
+        native("topology._native", "topology/native", "-ffp-contract=off"),
+        native("apps.openflow._lines", "apps/openflow/native", "-pthread"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     install_requires=[one for one in requirements(0) if not one.startswith("ryu==")],

@@ -5,9 +5,10 @@ a quarter sends before the handshake, the others after it, half as a switch that
 with the datapath id of a switch of the fabric. Nearly all messages hold together as far as their
 header, so that they are read: parts of the codecs' corpus, changed, and made-up bodies, many with
 the transaction ids that the controller waits for. One in a thousand is wrong in its version or
-length, and ends its connection. An echo after each hundred says that they have been read. Meanwhile
-an honest switch asks for an echo fifty times a second. Once without TLS; once with it, where the
-rogue has a certificate of the fabric's authority.
+length, and ends its connection. An echo after each hundred says that they have come in; without
+TLS, the thread that answers it holds at most 128 KiB of them that are not read yet. Meanwhile an
+honest switch asks for an echo fifty times a second. Once without TLS; once with it, where the rogue
+has a certificate of the fabric's authority.
 """
 
 from __future__ import annotations

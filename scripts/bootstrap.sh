@@ -12,7 +12,7 @@ STAMP=$VENV/.bootstrapped
 # What the virtual environment is made from: when any of these changes, pip runs again.
 INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
-  scripts/bootstrap.sh topology/native/*.[ch]
+  scripts/bootstrap.sh topology/native/*.[ch] apps/openflow/native/*.[ch]
 )
 OLDEST=11
 NEWEST=14
@@ -179,7 +179,7 @@ make_virtual_environment() {
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
   say "installing the project"
   pip_install --no-deps --editable .
-  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, drivers, apps' ||
+  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, drivers, apps.openflow._lines' ||
     fail "the installed packages can't be imported: see above"
 }
 

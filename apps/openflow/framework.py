@@ -21,7 +21,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
@@ -37,8 +37,8 @@ with warnings.catch_warnings():
     if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
         eventlet.wsgi.ALREADY_HANDLED = object()
 
+    from eventlet.event import Event
     from eventlet.green import ssl as green_ssl
-    from eventlet.greenio import GreenSocket
     from ryu import cfg
     from ryu.base import app_manager
     from ryu.controller import controller as ryu_controller
@@ -52,6 +52,7 @@ with warnings.catch_warnings():
     from ryu.lib import hub
     from ryu.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.openflow import _lines
 from apps.process.doors import RETRY_S, Door, Sparing
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.errors import HydraError
@@ -72,8 +73,9 @@ _SOCKET_S = 60.0
 """How long a switch may read nothing while more is sent to it than its connection holds. Each
 connection on which nothing comes in is looked at as often."""
 _ECHO_LOOKS = 20
+_ECHO_EVERY_S = 15.0
 _UNANSWERED_ECHOES = 4
-"""A switch that leaves so many unanswered, 15 s apart, is gone."""
+"""A switch that leaves more unanswered, 15 s apart, is gone."""
 STOP_S = 80.0
 """From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread. The
 unit of systemd gives it 90."""
@@ -499,7 +501,19 @@ _IN_A_ROW = 32
 MOST_PORTS = 10_000
 """Most ports of a switch; each takes memory as long as it is connected."""
 _READ_BYTES = 65536
-"""Read of a switch at a time: at least a message, of whatever kind."""
+"""Read of a switch on TLS at a time: at least a message, of whatever kind."""
+_LINES_IN_A_ROW = 32
+"""Switches whose messages are read before the hub does something else."""
+_MOST_READY_BYTES = 1 << 17
+"""Messages of a switch that wait to be read, before what it sends stays in its connection."""
+_MOST_READY_IN_ALL_BYTES = 1 << 26
+_MOST_WAITING_BYTES = 1 << 28
+"""What waits for a switch that does not read; rules of a switch are a thousandth of that."""
+_CUT_OFF = {
+    _lines.SILENT: f"it left {_UNANSWERED_ECHOES + 1} echo requests unanswered",
+    _lines.STALLED: f"it read nothing for {_SOCKET_S:g} s while more was sent to it",
+    _lines.FLOODED: f"{_MOST_WAITING_BYTES >> 20} MiB wait for it, and it does not read",
+}
 _HEADER = struct.Struct("!BBHI")
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
@@ -511,41 +525,24 @@ _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
 
 
-class _Incoming:
-    """Bytes that a switch sends, for the green thread that makes this.
+class _Readable:
+    """A descriptor that the green thread which makes this waits for.
 
-    A plain socket stays with the hub from one wait to the next. Eventlet's own registers it anew
-    for each, with a time-out, which takes longer than all else that is done for a short message.
+    It stays with the hub from one wait to the next. Eventlet's own registers it anew for each, with
+    a time-out, which takes longer than all else that is done for a short message.
     """
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._plain: Any = connection.fd if isinstance(connection, GreenSocket) else None
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._hub = eventlet.hubs.get_hub()
         self._reader = eventlet.getcurrent()
         self._listener: Any = None
         self._waits = False
-        self._drained = False
 
-    def read(self) -> bytes:
-        """What has come in; empty at the end. Raises OSError or EOFError if it broke off."""
-        if self._plain is None:
-            return bytes(self._connection.recv(_READ_BYTES))
-        some = None
-        while some is None:
-            if self._drained:
-                self._wait()
-            try:
-                some = self._plain.recv(_READ_BYTES)
-            except BlockingIOError:
-                self._drained = True
-        self._drained = len(some) < _READ_BYTES
-        return bytes(some)
-
-    def _wait(self) -> None:
+    def wait(self) -> None:
         if self._listener is None:
             self._listener = self._hub.add(
-                self._hub.READ, self._plain.fileno(), self._readable, self._reader.throw, None
+                self._hub.READ, self._descriptor, self._readable, self._reader.throw, None
             )
         self._waits = True
         try:
@@ -561,49 +558,172 @@ class _Incoming:
             self.close()
 
     def close(self) -> None:
-        """Take the socket from the hub."""
+        """Take it from the hub."""
         if self._listener is not None:
             self._hub.remove(self._listener)
             self._listener = None
 
 
+class _Lines:
+    """Connections without TLS: a thread of C reads and writes them (docs/decisions/0026).
+
+    It answers echoes and asks for them, also while the interpreter is busy with something else.
+    Other messages come in batches, each to be handled before the next is taken: a switch that sends
+    more than it is its turn to waits in the thread, and then in its own buffers.
+    """
+
+    def __init__(self) -> None:
+        self._native = _lines.Lines(
+            echo_s=_ECHO_EVERY_S,
+            unanswered=_UNANSWERED_ECHOES,
+            stalled_s=_SOCKET_S,
+            most_ready=_MOST_READY_BYTES,
+            most_ready_in_all=_MOST_READY_IN_ALL_BYTES,
+            most_waiting=_MOST_WAITING_BYTES,
+        )
+        self._served: dict[int, tuple[Any, Any]] = {}
+        """Datapath of each line, and the event that is its end."""
+
+    def serve(self, datapath: Any) -> None:
+        """Stands in for Ryu's ``Datapath.serve``; returns when the connection has ended.
+
+        Raises what the messages of the switch raised, and ValueError for one that is none.
+        """
+        hello = datapath.ofproto_parser.OFPHello(datapath)
+        datapath.set_xid(hello)
+        hello.serialize()
+        line = self._native.adopt(datapath.socket.fileno(), hello.buf)
+        ended = Event()
+        datapath.hydra_line = line
+        self._served[line] = datapath, ended
+        try:
+            end, error = ended.wait()
+        finally:
+            del self._served[line]
+            self._native.release(line)  # then the socket may be closed
+            datapath.is_active = False
+        if end == _lines.MALFORMED:
+            raise ValueError(f"a message of {error} bytes, its header included")
+        if end in _CUT_OFF:
+            LOG.warning("the switch at %s is cut off: %s", datapath.address[0], _CUT_OFF[end])
+
+    def send(self, datapath: Any, message: bytes, close_socket: bool = False) -> bool:
+        """Stands in for Ryu's ``Datapath.send``: nobody waits for a switch to read it."""
+        return self._native.send(datapath.hydra_line, message, close_socket)
+
+    def run(self) -> None:
+        """Hand on what comes in: a green thread. If it ends, so does the process.
+
+        Else switches would have their echoes answered, and nobody would hear them.
+        """
+        try:
+            readable = _Readable(self._native.fileno())
+            while True:
+                if self._take():
+                    hub.sleep(0)
+                else:
+                    readable.wait()
+        except Exception as error:
+            give_up(HydraError(f"what switches say is read no more: {error!r}; start it again"))
+            raise
+
+    def read(self) -> None:
+        """Hand on what has come in until now, of each switch as many messages as is its turn."""
+        for _ in range(len(self._served) // _LINES_IN_A_ROW + 1):
+            if not self._take():
+                break
+
+    def _take(self) -> bool:
+        """False if there was nothing."""
+        some = self._native.take(_LINES_IN_A_ROW, _IN_A_ROW)
+        for line, messages, end, error in some:
+            if line in self._served:
+                self._hand_on(*self._served[line], messages, (end, error))
+        return bool(some)
+
+    def _hand_on(
+        self, datapath: Any, ended: Any, messages: Sequence[bytes], end: tuple[int, int]
+    ) -> None:
+        if ended.ready():
+            return
+        try:
+            for message in messages:
+                if datapath.state == DEAD_DISPATCHER:
+                    break
+                _read_message(datapath, message)
+        except Exception as error:  # whatever Ryu raises at what can't be an OpenFlow message
+            ended.send_exception(error)
+        else:
+            if end[0] != _lines.OPEN:
+                ended.send(end)
+
+
+_lines_of_all: list[_Lines] = []
+
+
+def read_what_came() -> None:
+    """Hand on what switches without TLS have sent until now; in the hub's thread only."""
+    for lines in _lines_of_all:
+        lines.read()
+
+
+def _have_served(lines: _Lines) -> None:
+    """Have Ryu leave its connections to these lines."""
+    _lines_of_all[:] = [lines]
+
+    def serve(datapath: Any) -> None:
+        lines.serve(datapath)
+
+    def send(datapath: Any, buf: bytes, close_socket: bool = False) -> bool:
+        return lines.send(datapath, buf, close_socket)
+
+    ryu_controller.Datapath.serve = serve
+    ryu_controller.Datapath.send = send
+
+
 def _receive(datapath: Any) -> None:
-    """Hand the messages of a switch to their parsers, until its connection ends.
+    """Hand the messages of a switch on TLS to their parsers, until its connection ends.
 
     Stands in for Ryu's own loop, which reads a header, then the rest, and copies what it holds at
     each step.
     """
-    incoming = _Incoming(datapath.socket)
     held = bytearray()
-    try:
-        while datapath.state != DEAD_DISPATCHER:
-            try:
-                some = incoming.read()
-            except (TimeoutError, green_ssl.SSLError):
-                continue
-            except (EOFError, OSError):
-                break
-            if not some:
-                break
-            held += some
-            del held[: _parse(datapath, held)]
-    finally:
-        incoming.close()
+    while datapath.state != DEAD_DISPATCHER:
+        try:
+            some = datapath.socket.recv(_READ_BYTES)
+        except (TimeoutError, green_ssl.SSLError):
+            continue
+        except (EOFError, OSError):
+            break
+        if not some:
+            break
+        held += some
+        del held[: _parse(datapath, held)]
 
 
 def _parse(datapath: Any, held: bytearray) -> int:
     """Have all messages read that are there as a whole; the number of their bytes."""
     at = 0
     while len(held) - at >= _HEADER.size and datapath.state != DEAD_DISPATCHER:
-        version, kind, length, xid = _HEADER.unpack_from(held, at)
-        end = at + max(length, _HEADER.size)
+        length = _HEADER.unpack_from(held, at)[2]
+        if length < _HEADER.size:
+            raise ValueError(f"a message of {length} bytes, its header included")
+        end = at + length
         if len(held) < end:
             break
-        message = ofproto_parser.msg(datapath, version, kind, end - at, xid, held[at:end])
+        datapath.hydra_read = getattr(datapath, "hydra_read", 0) + 1
+        if datapath.hydra_read % _IN_A_ROW == 0:
+            hub.sleep(0)
+        _read_message(datapath, bytes(held[at:end]))
         at = end
-        if message:
-            _hand_on(datapath, message)
     return at
+
+
+def _read_message(datapath: Any, whole: bytes) -> None:
+    version, kind, length, xid = _HEADER.unpack_from(whole)
+    message = ofproto_parser.msg(datapath, version, kind, length, xid, whole)
+    if message:
+        _hand_on(datapath, message)
 
 
 def _hand_on(datapath: Any, message: Any) -> None:
@@ -639,9 +759,6 @@ def _read(parsers: Mapping[int, Any]) -> None:
         return hello
 
     def message(datapath: Any, version: int, kind: int, length: int, xid: int, buf: Any) -> Any:
-        datapath.hydra_read = getattr(datapath, "hydra_read", 0) + 1
-        if datapath.hydra_read % _IN_A_ROW == 0:
-            hub.sleep(0)
         if kind == ofproto_v1_3.OFPT_HELLO:
             return greeting(datapath, version, kind, length, xid, buf)
         if datapath.id is None and kind not in _FIRST_KINDS:
@@ -785,6 +902,7 @@ class OpenFlowApp(app_manager.RyuApp):
         host, port = self._application.openflow_address
         cfg.CONF.set_override("ofp_listen_host", host)
         cfg.CONF.set_override("ofp_tcp_listen_port", port)
+        cfg.CONF.set_override("echo_request_interval", _ECHO_EVERY_S)
         cfg.CONF.set_override("maximum_unreplied_echo_requests", _UNANSWERED_ECHOES)
         cfg.CONF.set_override("socket_timeout", _SOCKET_S)
         tls = self._application.openflow_tls
@@ -797,12 +915,18 @@ class OpenFlowApp(app_manager.RyuApp):
             return self._server
 
         ryu_controller.StreamServer = server
-        ryu_controller.Datapath._recv_loop = ryu_controller._deactivate(_receive)
+        self._lines = _Lines() if context is None else None
+        if self._lines is not None:
+            _have_served(self._lines)
+        else:
+            ryu_controller.Datapath._recv_loop = ryu_controller._deactivate(_receive)
         _read(_parsers(self._events))
 
     def start(self) -> None:
         super().start()
         self.threads.append(hub.spawn(self._mailbox.run))
+        if self._lines is not None:
+            hub.spawn(self._lines.run)
         self._application.start()
 
     def stop(self) -> None:

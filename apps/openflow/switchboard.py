@@ -22,7 +22,13 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from apps.openflow.framework import ECHO_S, PortInfo, Post, SwitchConnection
+from apps.openflow.framework import (
+    ECHO_S,
+    PortInfo,
+    Post,
+    SwitchConnection,
+    read_what_came,
+)
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
@@ -544,9 +550,14 @@ class Switchboard:
             self._let_hub_catch_up()
 
     def _let_hub_catch_up(self) -> None:
-        """Wait until the hub has done all that was posted to it."""
+        """Wait until the hub has done all that was posted to it, and read what has come in."""
         caught_up = threading.Event()
-        self._post(caught_up.set)
+
+        def catch_up() -> None:
+            read_what_came()
+            caught_up.set()
+
+        self._post(catch_up)
         caught_up.wait(_HUB_S)
 
     def _lose(self, lost: Iterable[Pending]) -> None:

@@ -153,3 +153,52 @@ def test_the_end_of_the_listener_is_a_failure(tmp_path):
     assert ended.returncode == 1
     assert "closed" in ended.stdout
     assert "has ended by itself" in ended.stderr
+
+
+UNREAD = """
+from apps.openflow import framework
+
+native = framework._lines
+
+class Lines:
+    def __init__(self, **limits):
+        self._real = native.Lines(**limits)
+
+    def take(self, lines, messages):
+        raise MemoryError("no memory for it")
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+class Native:
+    def __getattr__(self, name):
+        return Lines if name == "Lines" else getattr(native, name)
+
+framework._lines = Native()
+
+class Application:
+    openflow_address = ("127.0.0.1", 0)
+    openflow_tls = events = None
+    openflow_connections = 10
+
+    def start(self):
+        pass
+
+    def stop(self):
+        print("closed", flush=True)
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        return Application()
+"""
+
+
+def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path):
+    """The thread of C would go on answering echoes."""
+    app = tmp_path / "unread.py"
+    app.write_text(UNREAD)
+    manager = Path(sys.executable).with_name("ryu-manager")
+    ended = subprocess.run([manager, app], check=False, capture_output=True, text=True, timeout=20)
+    assert ended.returncode == 1
+    assert "closed" in ended.stdout
+    assert "read no more: MemoryError('no memory for it')" in ended.stderr
