@@ -1,6 +1,6 @@
 """Feed every driver codec many mutated inputs, and count errors that escape.
 
-``python -m benchmarks.fuzz_codecs [INPUTS]``. Inputs are grown from those under
+``python -m benchmarks.fuzz_codecs [INPUTS] [--codec NAME]``. Inputs are grown from those under
 ``tests/unit/drivers/corpus``. Each is fed whole and byte by byte, which must read the same;
 accepted inputs are encoded and read again, which must give the same; every parser of values gets
 each input, too. Anything but an event or the codec's own error is an escape: it is printed, and is
@@ -9,6 +9,7 @@ to be added to the corpus.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
@@ -61,9 +62,16 @@ def fuzz(codec: Codec, inputs: int) -> tuple[int, int, int]:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    inputs = int(arguments[0]) if arguments else INPUTS
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_codecs")
+    parser.add_argument("inputs", type=int, nargs="?", default=INPUTS, help="for each codec")
+    names = [codec.name for codec in CODECS]
+    parser.add_argument("--codec", choices=names, action="append", help="this one; repeatable")
+    options = parser.parse_args(list(arguments))
+    inputs: int = options.inputs
+    if inputs < 1:
+        parser.error(f"{inputs} inputs: at least 1 is needed")
     results = []
-    for codec in CODECS:
+    for codec in (codec for codec in CODECS if codec.name in (options.codec or names)):
         started = time.perf_counter()
         events, errors, escapes = fuzz(codec, inputs)
         case = f"{codec.name}, {inputs} inputs"

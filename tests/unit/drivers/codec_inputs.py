@@ -110,6 +110,16 @@ def _decode_sonic(chunks: Sequence[bytes]) -> Outcome:
     return Outcome(tuple(found), None)
 
 
+def _read_members(body: bytes) -> None:
+    """The rows of a table of members, each of which is a port in a VLAN."""
+    rows: dict[str, dict[str, str]] = {}
+    sonic_ocs.place(rows, (), body)
+    for key, fields in rows.items():
+        member = sonic_vlans.parse_member(key)
+        assert sonic_vlans.member_key(member) == key
+        sonic_vlans.is_untagged(key, fields)
+
+
 OPENCONFIG_PATH: Any = [
     ("interfaces", {}), ("interface", {"name": "Ethernet1"}), ("ethernet", {}),
     ("openconfig-vlan:switched-vlan", {}), ("config", {}),
@@ -287,11 +297,20 @@ CODECS = [
             lambda text: sonic_ocs.ports_in_order([text]),
             lambda text: sonic_ocs.parse_cross_connect(text, {"a_side": text}),
             lambda text: sonic_ocs.parse_alarm(text, {"resource": text, "severity": text}),
+            lambda text: sonic_ocs.parse_state({"status": text}),
+            lambda text: sonic_ocs.parse_state({"a_side_status": text}),
+        ),
+        yang_json.YangJsonError,
+    ),
+    Codec(
+        "sonic-vlan",
+        _decode_sonic,
+        lambda rows: json.dumps(rows).encode() + b"\n",
+        (
+            _of_body(_read_members),
             sonic_vlans.parse_member,
             lambda text: sonic_vlans.is_untagged(text, {"tagging_mode": text}),
             sonic_vlans.port_number,
-            lambda text: sonic_ocs.parse_state({"status": text}),
-            lambda text: sonic_ocs.parse_state({"a_side_status": text}),
         ),
         yang_json.YangJsonError,
     ),
