@@ -62,7 +62,6 @@ declare -A ONLY_FOR_TESTS=(
   [/usr/sbin/slurmd]=slurmd.service
   [/usr/sbin/munged]=munge.service
   [/usr/bin/redis-server]=redis-server.service
-  [/usr/bin/redis-server]=redis-server.service
 )
 
 SYSTEMD=/run/systemd/system # is there while systemd runs

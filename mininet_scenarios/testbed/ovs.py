@@ -21,10 +21,17 @@ from mininet_scenarios.testbed.sysctl import STATE_DIR, send_buffer_bytes
 _LOG: Final = logging.getLogger(__name__)
 _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
 _RUN: Final = Path("/var/run/openvswitch")
-_PID_FILE: Final = _RUN / "ovs-vswitchd.pid"
+PID_FILE: Final = _RUN / "ovs-vswitchd.pid"
 _SCHEDULED: Final = 2
 """CPUCLOCK_SCHED, which with a process's complemented number is clock_getcpuclockid(3)."""
 _STARTED_BY_US: Final = STATE_DIR / "ovs-started"
+
+MALLOC_TUNABLE: Final = "glibc.malloc.tcache_count=65535"
+"""Has ovs-vswitchd's malloc give a freed block out again first to who asks for one of its size.
+
+While a port's VLANs change, ovs-vswitchd goes on using the bitmap that it has freed
+(docs/decisions/0027-freed-vlans-of-open-vswitch.md).
+"""
 
 CONTROLLER_MAX_BACKOFF_MS: Final = 1000
 CONTROLLER_INACTIVITY_PROBE_MS: Final = 5000
@@ -69,7 +76,7 @@ def cpu_s() -> float:
 
     With the ``netdev`` datapath that is all of forwarding; the kernel's own is not in it.
     """
-    pid = int(_PID_FILE.read_text())
+    pid = int(PID_FILE.read_text())
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
@@ -141,7 +148,9 @@ def _exists(pid: int) -> bool:
 
 def _control(verb: str, *options: str) -> None:
     command = [_CTL, verb, "--system-id=random", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    tunables = [os.environ.get("GLIBC_TUNABLES"), MALLOC_TUNABLE]
+    environment = {**os.environ, "GLIBC_TUNABLES": ":".join(filter(None, tunables))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     # Its own verdict counts a missing kernel module as failure; userspace bridges need none.
     if not is_running():
         words = f"{done.stdout}{done.stderr}".strip()

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.registry import optical_switch
 from hydra.model import Circuit, VlanId
-from mininet_scenarios.testbed import Testbed, TestbedError
+from mininet_scenarios.testbed import Testbed, TestbedError, ovs
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
 
@@ -65,6 +65,14 @@ def circuit(demo_testbed: Testbed) -> Iterator[Testbed]:
         switch.change(light, ())
     finally:
         switch.close()
+
+
+def test_freed_memory_of_open_vswitch_goes_to_who_asks_next(demo_testbed: Testbed) -> None:
+    """Else frames go astray while a ToR is retagged (decision 27)."""
+    if ovs.is_ours():
+        environment = Path(f"/proc/{ovs.PID_FILE.read_text().strip()}/environ").read_text()
+        (tunables,) = [v for v in environment.split("\0") if v.startswith("GLIBC_TUNABLES=")]
+        assert ovs.MALLOC_TUNABLE in tunables
 
 
 def test_hosts_have_the_addresses_of_the_file(demo_testbed: Testbed) -> None:
