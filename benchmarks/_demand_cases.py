@@ -17,6 +17,8 @@ from topology.problem import FabricArrays
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 MOST_FLOWS: Final = 20_000
+_LEFT_TO_TCP: Final = 0.02
+_LEAST_MBPS: Final = 1e-9
 _UNEVEN: Final = 0.1
 """Standard deviation of the logarithm of what one TCP connection gets, beside its fair share."""
 
@@ -32,6 +34,18 @@ class Flows:
     connections: Floats
     swing: Floats
     """By how much of its mean the rate of an on/off source differs from reading to reading."""
+    paced: NDArray[np.bool_]
+    """Datagrams whose sender heeds no loss; all else is TCP, also what an application paces."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """What counters see, Mbps."""
+
+    sent_mbps: Floats
+    """Of each flow, where vswitches count, before their queues; shape (F,)."""
+    load_mbps: Floats
+    """Of each resource, behind its queue; shape (R,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,19 +116,41 @@ class Network:
         taken = table[racks]
         self.uses[taken >= 0, 2:] = listed[taken[taken >= 0]]
 
-    def carried(self, flows: Flows, random: np.random.Generator) -> Floats:
-        """Rate of each flow now, Mbps: max-min fair, but for TCP's and on/off sources' moods."""
+    def counted(self, flows: Flows, random: np.random.Generator) -> Counted:
+        """Rates now: max-min fair, but for TCP's and on/off sources' moods.
+
+        Datagrams crowd TCP out of queues: it gets what they leave, and a fiftieth at least.
+        """
         greedy = np.isinf(flows.offered_mbps)
         uneven = random.lognormal(0.0, _UNEVEN / np.sqrt(flows.connections))
         weight = np.where(greedy, flows.connections * uneven, flows.connections)
         mood = 1 + flows.swing * random.uniform(-1, 1, len(flows.swing))
         wanted = np.where(greedy, np.inf, flows.offered_mbps * mood)
-        return max_min_rates(self.uses, self.capacity, wanted, weight)
+        sent, load = np.zeros(len(wanted)), np.zeros(len(self.capacity))
+        paced, heeds = np.flatnonzero(flows.paced), np.flatnonzero(~flows.paced)
+        if paced.size:
+            sent[paced], load = self._datagrams(self.uses[paced], wanted[paced])
+        left = np.maximum(self.capacity - load, _LEFT_TO_TCP * self.capacity)
+        uses = self.uses[heeds]
+        sent[heeds] = max_min_rates(uses, left, wanted[heeds], weight[heeds])
+        load = load + _sums(uses, sent[heeds], len(load))
+        return Counted(sent, np.minimum(load, self.capacity))
 
-    def load(self, mbps: Floats) -> Floats:
-        """Load of each resource as port counters see it."""
-        flat = np.repeat(mbps, self.uses.shape[1])
-        return np.bincount(self.uses.ravel(), flat, len(self.capacity))
+    def _datagrams(self, uses: Ints, mbps: Floats) -> tuple[Floats, Floats]:
+        """What leaves servers, and what leaves each queue: all lose the same part in one."""
+        order = [0, *range(2, uses.shape[1]), 1]
+        kept = np.ones(len(self.capacity))
+        for _ in order:  # at each turn what comes to one more queue on the way is right
+            came, now = np.zeros(len(kept)), mbps
+            for column in order:
+                came += np.bincount(uses[:, column], now, len(kept))
+                now = now * kept[uses[:, column]]
+            kept = np.minimum(1.0, self.capacity / np.maximum(came, _LEAST_MBPS))
+        return mbps * kept[uses[:, 0]], came * kept
+
+
+def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
+    return np.bincount(uses.ravel(), np.repeat(mbps, uses.shape[1]), count)
 
 
 # --- workloads ------------------------------------------------------------------------------
@@ -157,6 +193,7 @@ def _flows(src: Ints, dst: Ints, mbps: Floats | float, many: Floats | float = 1.
         np.broadcast_to(np.asarray(mbps, dtype=np.float64), shape),
         np.broadcast_to(np.asarray(many, dtype=np.float64), shape),
         np.zeros(shape),
+        np.zeros(shape, dtype=bool),
     )
 
 
@@ -245,6 +282,10 @@ WORKLOADS: Final[dict[str, Callable[[Site], Flows]]] = {
     "gravity": gravity,
 }
 MIXED: Final = "two of these"
+STEADY: Final = {"constant rate", "on/off", "gravity"}
+"""Workloads of a rate of their own: in half of their cases datagrams, else TCP whose application
+has no more to send."""
+_DATAGRAMS: Final = 1
 
 
 def draw(seed: int) -> tuple[Case, np.random.Generator]:
@@ -256,12 +297,17 @@ def draw(seed: int) -> tuple[Case, np.random.Generator]:
     site = Site(racks, servers, planes, random)
     kind = str(random.choice([*WORKLOADS, MIXED]))
     names = random.choice(list(WORKLOADS), 2, replace=False) if kind == MIXED else [kind]
-    parts = [WORKLOADS[str(name)](site) for name in names]
+    # A generator of its own: which cases there are does not hang on it.
+    datagrams = bool(np.random.default_rng((seed, _DATAGRAMS)).random() < 0.5)
+    paced = STEADY.intersection(names) if datagrams else set()
+    parts = []
+    for name in map(str, names):
+        part = WORKLOADS[name](site)
+        parts.append(replace(part, paced=np.full(len(part.src), name in paced)))
+    if paced:
+        kind = f"{kind}, datagrams"
     joined = Flows(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("src", "dst", "offered_mbps", "connections", "swing")
-        )
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in Flows.__slots__)
     )
     away = joined.src // servers != joined.dst // servers
     flows = Flows(*(getattr(joined, name)[away] for name in Flows.__slots__))

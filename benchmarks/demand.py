@@ -28,7 +28,7 @@ import numpy as np
 from rich.progress import Progress
 
 from benchmarks._baselines import plain_estimate
-from benchmarks._demand_cases import Case, Floats, Network, draw
+from benchmarks._demand_cases import Case, Counted, Floats, Network, draw
 from benchmarks._demands import RATE_MBPS
 from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
@@ -53,8 +53,8 @@ RACKS: Final = 320
 FILLED: Final = 0.05
 TARGET_MS: Final = 40.0
 
-Estimator = Callable[[Case, Network, Floats], DemandMatrix]
-"""From what each flow got, seen as counters see it, to what to plan for."""
+Estimator = Callable[[Case, Network, Counted], DemandMatrix]
+"""From what counters see of each flow to what to plan for."""
 
 
 class Ours:
@@ -72,11 +72,10 @@ class Ours:
         self._round = 0
         self.wanted: DemandMatrix = np.zeros((n, n))
 
-    def __call__(self, case: Case, network: Network, mbps: Floats) -> DemandMatrix:
+    def __call__(self, case: Case, network: Network, counted: Counted) -> DemandMatrix:
         n, links = case.fabric.n_racks, case.fabric.n_racks * case.servers
-        sent = np.bincount(self._row_of, mbps, len(self._sender))
-        load = network.load(mbps)
-        uses, load, capacity = self._seen(case, network, load)
+        sent = np.bincount(self._row_of, counted.sent_mbps, len(self._sender))
+        uses, load, capacity = self._seen(case, network, counted.load_mbps)
         by_rack = np.zeros((n, n))
         np.add.at(by_rack, self._pair, sent)
         now_s = self._round * EPOCH_S
@@ -91,10 +90,9 @@ class Ours:
             self._connections(case),
             np.multiply(most, share, out=np.full(len(share), np.inf), where=share > 0),
         )
-        into = network.load(mbps)[links : 2 * links].reshape(n, case.servers)
-        found = estimate(
-            traffic, load, capacity, np.full(links, RATE_MBPS), receiving(into) * RATE_MBPS
-        )
+        into = counted.load_mbps[links : 2 * links].reshape(n, case.servers)
+        ports_mbps = np.full(links, RATE_MBPS), receiving(into) * RATE_MBPS
+        found = estimate(traffic, load, capacity, *ports_mbps)
         self.wanted = np.zeros((n, n))
         np.add.at(self.wanted, self._pair, found.mbps)
         clear = np.ones((n, n), dtype=bool)
@@ -139,13 +137,14 @@ def receiving(into: Floats) -> Floats:
     return enough.sum(axis=1).astype(np.float64)
 
 
-def replaced(case: Case, _network: Network, mbps: Floats) -> DemandMatrix:
-    rates = case.by_racks(mbps)
+def replaced(case: Case, _network: Network, counted: Counted) -> DemandMatrix:
+    rates = case.by_racks(counted.sent_mbps)
     capacity = np.full(case.fabric.n_racks, RATE_MBPS * case.servers)
     return estimate_flows(*np.nonzero(rates >= ELEPHANT_MBPS), capacity, capacity)
 
 
-def hedera(case: Case, _network: Network, mbps: Floats) -> DemandMatrix:
+def hedera(case: Case, _network: Network, counted: Counted) -> DemandMatrix:
+    mbps = counted.sent_mbps
     flows, links = case.flows, case.fabric.n_racks * case.servers
     big = np.flatnonzero(mbps >= ELEPHANT_MBPS / 10)
     ports = np.stack([flows.src[big], links + flows.dst[big]], axis=1)
@@ -206,7 +205,7 @@ def judge(seed: int) -> Outcome | None:
         moods, topology, reached = np.random.default_rng(seed), start, []
         for number in range(ROUNDS):
             network = Network(case, topology)
-            demand = estimator(case, network, network.carried(case.flows, moods))
+            demand = estimator(case, network, network.counted(case.flows, moods))
             if number == 0:
                 wanted = estimator.wanted if isinstance(estimator, Ours) else demand
                 errors[name] = float(np.abs(wanted - truth).sum() / truth.sum())

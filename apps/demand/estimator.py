@@ -270,11 +270,13 @@ class DemandEstimator:
         by_packets = electrical * now
         load = np.zeros(last + 1)
         np.add.at(load, at.link + sent.source, now)
+        # Counters see what comes to the first queue. What leaves it comes to the next one.
         for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
+            came = np.zeros(len(load))
+            np.add.at(came, place + where, by_packets)
+            capacity = self._capacity[place + where]
+            by_packets = by_packets * (capacity / np.maximum(came[place + where], capacity))
             np.add.at(load, place + where, by_packets)
-        # Counters see what comes to a full queue, not what leaves it.
-        queues = slice(at.uplink, at.inlet)
-        load[queues] = np.minimum(load[queues], self._capacity[queues])
         for place, mbps in zip((at.inlet, at.downlink), np.nan_to_num(into), strict=True):
             np.maximum.at(load, place + self._rack_of_server, mbps)
         load[at.circuits : last] = [seen.ports_mbps.get(port, np.nan) for port in ways.senders]

@@ -196,6 +196,13 @@ def test_counters_before_a_full_queue_may_show_more_than_it_lets_through():
     assert network.estimator.troubles() == {}
 
 
+def test_datagrams_that_an_uplink_loses_fill_no_queue_behind_it():
+    """Of H11's 30 Mb/s its uplink passes 10, of 20 that R3 may receive."""
+    found = Network().find((H11, R3, 30.0), (H21, R3, 1.0))
+    assert found.constrained[R1, R3]
+    assert not found.constrained[R2, R3]
+
+
 def test_elephants_alone_have_a_demand():
     found = Network().find((H11, R2, 9.0), (H11, R3, 0.5))
     assert found.wanted_mbps[R1, R3] == 0
