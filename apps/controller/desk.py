@@ -20,7 +20,6 @@ from apps.controller.slots import Slots
 from apps.demand.load_recorder import LoadRecorder
 from hydra.decisions.explanation import (
     MOST_HAPPENINGS,
-    Builder,
     Evidence,
     Explanation,
     explain,
@@ -115,11 +114,6 @@ class Desk:
     def explain(self, a: RackId, b: RackId) -> Explanation:
         """The reasons why two racks are joined as they are."""
         seen = self.demand()
-        builders = {
-            circuit: Builder(one.id, one.trigger)
-            for one in reversed(self.reconfigurations())
-            for circuit in one.connected
-        }
         evidence = Evidence(
             self.fabric,
             self.policy,
@@ -128,7 +122,7 @@ class Desk:
             seen.estimated_mbps,
             self.reservations(),
             self.decisions(),
-            builders,
+            self._ledger.builders(),
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, Decision, SeenDemand
 from hydra.history import Happening
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
@@ -41,14 +42,6 @@ class Explanation:
     decisions: tuple[Decision, ...]
     """Decisions that would set up or take down a circuit between the two; newest first."""
     lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Builder:
-    """The reconfiguration that set a circuit up."""
-
-    reconfiguration: str
-    trigger: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +207,8 @@ class _Words:
             else:
                 yield (
                     f"{self._circuit(circuit)} was set up by reconfiguration "
-                    f"{builder.reconfiguration}, asked for by: {builder.trigger}"
+                    f"{builder.reconfiguration} of {moment(builder.unix_s)}, asked for by: "
+                    f"{builder.trigger}"
                 )
 
     def _what_they_want(self) -> Iterator[str]:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from apps.offline.rehearsal import Rehearsal
+from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, seen_demand
-from hydra.decisions.explanation import Builder, Evidence, explain
+from hydra.decisions.explanation import Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing
 from hydra.worth import no_plan
@@ -119,9 +120,10 @@ def test_flows_that_spill_are_named_with_the_reason():
 def test_who_set_it_up():
     loop = evidence(rates(r1_r2=40))
     (circuit,) = loop.state.topology.circuits
-    known = replace(loop, builders={circuit: Builder("7f3a", "operator")})
+    known = replace(loop, builders={circuit: Builder("7f3a", "operator", 0.0)})
     assert explain(known, R1, R2).lines[1] == (
-        "r1 =p1= r2 was set up by reconfiguration 7f3a, asked for by: operator"
+        "r1 =p1= r2 was set up by reconfiguration 7f3a of 1970-01-01T00:00:00Z, asked for by: "
+        "operator"
     )
 
 
