@@ -26,6 +26,7 @@ from hydra.decisions.explanation import (
 )
 from hydra.demand.agent_protocol import AgentService
 from hydra.faults.quarantine import Quarantined
+from hydra.history import HappeningKind
 from hydra.model import Fabric, NetworkState, RackId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.roles import Task, TaskState
@@ -129,6 +130,10 @@ class Desk:
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
         )
         return explain(evidence, a, b)
+
+    def note_login(self, operator: str, address: str) -> None:
+        """Note in the history that an operator came, and from where."""
+        self._ledger.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
 
     def delivery(self, reservation_id: str) -> Delivery:
         """Rates that a reservation gets. Raises UnknownName."""

@@ -459,7 +459,8 @@ class Ledger:
         self.note(
             HappeningKind.RECONFIGURATION,
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
-            f"{len(ended.connected)} circuits up, {len(ended.disconnected)} down"
+            f"{len(ended.connected)} circuit{'' if len(ended.connected) == 1 else 's'} up, "
+            f"{len(ended.disconnected)} down"
             + "".join(f"; {one}" for one in (*words, ended.reason) if one),
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )

@@ -135,6 +135,15 @@ class _Words:
         way = ">" if circuit.one_way else "="
         return f"{self._rack(one)} ={fabric.planes[circuit.plane].name}{way} {self._rack(other)}"
 
+    def _way(self, path: Path) -> str:
+        """``r1 =p2= r3 =p1= r4``, hop by hop."""
+        at, way = path.src, self._rack(path.src)
+        for circuit in path.circuits:
+            a, b = self.evidence.fabric.racks_of(circuit)
+            at = b if a == at else a
+            way += f" ={self.evidence.fabric.planes[circuit.plane].name}= {self._rack(at)}"
+        return way
+
     def _circuits(self, circuits: Iterable[Circuit]) -> str:
         return ", ".join(self._circuit(circuit) for circuit in sorted(circuits))
 
@@ -165,8 +174,7 @@ class _Words:
             yield f"traffic between {pair} is spread over {len(found.paths)} paths"
         for path in found.paths:
             if not set(path.circuits) <= set(found.circuits):
-                way = self._circuits(path.circuits)
-                yield f"traffic between {pair} takes {path.hops} hops: {way}"
+                yield f"traffic between {pair} takes {path.hops} hops: {self._way(path)}"
 
     def _what_leads(self, src: RackId, dst: RackId) -> Iterator[str]:
         """The one-way circuits from one rack to the other, and what they are for."""

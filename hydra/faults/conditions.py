@@ -359,9 +359,9 @@ def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tu
             f"nothing of it fits now; see what is in the way, or `{release}` if nobody needs it",
             f"{command} --dry-run",
         )
-    much = f"{fitting_mbps:g} of its {one.promised_mbps:g} Mb/s" if least else "all of it"
+    much = f"{fitting_mbps:g} of its {one.promised_mbps:g} Mb/s fit" if least else "all of it fits"
     return (
-        f"{who}reserve it anew, {much} fits now, or `{release}` if nobody needs it",
+        f"{who}reserve it anew, {much} now, or `{release}` if nobody needs it",
         command,
     )
 
@@ -394,7 +394,6 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
         else:
             out = f"left out of plans until {moment(until_s)}"
         gone = "" if not pairs else "; what they carried goes electrically"
-        rack, _, port = names[0].partition(":")
         yield Condition(
             ConditionKind.PORT_QUARANTINED if blocks else ConditionKind.PORT_ON_TRIAL,
             names,
@@ -402,7 +401,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
             since_s,
             out + (gone if left else "; what they carried has other paths" if pairs else ""),
             "mend it, and clear the ports",
-            f"hydra quarantine clear {rack} {port}",
+            _clear(facts.fabric, [one.port for one in some]),
             left,
             failed,
         )
@@ -463,6 +462,14 @@ def _many(one: str, many: str, names: Collection[str], state: str) -> str:
 def _names(names: Sequence[str], between: str = ", ") -> str:
     more = len(names) - _NAMED
     return between.join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _clear(fabric: Fabric, ports: Sequence[PortId]) -> str:
+    """The commands that clear these ports, or the one that lists them if they are many."""
+    if len(ports) > _NAMED:
+        return "hydra quarantine"
+    names = (_port_name(fabric, port).partition(":") for port in ports)
+    return " && ".join(f"hydra quarantine clear {rack} {port}" for rack, _, port in names)
 
 
 def _port_name(fabric: Fabric, port: PortId) -> str:

@@ -173,6 +173,19 @@ def test_slots_are_pointed_to():
     assert told not in explain(evidence(rates(r1_r2=40)), R1, R3).lines
 
 
+def test_hops_are_told_in_the_order_of_the_way():
+    fabric = small_fabric(racks=4, planes=2, servers=2)
+    first, second, relay, back = (fabric.ports_of(rack)[plane] for rack, plane in HOPS)
+    near = Circuit(first.plane, *sorted((first.id, second.id)))
+    far = Circuit(relay.plane, *sorted((relay.id, back.id)))
+    path = Path(R3, R1, (far, near))
+    assert sorted(path.circuits) != [*path.circuits]
+    state = NetworkState(1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)})
+    none = np.zeros((4, 4))
+    found = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R1, R3)
+    assert "traffic between r1 and r3 takes 2 hops: r3 =p2= r2 =p1= r1" in found.lines
+
+
 def test_a_relay_is_described_by_its_hops():
     fabric = small_fabric(racks=4, planes=2, servers=2)
     first, second, relay, back = (fabric.ports_of(rack)[plane] for rack, plane in HOPS)
@@ -185,7 +198,7 @@ def test_a_relay_is_described_by_its_hops():
     assert (found.circuits, found.paths) == ((), {path: 100})
     assert found.lines[:2] == (
         "no circuit joins r3 and r1 directly",
-        "traffic between r3 and r1 takes 2 hops: r1 =p1= r2, r2 =p2= r3",
+        "traffic between r3 and r1 takes 2 hops: r1 =p1= r2 =p2= r3",
     )
     used = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R1, R2)
     assert used.lines[0] == "r1 =p1= r2 stands, and carries: r1 - r3"
