@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from apps.rest.app import create_app
@@ -454,6 +455,36 @@ def test_it_fits_and_can_be_read(server, network, page, width, scheme):
     shoot(page, f"{scheme}-{width}")
 
 
+def complaints(page):
+    """What axe-core finds on the page as it is: rules, and the elements that break them."""
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_page_nor_in_its_dialogs(server, network, page, scheme):
+    recorded(network)
+    network.past.add(time.time(), HappeningKind.LOGIN, "olaf came", [])
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(server.url)
+    expect(page.locator("#conditions .bad-thing").first).to_be_visible()
+    page.get_by_text("What the periodic mode decided").click()
+    assert complaints(page) == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    dialogs = {
+        "Why is r1 =p1= r3 here?": "#why .load-there",
+        "The last hour of r3 to r4": "#why .load-there",
+        "Plan…": "#ask li",
+        "Policy…": "#ask table",
+    }
+    for button, content in dialogs.items():
+        page.get_by_role("button", name=button).click()
+        expect(page.locator(content).first).to_be_visible()
+        assert complaints(page) == [], button
+        page.keyboard.press("Escape")
+
+
 def test_every_control_can_be_reached_with_the_keyboard(server, network, page):
     page.goto(server.url)
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
@@ -521,6 +552,7 @@ def test_a_wrong_token_is_told_of_and_another_one_asked_for(guarded, network, pa
     server, tokens = guarded
     sign_in(page, server.url, tokens["vera"] + "x")
     expect(page.get_by_role("alert").filter(has_text="not valid")).to_be_visible()
+    assert complaints(page) == []
     page.get_by_label("Token").fill(tokens["vera"])
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("#who")).to_have_text("vera, viewer")
@@ -564,6 +596,7 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     ask.get_by_role("button", name="Take 60 Mb/s").click()
     expect(ask).to_contain_text("r3 to r4, 60 Mb/s in both directions")
     shoot(page, "tenant-fits")
+    assert complaints(page) == []
     ask.get_by_role("button", name="Book it").click()
     booked = page.locator("#reservations tbody tr")
     expect(booked).to_contain_text("r3 to r4v1")
