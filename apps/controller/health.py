@@ -88,7 +88,6 @@ class Health:
             self._ledger.state,
             time.time(),
             self._ledger.reservations(),
-            self._reservations.fitting_mbps,
             self._quarantine.entries(),
             reach.planes_down(),
             reach.tors_down(),
@@ -100,4 +99,5 @@ class Health:
             stale if measured else (),
             self._poller.stale_s,
             self._ledger.journal_failure,
+            self._reservations.fitting_mbps,
         )

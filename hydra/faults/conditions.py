@@ -89,8 +89,6 @@ class Facts:
     state: NetworkState
     now_unix_s: float
     reservations: Sequence[Reservation] = ()
-    fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
-    """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
     quarantine: Sequence[Quarantined] = ()
     planes_down: Mapping[PlaneId, str] = field(default_factory=dict)
     """Optical switches that can't be commanded, with the reason."""
@@ -108,6 +106,8 @@ class Facts:
     """Seconds for which counters may be late: those of a switch that is new have yet to be read."""
     journal_failure: tuple[float, JournalError] | None = None
     """When the journal could not be written first, in Unix seconds, and why it can't now."""
+    fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
+    """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
 
 
 class Watch:
