@@ -173,7 +173,8 @@ class Watch:
             yield Condition(
                 kind,
                 (names[plane],),
-                f"optical switch {names[plane]} can't be commanded: {reason}",
+                f"optical switch {names[plane]} can't be commanded: "
+                f"{reason.removeprefix(f'{names[plane]}: ')}",
                 since[names[plane]],
                 f"left out of plans; circuits that stand on it ({standing}) stay as its mirrors "
                 "are, and can't be moved",
@@ -192,7 +193,7 @@ class Watch:
             yield Condition(
                 kind,
                 (names[rack],),
-                f"ToR {names[rack]} can't be commanded: {reason}",
+                f"ToR {names[rack]} can't be commanded: {reason.removeprefix(f'{names[rack]}: ')}",
                 since[names[rack]],
                 "its rack is left out of plans, and its circuits stay where they are",
                 "mend it; its VLANs are restored when it answers",

@@ -159,7 +159,7 @@ def test_circuits_on_an_optical_switch_that_is_down_belong_to_its_condition(watc
     plane = CIRCUIT.plane
     name = FABRIC.planes[plane].name
     active = replace(failed(), state=ReservationState.ACTIVE, booked=PATH)
-    one = only(watch, facts(planes_down={plane: "refused"}, reservations=[active]))
+    one = only(watch, facts(planes_down={plane: f"{name}: refused"}, reservations=[active]))
     assert one.what == f"optical switch {name} can't be commanded: refused"
     assert "circuits that stand on it (1) stay" in one.done
     assert (one.pairs, one.reservations) == ((PAIR,), ("v1",))
