@@ -39,6 +39,7 @@ SLOWLY = {
 def opened(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> Iterator[Page]:
     width, height = size
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(url)
     expect(page.locator("#connection")).to_have_text("● live")
     yield page
