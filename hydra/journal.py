@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from hydra.errors import HydraError
 
@@ -29,6 +29,8 @@ class Kind(StrEnum):
     STATE = "state"
     RESERVATION = "reservation"
     QUARANTINE = "quarantine"
+    BUILDER = "builder"
+    """See :mod:`hydra.decisions.builders`."""
     WEBHOOK = "webhook"
 
 
@@ -59,9 +61,17 @@ def entry(unix_s: float, what: str, details: Record) -> Change:
 class JournalError(HydraError):
     """The journal can't be read or written; nothing that depends on it may go ahead."""
 
+    to_do: ClassVar[str] = "free the disk; what has happened is written then"
+    """The next step for people, in words."""
+    command: ClassVar[str] = "df -h"
+    """The command for that, or the one that shows more."""
+
 
 class JournalTaken(JournalError):
     """Another controller has opened the journal for writing since, and owns it now."""
+
+    to_do = "end this controller, or the other one and start this one again"
+    command = "pgrep -af hydra"
 
 
 class Journal(Protocol):

@@ -215,7 +215,9 @@ class Controller:
             self._paths_lost,
             metrics,
         )
-        health = self._health = Health(fabric, ledger, reach, quarantine, poller, auditor)
+        health = self._health = Health(
+            fabric, ledger, reach, quarantine, poller, auditor, reservations
+        )
         self.policies = PolicyDesk(
             loaded,
             read_file,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from apps.process.metrics import Metrics
@@ -49,6 +51,8 @@ _STEP: Final = "device"
 _KEEP_S: Final = 2.0
 _LOOK_S: Final = 5.0
 """Seconds between two looks at each device."""
+_QUIET_S: Final = 10.0
+"""Seconds after which a device that has not been heard of is asked something."""
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -62,10 +66,14 @@ class _Slot(Generic[_DeviceT]):
     metrics: Metrics
     ending: threading.Event
     """Set once a device that is away is not waited for any more."""
+    ask: Callable[[_DeviceT], object]
+    """Puts a small question, by whose answer it is known that the device is there."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None if its last exchange went well."""
     alarms: tuple[Alarm, ...] = ()
+    heard_s: float = 0.0
+    """When it answered last, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         name, kind = self.device.name, FailureKind.NOT_CONNECTED
@@ -92,6 +100,7 @@ class _Slot(Generic[_DeviceT]):
                 self._lost(error)
                 raise
             self.problem = None
+            self.heard_s = time.monotonic()
             return result
 
     def _lost(self, error: DeviceError) -> None:
@@ -105,7 +114,8 @@ class _Slot(Generic[_DeviceT]):
     def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
         """See whether a device that is connected, and not in use, still is; tell news of alarms.
 
-        That asks nothing of a device without alarms: an open session only notices its end.
+        An open session notices its end; that of a device which has lost its power does not, so
+        that one which has been quiet is asked something.
         """
         device = self.device
         if not self.lock.acquire(blocking=False):
@@ -118,6 +128,8 @@ class _Slot(Generic[_DeviceT]):
                     for alarm in news(before, device.reports(), self.alarms):
                         _log_alarm(device.name, alarm)
                         tell(DeviceAlarm(device.name, alarm))
+                elif time.monotonic() >= self.heard_s + _QUIET_S:
+                    self._hear()
         except DeviceError as error:
             if not isinstance(error, DeviceUnavailable):
                 LOG.error("%s", error)
@@ -125,15 +137,30 @@ class _Slot(Generic[_DeviceT]):
         finally:
             self.lock.release()
 
+    def _hear(self) -> None:
+        """Ask the device something. Raises DeviceUnavailable; a refusal is an answer, too."""
+        try:
+            self.ask(self.device)
+        except DeviceUnavailable:
+            raise
+        except DeviceError as error:
+            LOG.debug("%s", error)
+        self.heard_s = time.monotonic()
+
     def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
         """Ask a device; None if it is not connected, or is in use. Raises DeviceError."""
         if not self.lock.acquire(blocking=False):
             return None
         try:
-            return action(self.device) if self.problem is None else None
+            if self.problem is not None:
+                return None
+            result = action(self.device)
         except DeviceError as error:
             self._lost(error)
             raise
+        else:
+            self.heard_s = time.monotonic()
+            return result
         finally:
             self.lock.release()
 
@@ -158,6 +185,14 @@ def _log_alarm(name: str, alarm: Alarm) -> None:
     where = "" if alarm.port is None else f" at port {alarm.port}"
     severity = alarm.severity.value
     LOG.log(level, "%s: alarm %s (%s)%s: %s", name, alarm.code, severity, where, alarm.text)
+
+
+def _identify(switch: OpticalSwitch) -> None:
+    switch.identity()
+
+
+def _look_at(ports: Collection[str], tor: TorSwitch) -> None:
+    tor.link_up(ports)
 
 
 def _claim(tor: TorSwitch) -> None:
@@ -202,11 +237,18 @@ class Devices:
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
-            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending)
+            plane.id: _Slot(
+                optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending, _identify
+            )
             for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
-            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics, self._ending)
+            rack.id: _Slot(
+                tor_switch(rack, policy.timeouts.tor_s),
+                metrics,
+                self._ending,
+                partial(_look_at, [port.tor_port for port in fabric.ports_of(rack.id)][:1]),
+            )
             for rack in fabric.racks
             if substrate_of(fabric).retags
         }

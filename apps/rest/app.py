@@ -13,7 +13,7 @@ from apps.process.metrics import ServiceCollector
 from apps.rest import problems
 from apps.rest.access import PUBLIC
 from apps.rest.context import ServerClosing
-from apps.rest.guard import AuditLog, Guard
+from apps.rest.guard import AuditLog, Guard, Logins
 from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
 from apps.rest.routes import (
@@ -172,6 +172,7 @@ def create_app(
         limiter=limiter,
         audit=audit or AuditLog(None),
         sites=Sites(hosts, any_host=tokens is not None),
+        logins=Logins(service.note_login),
     )
     app.add_middleware(HeadAsGet)
     return app
