@@ -8,8 +8,8 @@ of the list is ``pair=INGRESS``. A list of one entry may stand without its brack
 have ``ports`` and ``port-state`` in place of ``port-config`` and ``status``.
 
 Attenuators are ``voa`` (a laboratory's monitor in ONOS, and its scripts, which set them by
-``PATCH``); alarm thresholds are ``opm-alarm-config`` (the single-page application, and a client over
-NETCONF, which shows the leaves).
+``PATCH``); alarm thresholds are ``opm-alarm-config`` (the single-page application, and a client
+over NETCONF, which shows the leaves).
 
 Inferred are the spelling of the start-up modes, known from the maker's test suite as *preserve* and
 *volatile*, and that numbers may come as text, as RFC 7951 has decimals.

@@ -176,12 +176,13 @@ def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: flo
         return ""
     if attenuator.mode is AttenuatorMode.RELATIVE and level > budget_db:
         return f"takes off {level:g} dB ({words}), {beyond}"
-    holds = attenuator.mode is AttenuatorMode.POWER and expected_dbm is not None
-    if holds and expected_dbm - level > budget_db:
-        return (
-            f"holds its light at {level:+.2f} dBm ({words}), {expected_dbm - level:.2f} dB below "
-            f"what comes in, {beyond}"
-        )
+    if attenuator.mode is AttenuatorMode.POWER and expected_dbm is not None:
+        taken_db = expected_dbm - level
+        if taken_db > budget_db:
+            return (
+                f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what comes "
+                f"in, {beyond}"
+            )
     return ""
 
 
