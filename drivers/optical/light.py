@@ -180,8 +180,8 @@ def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: flo
         taken_db = expected_dbm - level
         if taken_db > budget_db:
             return (
-                f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what comes "
-                f"in, {beyond}"
+                f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what "
+                f"comes in, {beyond}"
             )
     return ""
 

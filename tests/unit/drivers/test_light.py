@@ -96,7 +96,7 @@ def test_a_switch_that_can_not_tell_is_attached_all_the_same(caplog):
     def refused(*_asked):
         raise DeviceError("p1", "unknown command")
 
-    with caplog.at_level("INFO", "drivers"):
+    with caplog.at_level("INFO", "drivers.optical.light"):
         warn_at_attach("p1", EXPECTED, lambda: (16, 16), refused, refused)
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
 
