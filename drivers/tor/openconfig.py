@@ -6,6 +6,8 @@ replaced as a whole. Neighbouring VLANs are written as ranges (``300..310``).
 EOS, NX-OS and IOS-XE drop untagged frames on a trunk unless its ``native-vlan`` is among its
 ``trunk-vlans``: it is written into both, and one that is not in the list reads as none. SONiC has
 no ``native-vlan``: an untagged VLAN is its ``access-vlan``, and not in the list.
+
+The VLANs of a LAG are those of its ``aggregation``, those of another interface in ``ethernet``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 
 from drivers.codecs import openconfig
 from drivers.codecs.openconfig import Leaves
-from drivers.codecs.yang_json import YangJsonError
+from drivers.codecs.yang_json import Json, YangJsonError
 from drivers.exclusive import exclusive
 from drivers.tor import membership
 from hydra.errors import DeviceError, ProtocolError
@@ -180,6 +182,26 @@ class OpenconfigTor:
             return parse(leaves)
         except YangJsonError as error:
             raise ProtocolError(self._name, f"port {port} has {error}") from error
+
+
+def leaves_by_port(
+    device: str, interfaces: Mapping[str, Json], container: Container
+) -> dict[str, Leaves | None]:
+    """Leaves of a container of each interface; None where there is none. Raises ProtocolError."""
+    try:
+        return {
+            port: openconfig.leaves_at(interface, *_path(interface, container))
+            for port, interface in interfaces.items()
+        }
+    except YangJsonError as error:
+        raise ProtocolError(device, f"interfaces: {error}") from error
+
+
+def _path(interface: Json, container: Container) -> list[str]:
+    path = container.value.split("/")
+    if container is Container.VLANS:
+        path.insert(0, "aggregation" if openconfig.is_lag(interface) else "ethernet")
+    return path
 
 
 def check_present(device: str, ports: Collection[str], found: Collection[str]) -> None:
