@@ -12,7 +12,6 @@ The VLANs of a LAG are those of its ``aggregation``, those of another interface 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +22,7 @@ from drivers.codecs.openconfig import Leaves
 from drivers.codecs.yang_json import Json, YangJsonError
 from drivers.exclusive import exclusive
 from drivers.tor import membership
+from drivers.tor.session import Session, SessionTor
 from hydra.errors import DeviceError, ProtocolError
 from hydra.model import VlanId
 from hydra.roles import PortCounters, PortVlans, TorCapabilities
@@ -74,16 +74,11 @@ NATIVE: Final = Dialect("native-vlan", among_allowed=True)
 SONIC: Final = Dialect("access-vlan", among_allowed=False)
 
 
-class Interfaces(Protocol):
+class Interfaces(Session, Protocol):
     """The contract of the ways to a switch's interfaces; methods raise DeviceError and its kinds.
 
     Both calls that talk connect if need be.
     """
-
-    def open(self) -> None:
-        """Connect; a second call on an open connection does nothing."""
-
-    def close(self) -> None: ...
 
     def dialect(self) -> Dialect:
         """That of the switch; connects if need be."""
@@ -98,31 +93,14 @@ class Interfaces(Protocol):
         """Replace the VLANs of these ports, all or none; ``check`` raises if that was not done."""
 
 
-class OpenconfigTor:
+class OpenconfigTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch` with counters; all ports of a change go in one edit."""
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(self, name: str, interfaces: Interfaces) -> None:
-        self._name = name
-        self._lock = threading.RLock()
+        super().__init__(name, interfaces)
         self._interfaces = interfaces
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> TorCapabilities:
-        return CAPABILITIES
-
-    @exclusive
-    def open(self) -> None:
-        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
-        self._interfaces.open()
-
-    @exclusive
-    def close(self) -> None:
-        """Drop the session; safe to repeat. The next use connects again."""
-        self._interfaces.close()
 
     @exclusive
     def ports(self) -> tuple[str, ...]:

@@ -15,10 +15,10 @@ import pytest
 from hydra.model import DatapathId, Login, Rack, RackId, Tor, VlanId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.catalogue import EMULATORS
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
 from mininet_scenarios.emulators.openconfig_tor import DEVICE, MAKES
-from mininet_scenarios.emulators.sonic_switch import CA
 from mininet_scenarios.testbed import open_vswitch
 from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
 
