@@ -200,16 +200,19 @@ class Network:
 
         A switch forwards by cached decisions for a while after it has confirmed other rules.
         """
-        if server.name in self.dead_uplinks | self.closed:
+        if server.name in self.dead_uplinks or server.name in self.closed:
             return set()
         datapath = self.switch_of[server.name].datapath
         ways = self._ways.setdefault(datapath, {})
         if to not in ways:
             ways[to] = self._sends(to, self.tables[datapath])
+        cached = self._cached(datapath)
+        if not cached:
+            return ways[to]
         off = self.dead_uplinks | self.closed
         if all(other.name in off for other in self.fabric.racks[to].servers):
             return ways[to]  # nothing that was sent there earlier can be taken any more
-        return ways[to].union(*(self._sends(to, table) for table in self._cached(datapath)))
+        return ways[to].union(*(self._sends(to, table) for table in cached))
 
     def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
         metadata = rack_metadata(to)
