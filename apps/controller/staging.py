@@ -298,7 +298,7 @@ class Staging:
         after = self._ledger.state
         to_wait = moving_pairs(stage.target, goal)
         change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
-        if after.topology == before.topology:
+        if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
         self._put(lambda: self._go_on(change))
 

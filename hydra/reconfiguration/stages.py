@@ -88,7 +88,7 @@ def next_stage(current: NetworkState, target: NetworkState, traffic: Traffic) ->
     pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
     if not pairs:  # rings that only move as a whole
         stage, pairs = target, cut.moving
-    last = stage.topology == target.topology
+    last = (stage.topology, stage.vlans) == (target.topology, target.vlans)
     load = cut.load(pairs)
     return Stage(
         target=target if last else stage,

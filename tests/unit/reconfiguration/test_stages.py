@@ -1,6 +1,7 @@
 """Stages lead to the target, each sound by itself, and divert no more than there is room for."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.model import NetworkState
-from hydra.reconfiguration.plan import diff, paths_by_pair
+from hydra.reconfiguration.plan import changed_pairs, diff, paths_by_pair
 from hydra.reconfiguration.stages import Traffic, next_stage, stages
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -82,6 +83,7 @@ def test_no_stage_diverts_more_than_there_is_room_for_but_one_move_at_a_rack(see
         )
         beyond = {rack for rack in range(len(room)) if most[rack] < -1e-6}
         assert beyond == stage.beyond.keys()
+        assert changed_pairs(state, stage.target) <= stage.pairs
         assert stage.diverted_mbps == pytest.approx(max([*diverted_out, *diverted_into]))
         state = stage.target
 
@@ -154,6 +156,17 @@ def test_who_is_electrical_and_finds_free_ports_goes_first():
     assert first.diverted_mbps == 0
     assert pairs_of(others) == [{2, 3}]
     assert others[0].beyond == {0: 30.0}
+
+
+def test_a_pair_of_which_only_the_vlan_changes_is_named_and_has_its_turn():
+    vlans = dict(zip(BEFORE.topology.paths, (201, 202, 203), strict=True))
+    retagged = replace(BEFORE, vlans=vlans)
+    found = list(stages(BEFORE, retagged, sent(r2=50, r3=50, r4=20)))
+    assert pairs_of(found) == [{2, 4}, {3}]
+    assert [stage.diverted_mbps for stage in found] == [70, 50]
+    assert [stage.last for stage in found] == [False, True]
+    assert found[-1].target == retagged
+    assert found[0].target.vlans[BEFORE.topology.paths[1]] == BEFORE.vlans[BEFORE.topology.paths[1]]
 
 
 def test_nothing_is_one_stage_that_moves_nobody():
