@@ -293,13 +293,12 @@ class _Cut:
             return True
 
         for pair in sorted(self._arriving, key=self._left_waiting_mbps):
-            circuits = self._in_the_way.before(pair)
-            users = self._in_the_way.users_before(pair)
-            if circuits and pair not in added and pair not in users:
-                clear(circuits - gone, users - added.keys())
+            blocking = self._in_the_way.before(pair).difference(gone)
+            if blocking and pair not in added:
+                clear(blocking, self._in_the_way.users_of(blocking) - added.keys())
         if not added:
-            for circuit, its in self._in_the_way.by_circuit():
-                clear({circuit}, its)
+            for circuit in self._in_the_way.circuits():
+                clear({circuit}, self._in_the_way.users_of([circuit]))
         if not added:  # who rides on circuits that go may ride on others
             for pair in sorted(self._arriving, key=self._load_mbps.__getitem__):
                 its = set(paths.get(pair, ()))
@@ -396,7 +395,8 @@ class _InTheWay:
             for half in circuit.halves
         }
         self._circuits = sorted(set(going.values()))
-        numbers = {circuit: number for number, circuit in enumerate(self._circuits)}
+        self._numbers = {circuit: number for number, circuit in enumerate(self._circuits)}
+        numbers = self._numbers
         users: dict[int, set[Pair]] = {}
         for path in current.topology.paths:
             for circuit in path.circuits:
@@ -428,9 +428,13 @@ class _InTheWay:
         """Circuits in its way."""
         return {self._circuits[number] for number in self._before.get(pair, ())}
 
-    def by_circuit(self) -> list[tuple[Circuit, set[Pair]]]:
-        """Circuits in anybody's way, with their users."""
-        return [(self._circuits[number], users) for number, users in self._users.items()]
+    def circuits(self) -> list[Circuit]:
+        """Circuits in anybody's way."""
+        return [self._circuits[number] for number in self._users]
+
+    def users_of(self, circuits: Iterable[Circuit]) -> set[Pair]:
+        """All pairs that use these, of :meth:`circuits`."""
+        return set().union(*(self._users[self._numbers[one]] for one in circuits))
 
     def waiting(self, circuit: int) -> Sequence[Pair]:
         """Pairs in whose way it is."""
