@@ -42,6 +42,7 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.transfers import Wish, transfer_all
 from mininet_scenarios.testbed import testbed_lock
 from mininet_scenarios.testbed.layout import electrical_interfaces
+from mininet_scenarios.testbed.links import QueueSize
 from mininet_scenarios.testbed.shell import member_environment
 
 RACKS: Final = 8
@@ -63,6 +64,8 @@ WAYS: Final = {"no change": 0.5, "in stages": 0.5, "at once": 0.0}
 """Intervals at which the controller reads counters, s; 0: it knows of no traffic."""
 READY_S: Final = 180.0
 """Time in which a controller has to be ready, also on a machine with other work."""
+QUEUES: Final = QueueSize(least_frames=32)
+"""Frames do not shrink with the rates: 10 ms at 2 Mb/s would be two."""
 _PORT: Final = 5201
 _IPV4: Final = b"\x08\x00"
 _ALL: Final = 3
@@ -426,7 +429,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
     asked = parser.parse_args(arguments)
     found: dict[tuple[str, float], dict[str, Played]] = {}
-    with testbed_lock(), demo_stage(changes=document(asked.electrical)) as stage:
+    with testbed_lock(), demo_stage(changes=document(asked.electrical), queues=QUEUES) as stage:
         stage.introduce([one.name for one in stage.fabric.servers])
         results: list[Result] = []
         for way, poll_interval_s in WAYS.items():

@@ -26,6 +26,7 @@ from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import Beyond, CurrentPolicy
+from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, Plan, directions, hold, moving_pairs
 from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
@@ -134,7 +135,8 @@ class Staging:
             return ()
         ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
         ahead: list[Stage] = []
-        for stage in stages(plan.current, plan.target, self._traffic(sent_mbps)):
+        traffic, detours = self._traffic(sent_mbps), self._detours()
+        for stage in stages(plan.current, plan.target, traffic, detours):
             ahead.append(stage)
             if time.monotonic() > ends_s:
                 break
@@ -217,7 +219,8 @@ class Staging:
                 state = self._ledger.state
                 goal = self._planning.toward(state, change.goal)
                 near = hold(state, goal, change.put_off, ()) if change.put_off else goal
-                stage = next_stage(state, near, self._traffic(self._sent_mbps(change)))
+                traffic = self._traffic(self._sent_mbps(change))
+                stage = next_stage(state, near, traffic, self._detours())
                 self._refuse_beyond((stage,))
                 self._move(change, stage, goal)
         except JournalError:
@@ -301,6 +304,13 @@ class Staging:
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
         self._put(lambda: self._go_on(change))
+
+    def _detours(self) -> Detours:
+        pins = self._ledger.pins()
+        reserved = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        return Detours(
+            self._fabric, self._policy.now.max_hops, frozenset(reserved), self._planning.toward
+        )
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
         return Traffic(sent_mbps, self._electrical_mbps, self._policy.now.divert_share)
