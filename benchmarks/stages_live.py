@@ -1,7 +1,7 @@
 """A change of every circuit on the emulated data plane: in stages, at once, and none.
 
 ``python -m benchmarks.stages_live [--electrical PART] [--seconds N] [--loads PART…]`` (root). Eight
-racks of one server each, four planes of 2 Mb/s, all ports in use: each rack has a circuit to four
+racks of one server each, four planes of 0.5 Mb/s, all ports in use: each rack has a circuit to four
 others. Traffic fills all of them to 30, 60 or 90 % in both directions, by UDP and by TCP. Then
 every circuit goes to another plane. In stages, the controller cuts the change by the traffic that
 it counts; at once, it counts none, and so diverts everything; the ideal is the same traffic
@@ -47,14 +47,14 @@ from mininet_scenarios.testbed.shell import member_environment
 
 RACKS: Final = 8
 PLANES: Final = 4
-CIRCUIT_MBPS: Final = 2.0
+CIRCUIT_MBPS: Final = 0.5
 ELECTRICAL: Final = 2.5
 """Rate of a rack's electrical uplink, in circuits."""
 LOADS: Final = (0.3, 0.6, 0.9)
 SECONDS: Final = 20.0
 DATAGRAM_BYTES: Final = 1000
-LEAD_S: Final = 4.0
-"""Traffic before the change, in which the controller counts twice."""
+LEAD_S: Final = 6.0
+"""Traffic before the change, for the controller to know its rates."""
 ROUNDS: Final = 5
 HEAD_START_S: Final = 0.1
 """Time from the request for a change to that for a reservation."""
@@ -64,8 +64,8 @@ WAYS: Final = {"no change": 0.5, "in stages": 0.5, "at once": 0.0}
 """Intervals at which the controller reads counters, s; 0: it knows of no traffic."""
 READY_S: Final = 180.0
 """Time in which a controller has to be ready, also on a machine with other work."""
-QUEUES: Final = QueueSize(least_frames=32)
-"""Frames do not shrink with the rates: 10 ms at 2 Mb/s would be two."""
+QUEUES: Final = QueueSize(least_frames=16)
+"""Frames do not shrink with the rates: 10 ms at 0.5 Mb/s would be none."""
 _PORT: Final = 5201
 _IPV4: Final = b"\x08\x00"
 _ALL: Final = 3
@@ -92,7 +92,7 @@ def document(electrical: float) -> dict[str, Any]:
         "wiring": [{**wiring, "racks": names, "planes": lines}],
         "electrical": {"rate_mbps": electrical * CIRCUIT_MBPS},
         "server_rate_mbps": PLANES * CIRCUIT_MBPS,
-        "policy": {"mode": "on-request", "algorithm": "edmonds"},
+        "policy": {"mode": "on-request", "algorithm": "edmonds", "demand_window_s": 1.0},
     }
 
 
@@ -382,7 +382,7 @@ def first_frame_ms(stage: Stage, http: httpx.Client, pair: tuple[int, int]) -> f
     ports = [port.tor_port for port in stage.fabric.ports_of(stage.fabric.racks[pair[0]].id)]
     with tapped(ports, 0) as taps:
         asked_s = time.time()
-        body = {"src": src, "dst": dst, "bandwidth_mbps": 0.05}
+        body = {"src": src, "dst": dst, "bandwidth_mbps": 0.02}
         made = http.post("/v1/reservations", json=body).raise_for_status().json()
         while not (stays := taps.stays.get(ends)):
             if time.time() > asked_s + _SENDING_S:

@@ -164,6 +164,9 @@ class Controller:
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
 
         # What is asked for and decided
+        staging = self._staging = Staging(
+            fabric, policy, planning, ledger, reach, mover, conductor.put
+        )
         loop = self._loop = Loop(
             fabric,
             policy,
@@ -177,7 +180,7 @@ class Controller:
             ledger,
             reach,
             mover,
-            Staging(fabric, policy, planning, ledger, reach, mover, conductor.put),
+            staging,
             panels,
             spills,
             conductor.put,
@@ -306,6 +309,7 @@ class Controller:
         duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)
+        duty("stages", self._staging.keep_time, lambda: _UPKEEP_S)
         duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty("reservations", self._reservations.keep_time, lambda: None if reach.starting else 0.0)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)

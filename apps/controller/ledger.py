@@ -465,6 +465,16 @@ class Ledger:
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )
 
+    def note_course(
+        self, reconfiguration_id: str, text: str, circuits: Collection[Circuit]
+    ) -> None:
+        """Tell what becomes of a change that is not over, and touches these circuits."""
+        entry = self.reconfiguration(reconfiguration_id)
+        told = f"{entry.id}, asked for by {entry.trigger}: {text}"
+        LOG.info("%s", text, extra={"reconfiguration": entry.id})
+        self.note(HappeningKind.RECONFIGURATION, told, self._pairs_of(circuits))
+        self._tell_progress(replace(entry, reason=text))
+
     def _tell_progress(self, entry: Reconfiguration) -> None:
         self.events.publish(
             EventKind.RECONFIGURATION,

@@ -33,6 +33,7 @@ from hydra.journal import JournalError
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import Plan
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
 from hydra.sharing.spill import Room, Spills
@@ -339,5 +340,15 @@ class Loop:
             self._panels.wish(execution, alone=everything and first)
             self._ledger.keep_standing()
 
-        asker = Asker(self._sent_mbps, lambda: self.plan(request, urgent=True).plan, moved)
+        by_worth = request.only_if_it_pays
+
+        def plan() -> Plan | None:
+            again = self.plan(request, urgent=True)
+            return again.plan if again.verdict.pays or not by_worth else None
+
+        def wanted_mbps() -> DemandMatrix | None:
+            return self._wanted(request) if request.demand is None else None
+
+        recurs = entry.trigger == _PERIODIC
+        asker = Asker(self._sent_mbps, plan, wanted_mbps, recurs, moved)
         self._staging.carry_out(entry, report.plan, asker)

@@ -22,6 +22,7 @@ from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.forwarding.substrate import substrate_of
+from hydra.hours import Hours
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
@@ -36,14 +37,29 @@ from hydra.service import Reconfiguration
 LOG = logging.getLogger("hydra.staging")
 
 
+def _minute_of_day() -> int:
+    now = time.localtime()
+    return 60 * now.tm_hour + now.tm_min
+
+
+def _touched(state: NetworkState, goal: Topology) -> frozenset[Circuit]:
+    """Circuits that come or go on the way."""
+    return state.topology.circuits ^ goal.circuits
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """Whose change it is: what staging has to ask."""
 
     sent_mbps: Callable[[], DemandMatrix | None]
     """Traffic of now from rack to rack; None: nobody measures it."""
-    plan: Callable[[], Plan]
-    """The change planned anew, after something else has changed the network. Raises HydraError."""
+    plan: Callable[[], Plan | None]
+    """The change planned anew, for what there is to plan with now; None: it would not pay any more.
+    Raises HydraError."""
+    wanted_mbps: Callable[[], DemandMatrix | None]
+    """Demand of now that plans are made for; None: it does not move, since somebody gave it."""
+    recurs: bool
+    """True if it is asked for again by itself, as periodic changes are."""
     moved: Callable[[Execution, bool], None]
     """Told of each stage's end; True with the first."""
 
@@ -59,6 +75,8 @@ class _Change:
     """Traffic that was on circuits then, as (from, to)."""
     pins: tuple[Pin, ...]
     blocked: frozenset[PortId]
+    wanted_mbps: DemandMatrix | None
+    """Demand that the goal was planned for."""
     expected: int | None
     """Stages in all, as foreseen; None: more than that."""
     done: int = 0
@@ -69,7 +87,10 @@ class _Change:
     stopped_by: str | None = None
     paused: bool = False
     waits: bool = False
-    """True if its next stage's turn has come, and it was paused."""
+    """True if its next stage's turn has come, and it was paused, or waits for hours."""
+    for_hours: bool = False
+    """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
+    may change the network meanwhile."""
 
 
 class Staging:
@@ -84,6 +105,7 @@ class Staging:
         reach: Reach,
         mover: Mover,
         put: Callable[[Callable[[], None]], None],
+        minute_of_day: Callable[[], int] = _minute_of_day,
     ) -> None:
         self._fabric = fabric
         self._policy = policy
@@ -92,6 +114,7 @@ class Staging:
         self._reach = reach
         self._mover = mover
         self._put = put
+        self._minute_of_day = minute_of_day
         substrate = substrate_of(fabric)
         self._electrical_mbps = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
@@ -101,8 +124,8 @@ class Staging:
 
     @property
     def under_way(self) -> bool:
-        """True between the stages of a change."""
-        return bool(self._changes)
+        """True between the stages of a change, unless that waits for hours."""
+        return any(not change.for_hours for change in self._changes.values())
 
     def stop(self, entry: Reconfiguration, by: str) -> None:
         """End a change after the stage under way. Raises LifecycleError where none is ahead."""
@@ -150,8 +173,10 @@ class Staging:
         """
         sent_mbps = asker.sent_mbps()
         ahead = self.foresee(plan, sent_mbps)
-        self._refuse_beyond(ahead)
-        if sent_mbps is None or not ahead or ahead[0].last:
+        late = self._is_too_early(ahead) and not asker.recurs
+        if not late:
+            self._refuse_beyond(ahead)
+        if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
             asker.moved(self._mover.move(entry, plan.target, plan), True)
             return
@@ -163,8 +188,12 @@ class Staging:
             directions(plan.current),
             self._ledger.pins(),
             self._reach.blocked_ports(),
+            asker.wanted_mbps(),
             len(ahead) if ahead[-1].last else None,
         )
+        if late:
+            self._wait_for_hours(change, ahead)
+            return
         with about(entry.id):
             LOG.info(
                 "takes %d stages%s: all at once would divert too much",
@@ -175,12 +204,43 @@ class Staging:
             self._move(change, ahead[0], plan.target)
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
-        """Raise PlanError if a stage diverts more than there is room for, and that is forbidden."""
-        if self._policy.now.beyond_room is Beyond.REFUSE and any(one.beyond for one in ahead):
-            raise PlanError(
-                f"the electrical network has no room for what is diverted: {self._told(ahead)}; "
-                "wait for less traffic, or set policy.beyond_room to announce"
-            )
+        """Raise PlanError if a stage diverts more than there is room for, and may not now."""
+        policy = self._policy.now
+        if not any(one.beyond for one in ahead):
+            return
+        told = f"the electrical network has no room for what is diverted: {self._told(ahead)}"
+        if policy.beyond_room is Beyond.REFUSE:
+            raise PlanError(f"{told}; wait for less traffic, or set policy.beyond_room to announce")
+        if self._is_too_early(ahead):
+            raise PlanError(f"{told}; policy.beyond_hours are {policy.beyond_hours}")
+
+    def _is_too_early(self, ahead: tuple[Stage, ...]) -> bool:
+        """True if a stage diverts more than there is room for, and is to wait for hours."""
+        return (
+            self._policy.now.beyond_room is Beyond.AT_HOURS
+            and any(one.beyond for one in ahead)
+            and not self._has_hours
+        )
+
+    def _wait_for_hours(self, change: _Change, ahead: tuple[Stage, ...]) -> None:
+        change.waits = change.for_hours = True
+        self._changes[change.entry.id] = change
+        reason = f"waits for {self._policy.now.beyond_hours}: no room now at {self._told(ahead)}"
+        LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
+        self._ledger.update(change.entry.id, reason=reason)
+        self._ledger.note_course(change.entry.id, reason, _touched(self._ledger.state, change.goal))
+
+    def keep_time(self) -> None:
+        """Go on with changes whose hours have come, or that need not wait any more: a duty."""
+        if self._policy.now.beyond_room is Beyond.AT_HOURS and not self._has_hours:
+            return
+        for change in [one for one in self._changes.values() if one.for_hours and not one.paused]:
+            self._go_on(change)
+
+    @property
+    def _has_hours(self) -> bool:
+        """True in ``policy.beyond_hours``."""
+        return Hours.parse(self._policy.now.beyond_hours).has(self._minute_of_day())
 
     def _warn_of(self, ahead: tuple[Stage, ...]) -> None:
         if any(one.beyond for one in ahead):
@@ -213,14 +273,19 @@ class Staging:
         change.waits = change.paused
         if change.paused:
             return
+        late, change.for_hours = change.for_hours, False
         try:
             with self._ending_with(change):
-                self._look_again(change)
+                if not self._look_again(change, late=late):
+                    return
                 state = self._ledger.state
                 goal = self._planning.toward(state, change.goal)
                 near = hold(state, goal, change.put_off, ()) if change.put_off else goal
                 traffic = self._traffic(self._sent_mbps(change))
                 stage = next_stage(state, near, traffic, self._detours())
+                if self._is_too_early((stage,)) and not change.asker.recurs:
+                    self._wait_for_hours(change, (stage,))
+                    return
                 self._refuse_beyond((stage,))
                 self._move(change, stage, goal)
         except JournalError:
@@ -256,13 +321,48 @@ class Staging:
             paused=False,
         )
 
-    def _look_again(self, change: _Change) -> None:
-        """Plan anew if reservations or failures have changed what there is to plan with."""
+    def _look_again(self, change: _Change, *, late: bool) -> bool:
+        """Plan anew if there is something else to plan with or for; False if the change ends here.
+
+        ``late``: others may have changed the network, while it waited for hours.
+        """
         pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
-        if (pins, blocked) == (change.pins, change.blocked):
-            return
-        change.goal = change.asker.plan().target.topology
-        change.pins, change.blocked = pins, blocked
+        wanted_mbps, moved = self._moved_demand(change)
+        if (pins, blocked) != (change.pins, change.blocked):
+            why = "there are other reservations, or ports to plan with"
+        elif moved is not None:
+            why = f"demand has moved by {moved:.0%} since it was planned"
+        elif late:
+            why = "its hours have come"
+        else:
+            return True
+        plan = change.asker.plan()
+        change.pins, change.blocked, change.wanted_mbps = pins, blocked, wanted_mbps
+        if plan is None:
+            self._end(change, f"{why}: what is left does not pay any more")
+            return False
+        before, change.goal = change.goal, plan.target.topology
+        what = "goes on as planned" if change.goal == before else "is amended"
+        self._ledger.note_course(change.entry.id, f"{why}: {what}", plan.connect | plan.disconnect)
+        return True
+
+    def _moved_demand(self, change: _Change) -> tuple[DemandMatrix | None, float | None]:
+        """(demand to plan for now, part by which it has moved, or None if that is not enough).
+
+        Pairs that wait for their turn want what they did: electrically, they can't show it.
+        """
+        planned = change.wanted_mbps
+        now = None if planned is None else change.asker.wanted_mbps()
+        if planned is None or now is None:
+            return planned, None
+        for direction in change.on_circuits - directions(self._ledger.state):
+            now[direction] = max(now[direction], planned[direction])
+        moved_mbps = float(np.abs(now - planned).sum())
+        policy, planned_mbps = self._policy.now, float(planned.sum())
+        least_mbps = max(policy.replan_share * planned_mbps, policy.minimum_gain_mbps)
+        if moved_mbps <= least_mbps:
+            return planned, None
+        return now, moved_mbps / planned_mbps if planned_mbps else 1.0
 
     def _sent_mbps(self, change: _Change) -> DemandMatrix:
         """Traffic of now, but of pairs that wait for their turn: those send what they can."""

@@ -46,6 +46,10 @@ class Staged:
         self.staging._put = self.queue.append
         self.sent_mbps = np.zeros((RACKS, RACKS))
         self.sent_mbps[2, 0], self.sent_mbps[2, 3] = to_r1 * ROOM_MBPS, to_r4 * ROOM_MBPS
+        self.wanted_mbps = None
+        self.recurs = False
+        self.pays = True
+        self.target = AFTER
         self.told = []
         self.plans = 0
 
@@ -67,13 +71,15 @@ class Staged:
 
     def _plan_again(self):
         self.plans += 1
-        return self.plan_to()
+        return self.plan_to(self.target) if self.pays else None
 
     def begin(self, target=AFTER):
         entry = self.ledger.enter("test")
         asker = Asker(
             lambda: None if self.sent_mbps is None else self.sent_mbps.copy(),
             self._plan_again,
+            lambda: None if self.wanted_mbps is None else self.wanted_mbps.copy(),
+            self.recurs,
             lambda execution, first: self.told.append((execution.state.value, first)),
         )
         self.staging.carry_out(entry, self.plan_to(target), asker)
@@ -170,6 +176,138 @@ def test_too_much_for_a_rack_is_announced_or_refused(caplog):
         "diverts more than the electrical network has room for: r1 by 2 Mb/s, r3 by 20 Mb/s"
         in caplog.text
     )
+
+
+WANTED = np.full((RACKS, RACKS), 10.0)
+
+
+def moved_demand(goal=AFTER, pays=True, to_mbps=20.0):
+    """A change after its first stage, with a demand that has moved since."""
+    staged = Staged()
+    staged.wanted_mbps = WANTED.copy()
+    entry = staged.begin()
+    staged.target, staged.pays = goal, pays
+    staged.wanted_mbps = np.full((RACKS, RACKS), to_mbps)
+    return staged, entry
+
+
+def said_of(staged, entry):
+    return [one.text for one in staged.ledger.history(0, np.inf, (), 99) if entry in one.text]
+
+
+def test_steady_demand_has_nothing_planned_anew():
+    staged, _ = moved_demand(to_mbps=12.4)  # by less than a quarter
+    while staged.queue:
+        staged.next()
+    assert staged.plans == 0
+    assert staged.ledger.state.topology == AFTER.topology
+
+
+def test_pairs_that_wait_want_what_they_did():
+    staged, _ = moved_demand(to_mbps=10.0)
+    for a, b in ((0, 2), (2, 0), (1, 3), (3, 1)):  # they wait, electrically
+        staged.wanted_mbps[a, b] = 0.0
+    staged.next()
+    assert staged.plans == 0
+
+
+def test_demand_that_has_moved_leaves_the_goal_if_that_is_still_the_best():
+    staged, entry = moved_demand()
+    while staged.queue:
+        staged.next()
+    assert staged.plans == 1, "the demand of then is the one to compare with"
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    (said,) = [one for one in said_of(staged, entry) if "goes on" in one]
+    assert said.endswith("demand has moved by 100% since it was planned: goes on as planned")
+
+
+def test_demand_that_has_moved_amends_the_goal():
+    other = joined(BEFORE, (0, 1, 1), (2, 3, 1), (0, 3, 0))
+    staged, entry = moved_demand(goal=other)
+    while staged.queue:
+        staged.next()
+    assert staged.ledger.state.topology == other.topology
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert any(one.endswith("is amended") for one in said_of(staged, entry))
+
+
+def test_demand_that_has_moved_stops_what_does_not_pay_any_more():
+    staged, entry = moved_demand(pays=False)
+    state = staged.ledger.state
+    staged.next()
+    assert staged.queue == []
+    assert staged.ledger.state == state
+    ended = staged.entry(entry)
+    assert ended.state is ReconfigurationState.PARTIAL
+    assert ended.reason == (
+        "after stage 1: demand has moved by 100% since it was planned: "
+        "what is left does not pay any more"
+    )
+    assert not staged.staging.under_way
+
+
+class Clock:
+    """The time of day, by hours and minutes."""
+
+    def __init__(self, staged, hour):
+        self.hour = hour
+        staged.staging._minute_of_day = lambda: 60 * self.hour
+        staged.policy(beyond_room=Beyond.AT_HOURS, beyond_hours="22:00-04:00")
+
+
+def test_too_much_for_a_rack_waits_for_its_hours():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    clock = Clock(staged, 12)
+    entry = staged.begin()
+    waiting = staged.entry(entry)
+    assert waiting.state is ReconfigurationState.QUEUED
+    assert waiting.reason.startswith("waits for 22:00-04:00: no room now at r1 by 2 Mb/s, r3 by")
+    assert said_of(staged, entry)
+    assert not staged.staging.under_way, "others go on meanwhile"
+    staged.staging.keep_time()
+    assert staged.ledger.state.topology == BEFORE.topology
+    clock.hour = 23
+    staged.staging.keep_time()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.plans == 1, "the network may be another by then"
+
+
+def test_what_waits_for_its_hours_need_not_once_the_policy_is_another():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    Clock(staged, 12)
+    entry = staged.begin()
+    staged.policy(beyond_room=Beyond.ANNOUNCE)
+    staged.staging.keep_time()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+
+
+def test_what_waits_for_its_hours_can_be_stopped():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    Clock(staged, 12)
+    entry = staged.begin()
+    staged.rooms._loop.stop(entry, "an operator")
+    staged.next()
+    stopped = staged.entry(entry)
+    assert stopped.state is ReconfigurationState.REFUSED
+    assert stopped.reason == "stopped by an operator"
+
+
+def test_a_periodic_change_is_asked_for_again_instead_of_waiting_for_hours():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    clock = Clock(staged, 12)
+    staged.recurs = True
+    with pytest.raises(PlanError, match=r"no room .* r3 by .*beyond_hours are 22:00-04:00"):
+        staged.begin()
+    clock.hour = 22
+    entry = staged.begin()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
 
 
 @pytest.mark.parametrize("stuck", [{(0, 1)}, {(0, 2)}, {(0, 1), (2, 3)}, {(0, 1), (0, 2), (1, 3)}])
