@@ -24,6 +24,7 @@ from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.hours import Hours
 from hydra.journal import JournalError
+from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import Beyond, CurrentPolicy
@@ -134,9 +135,16 @@ class Staging:
         self._put(lambda: self._go_on_if_it_waits(change))
 
     def pause(self, entry: Reconfiguration, paused: bool) -> None:
-        """Begin no further stage, or go on. Raises LifecycleError where none is ahead."""
+        """Begin no further stage, or go on. Raises LifecycleError where none is ahead, and
+        JournalError.
+        """
         change = self._with_stages_ahead(entry, "paused")
-        change.paused = paused
+        before, change.paused = change.paused, paused
+        try:
+            self._journal(change)
+        except JournalError:
+            change.paused = before
+            raise
         self._ledger.update(entry.id, paused=paused)
         self._put(lambda: self._go_on_if_it_waits(change))
 
@@ -225,6 +233,7 @@ class Staging:
     def _wait_for_hours(self, change: _Change, ahead: tuple[Stage, ...]) -> None:
         change.waits = change.for_hours = True
         self._changes[change.entry.id] = change
+        self._journal(change)
         reason = f"waits for {self._policy.now.beyond_hours}: no room now at {self._told(ahead)}"
         LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
         self._ledger.update(change.entry.id, reason=reason)
@@ -258,6 +267,70 @@ class Staging:
         return ", ".join(
             f"{racks[rack].name} by {mbps:.3g} Mb/s" for rack, mbps in sorted(most.items())
         )
+
+    def _journal(self, change: _Change) -> None:
+        """Write what is left of it, so that it goes on after a restart. Raises JournalError."""
+        self._ledger.note_unfinished(
+            Unfinished(
+                change.entry.id,
+                change.entry.trigger,
+                change.goal,
+                whole=True,
+                stages_done=change.done,
+                paused=change.paused,
+            )
+        )
+
+    # -- after a restart --------------------------------------------------------------------------
+
+    def resume(
+        self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
+    ) -> Reconfiguration:
+        """Go on with a change that a restart has cut off, unless something contradicts it.
+
+        Without a measurement of traffic there are no stages to go on with.
+        """
+        done = unfinished.stages_done
+        entry = self._ledger.enter(
+            unfinished.trigger, f"goes on after a restart, with stage {done + 1}", unfinished.id
+        )
+        change = _Change(
+            entry,
+            asker,
+            unfinished.goal,
+            np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps,
+            directions(self._ledger.state),
+            self._ledger.pins(),
+            self._reach.blocked_ports(),
+            None if sent_mbps is None else asker.wanted_mbps(),
+            None,
+            done=done,
+            paused=unfinished.paused,
+        )
+        self._ledger.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
+        why = "nobody measures traffic" if sent_mbps is None else self._contradiction(unfinished)
+        if why is not None:
+            then = "it is planned anew by the next decision" if asker.recurs else "ask for it anew"
+            why = f"does not go on after a restart: {why}; {then}"
+            self._ledger.note_course(entry.id, why, _touched(self._ledger.state, change.goal))
+            self._end(change, why)
+            return entry
+        self._ledger.note_course(entry.id, entry.reason, _touched(self._ledger.state, change.goal))
+        self._changes[entry.id] = change
+        self._put(lambda: self._go_on(change))
+        return entry
+
+    def _contradiction(self, unfinished: Unfinished) -> str | None:
+        """The reason why the goal can't be gone on with, or None."""
+        if not unfinished.whole:
+            return "the fabric has a part of what it leads to no more"
+        goal, standing = unfinished.goal, self._ledger.state.topology.circuits
+        ends = {end for circuit in goal.circuits - standing for end in circuit.ends}
+        if not ends.isdisjoint(self._reach.blocked_ports()):
+            return "ports that it needs are set aside"
+        if any(pin.path is not None and pin.path not in goal.paths for pin in self._ledger.pins()):
+            return "there are other reservations than it was planned with"
+        return None
 
     # -- between stages ---------------------------------------------------------------------------
 
@@ -308,6 +381,7 @@ class Staging:
     def _end(self, change: _Change, reason: str) -> None:
         """Note that a change ends here, with what it has made."""
         self._changes.pop(change.entry.id, None)
+        self._ledger.note_finished(change.entry.id)
         if not change.done:
             self._ledger.refuse(change.entry, reason)
             return
@@ -382,6 +456,7 @@ class Staging:
             self._changes.pop(entry.id, None)
         else:
             self._changes[entry.id] = change
+            self._journal(change)
             number = change.done + 1
             of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
             words = f"stage {number} {of}of {entry.id}"
@@ -394,10 +469,12 @@ class Staging:
         change.disconnected |= execution.plan.disconnect
         self._ledger.update(change.entry.id, stages_done=change.done)
         if stage.last:
+            self._ledger.note_finished(entry.id)
             self._ledger.update(
                 entry.id, connected=change.connected, disconnected=change.disconnected
             )
             return
+        self._journal(change)
         after = self._ledger.state
         to_wait = moving_pairs(stage.target, goal)
         change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait

@@ -8,6 +8,7 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,6 +194,7 @@ class Stage:
         policy, staging = self.controller._policy, self.controller._loop._staging
         policy.now = replace(policy.now, beyond_room=Beyond.AT_HOURS)
         staging._minute_of_day = lambda: 600
+        staging._changes.clear()
         self.beyond_room()
         return bool(staging._changes)
 
@@ -200,7 +202,7 @@ class Stage:
         """Whether demand that has trebled has a change in stages planned anew."""
         staging = self.controller._loop._staging
         one, three = np.full((2, RACKS, RACKS), 1000.0) * [[[1]], [[3]]]
-        asker = Asker(lambda: one, lambda: None, lambda: three.copy(), False, lambda *_: None)
+        asker = Asker(lambda: one, lambda: None, three.copy, False, lambda *_: None)
         change = SimpleNamespace(wanted_mbps=one, asker=asker, on_circuits=frozenset())
         return staging._moved_demand(change)[1] is not None
 

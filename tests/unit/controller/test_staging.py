@@ -73,17 +73,28 @@ class Staged:
         self.plans += 1
         return self.plan_to(self.target) if self.pays else None
 
-    def begin(self, target=AFTER):
-        entry = self.ledger.enter("test")
-        asker = Asker(
+    def asker(self):
+        return Asker(
             lambda: None if self.sent_mbps is None else self.sent_mbps.copy(),
             self._plan_again,
             lambda: None if self.wanted_mbps is None else self.wanted_mbps.copy(),
             self.recurs,
             lambda execution, first: self.told.append((execution.state.value, first)),
         )
-        self.staging.carry_out(entry, self.plan_to(target), asker)
+
+    def begin(self, target=AFTER):
+        entry = self.ledger.enter("test")
+        self.staging.carry_out(entry, self.plan_to(target), self.asker())
         return entry.id
+
+    def started_anew(self, prepare=lambda _new: None):
+        """The network as it is, under a controller that knows what the journal says."""
+        (unfinished,) = self.ledger.unfinished()
+        new = Staged(before=self.ledger.state)
+        new.sent_mbps = self.sent_mbps
+        prepare(new)
+        entry = new.staging.resume(unfinished, new.asker(), new.sent_mbps)
+        return new, entry.id
 
     def next(self):
         self.queue.pop(0)()
@@ -176,6 +187,89 @@ def test_too_much_for_a_rack_is_announced_or_refused(caplog):
         "diverts more than the electrical network has room for: r1 by 2 Mb/s, r3 by 20 Mb/s"
         in caplog.text
     )
+
+
+def test_a_change_goes_on_after_a_restart():
+    staged = Staged()
+    first = staged.begin()
+    new, entry = staged.started_anew()
+    assert entry == first
+    assert new.staging.under_way
+    assert new.entry(entry).reason == "goes on after a restart, with stage 2"
+    while new.queue:
+        new.next()
+    assert new.ledger.state.topology == AFTER.topology
+    assert new.entry(entry).state is ReconfigurationState.DONE
+    assert new.entry(entry).stages_done == 2
+    assert new.ledger.unfinished() == []
+
+
+def test_so_does_one_that_was_paused_once_somebody_says_so():
+    staged = Staged()
+    staged.rooms._loop.pause(staged.begin(), True)
+    new, entry = staged.started_anew()
+    new.next()
+    assert (new.entry(entry).paused, new.queue) == (True, [])
+    new.rooms._loop.pause(entry, False)
+    while new.queue:
+        new.next()
+    assert new.ledger.state.topology == AFTER.topology
+
+
+@pytest.mark.parametrize("ended", ["done", "stopped"])
+def test_what_is_over_is_not_gone_on_with(ended):
+    staged = Staged()
+    entry = staged.begin()
+    if ended == "stopped":
+        staged.rooms._loop.stop(entry, "an operator")
+    while staged.queue:
+        staged.next()
+    assert staged.ledger.unfinished() == []
+
+
+@pytest.mark.parametrize(("recurs", "then"), [(True, "by the next decision"), (False, "ask for")])
+def test_what_a_failure_contradicts_does_not_go_on(recurs, then):
+    staged = Staged()
+    staged.begin()
+
+    def fail(new):
+        new.recurs = recurs
+        new.rooms._quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
+
+    new, entry = staged.started_anew(fail)
+    assert new.queue == []
+    ended = new.entry(entry)
+    assert ended.state is ReconfigurationState.PARTIAL
+    assert "does not go on after a restart: ports that it needs are set aside" in ended.reason
+    assert then in ended.reason
+    assert any(then in one for one in said_of(new, entry))
+    assert new.ledger.state == staged.ledger.state
+    assert new.ledger.unfinished() == []
+
+
+def test_without_a_measurement_it_does_not_go_on():
+    staged = Staged()
+    staged.begin()
+    new, entry = staged.started_anew(lambda new: setattr(new, "sent_mbps", None))
+    assert "nobody measures traffic" in new.entry(entry).reason
+    assert new.queue == []
+
+
+def test_an_end_that_can_not_be_written_is_written_later(monkeypatch):
+    def full(_changes):
+        raise JournalError("full")
+
+    staged = Staged()
+    entry = staged.begin()
+    journal = staged.ledger._journal
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "write", full)
+        staged.ledger.note_finished(entry)
+    assert staged.ledger.behind
+    assert staged.ledger.unfinished() != []
+    staged.ledger._next_try_s = 0.0
+    staged.ledger.catch_up()
+    assert (staged.ledger.behind, staged.ledger.unfinished()) == (False, [])
 
 
 WANTED = np.full((RACKS, RACKS), 10.0)
