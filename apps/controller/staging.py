@@ -485,8 +485,14 @@ class Staging:
     def _detours(self) -> Detours:
         pins = self._ledger.pins()
         reserved = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        policy = self._policy.now
+        ends_s = time.monotonic() + policy.planning_budget_ms / 1000
         return Detours(
-            self._fabric, self._policy.now.max_hops, frozenset(reserved), self._planning.toward
+            self._fabric,
+            policy.max_hops,
+            frozenset(reserved),
+            self._planning.toward,
+            lambda: time.monotonic() > ends_s,
         )
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:

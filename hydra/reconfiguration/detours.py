@@ -17,6 +17,10 @@ _Lane = tuple[Circuit, RackId]
 """A direction of a circuit, by the rack that it comes from."""
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Detours:
     """What detours may use, and how a topology that has some becomes a state."""
@@ -27,6 +31,8 @@ class Detours:
     """Circuits with reservations: nobody's detour shares them."""
     toward: Callable[[NetworkState, Topology], NetworkState]
     """The state after another with this topology. Raises HydraError if there is none."""
+    expired: Callable[[], bool] = _never
+    """True once no more are to be looked for: what has been found by then is used."""
 
 
 class Room:

@@ -106,7 +106,7 @@ def next_stage(
     pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
     if not pairs:  # rings that only move as a whole
         stage, pairs = target, cut.moving
-    if detours is not None and cut.waiting(stage) and not next_stage(stage, target, traffic).last:
+    if detours is not None and cut.waiting(stage) and not cut.is_nearly_there(stage):
         stage = cut.on_detours(stage, detours)
     return cut.stage(stage, pairs)
 
@@ -249,6 +249,11 @@ class _Cut:
         pairs = [pair for pair in left.intersection(self._arriving) if self._load_mbps[pair]]
         return sorted(pairs, key=lambda pair: (-self._load_mbps[pair], pair))
 
+    def is_nearly_there(self, reached: NetworkState) -> bool:
+        """True if all that is left after this state fits into one stage: nobody waits long."""
+        left = _Cut(reached, self._target, self._traffic)
+        return left.fits(left.moving)
+
     def on_detours(self, reached: NetworkState, detours: Detours) -> NetworkState:
         """``reached``, with those who wait in it on circuits of others, as far as there is room."""
         room = self._room_in(reached, detours)
@@ -273,6 +278,8 @@ class _Cut:
 
         def clear(circuits: set[Circuit], users: set[Pair]) -> bool:
             """Give all users of these circuits detours, or none."""
+            if detours.expired():
+                return False
             more = self._fitting(load, users - added.keys())
             # What rides on circuits that are to go, or shares its traffic out, stays where it is.
             if more is None or any(len(paths[pair]) > 1 or pair in added for pair in users):
