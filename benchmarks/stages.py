@@ -217,7 +217,8 @@ def measure(
         found += [
             Result(case, "pairs that waited on circuits of others", "", "higher", diverted, None,
                    ""),
-            Result(case, "processor time to cut a stage", "ms", "lower", cutting_s / len(cut) * 1e3, None, ""),
+            Result(case, "processor time to cut a stage", "ms", "lower",
+                   cutting_s / len(cut) * 1e3, None, ""),
         ]  # fmt: skip
         print(
             f"{case}: {len(cut)} stages, without detours {len(plain)}, {diverted} detours; "

@@ -194,9 +194,8 @@ class Stage:
         policy, staging = self.controller._policy, self.controller._loop._staging
         policy.now = replace(policy.now, beyond_room=Beyond.AT_HOURS)
         staging._minute_of_day = lambda: 600
-        staging._changes.clear()
         self.beyond_room()
-        return bool(staging._changes)
+        return any(change.for_hours for change in staging._changes.values())
 
     def plans_anew(self):
         """Whether demand that has trebled has a change in stages planned anew."""
