@@ -258,7 +258,10 @@ class _Cut:
         """``reached``, with those who wait in it on circuits of others, as far as there is room."""
         room = self._room_in(reached, detours)
         leaving = reached.topology.circuits - self._target.topology.circuits
-        found = [room.take(pair, (), leaving) for pair in self.waiting(reached)]
+        found = [
+            None if detours.expired() else room.take(pair, (), leaving)
+            for pair in self.waiting(reached)
+        ]
         added = [path for path in found if path is not None]
         if not added:
             return reached
