@@ -289,7 +289,7 @@ class _Cut:
                 return False
             if not circuits.isdisjoint(one for path in added.values() for one in path.circuits):
                 return False
-            found = []
+            found: list[Path] = []
             for pair in sorted(users):
                 path = room.take(pair, gone | circuits, leaving)
                 if path is None:
