@@ -18,7 +18,13 @@ from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.reconfiguration.stages import Traffic, next_stage
-from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.core.fabrics import (
+    first_state,
+    order_of,
+    random_fabric,
+    random_state,
+    small_fabric,
+)
 from tests.unit.reconfiguration.seeds import chunks, hold
 from tests.unit.reconfiguration.simulation import Faults, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
@@ -29,6 +35,7 @@ from tests.unit.reconfiguration.test_recovery_simulated import (
     next_controller,
     time_passes,
 )
+from tests.unit.reconfiguration.test_stages import round_robin
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Watch
 from topology.marks import marks_of
@@ -55,13 +62,19 @@ class Course(NamedTuple):
 def simulate(seed: int) -> Course:
     """A change in stages, with up to one death within a stage and one between two."""
     rng = random.Random(seed)
-    fabric = random_fabric(rng)
+    if seed % 4:
+        fabric = random_fabric(rng)
+        state = first_state(fabric, rng)
+        goal = random_state(fabric, state, rng).topology
+        traffic = _traffic(rng, len(fabric.racks))
+    else:  # a circle that only detours open
+        fabric = small_fabric(racks=4, planes=3)
+        state = round_robin(fabric, 0)
+        goal = round_robin(fabric, 1, state).topology
+        traffic = Traffic(20.0 * (1 - np.eye(4)), np.full(4, 40.0), 0.8)
     order, marks = order_of(fabric), marks_of(fabric)
-    state = first_state(fabric, rng)
-    goal = random_state(fabric, state, rng).topology
     network = Network(fabric, state, rng)
     upkeep = SimulatedUpkeep.at_work(network, state)
-    traffic = _traffic(rng, len(fabric.racks))
     detours = Detours(fabric, 3, frozenset(), marks.state)
     faults = rng.random() < 0.5
     within, between = rng.randrange(4), rng.randrange(4)
@@ -80,7 +93,9 @@ def simulate(seed: int) -> Course:
         execution = Execution(fabric, POLICY, plan, upkeep.conditions(), order)
         network.unsettle(sorted(plan.disconnect))
         if made == within:
-            doomed = DoomedWatch(network, execution, Death(rng, rng.randint(0, 40)))
+            step = rng.choice(("", "move", "carrier", "probe", "activate"))
+            death = Death(rng, rng.randint(0, 40 if step else 14), step)
+            doomed = DoomedWatch(network, execution, death)
             with suppress(CrashError):
                 doomed.run()
             died_in = doomed.steps[-1] if doomed.steps else "before"
