@@ -28,6 +28,9 @@ class Kind(StrEnum):
     """Appended, see :mod:`hydra.history`."""
     STATE = "state"
     RESERVATION = "reservation"
+    CHANGE = "change"
+    """A change in stages that is not over, by its id: see
+    :func:`hydra.journal_format.unfinished_record`."""
     QUARANTINE = "quarantine"
     BUILDER = "builder"
     """See :mod:`hydra.decisions.builders`."""

@@ -164,6 +164,9 @@ class Controller:
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
 
         # What is asked for and decided
+        staging = self._staging = Staging(
+            fabric, policy, planning, ledger, reach, mover, conductor.put
+        )
         loop = self._loop = Loop(
             fabric,
             policy,
@@ -177,7 +180,7 @@ class Controller:
             ledger,
             reach,
             mover,
-            Staging(fabric, policy, planning, ledger, reach, mover, conductor.put),
+            staging,
             panels,
             spills,
             conductor.put,
@@ -258,6 +261,7 @@ class Controller:
         """Raises HydraError if the journal can't be used, or another controller is at work."""
         self._devices.claim()
         self._ledger.load()
+        self._loop.take_over(self._ledger.unfinished())
         self._quarantine.load()
         self._planner.start()
         self._give_duties()
@@ -306,6 +310,8 @@ class Controller:
         duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)
+        duty("stages", self._staging.keep_time, lambda: _UPKEEP_S)
+        duty("stages", self._loop.resume, self._resume_s)
         duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty("reservations", self._reservations.keep_time, lambda: None if reach.starting else 0.0)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
@@ -333,6 +339,9 @@ class Controller:
         if complete or time.monotonic() > self._resume_by_s:
             self._reach.starting = False
             self._reservations.resume()
+
+    def _resume_s(self) -> float | None:
+        return _UPKEEP_S if self._loop.resuming and not self._reach.starting else None
 
     def _epoch_s(self) -> float | None:
         now = self._policy.now

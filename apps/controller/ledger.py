@@ -23,7 +23,13 @@ from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
-from hydra.journal_format import save_state, saved_state
+from hydra.journal_format import (
+    Unfinished,
+    read_unfinished,
+    save_state,
+    saved_state,
+    unfinished_record,
+)
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reconfiguration.executor import Execution
@@ -83,6 +89,8 @@ class Ledger:
         """When paths lost which VLAN-ID last, by the monotonic clock, and which paths did."""
         self._late_records: dict[str, Record] = {}
         self._late_deletions: frozenset[str] = frozenset()
+        self._late_ends: set[str] = set()
+        """Changes in stages that are over, as the journal is yet to be told."""
         self._late_state: str | None = None
         self._next_try_s = 0.0
         self._failure: tuple[float, JournalError] | None = None
@@ -309,7 +317,7 @@ class Ledger:
     def behind(self) -> bool:
         """True if something that has happened could not be written yet."""
         with self._lock:
-            late = self._late_records or self._late_deletions or self._late_state
+            late = self._late_records or self._late_deletions or self._late_ends or self._late_state
             return bool(late)
 
     @property
@@ -328,6 +336,7 @@ class Ledger:
                 return
             with suppress(JournalError):
                 self._write_records({})
+                self._write_ends()
                 if self._late_state is not None:
                     self._write_state(self._late_state)
                 self._write([])
@@ -412,9 +421,34 @@ class Ledger:
 
     # -- reconfigurations and decisions -----------------------------------------------------------
 
-    def enter(self, trigger: str, reason: str = "") -> Reconfiguration:
+    def unfinished(self) -> Sequence[Unfinished]:
+        """Changes in stages that were not over when the controller ended. Raises JournalError."""
+        records = self._journal.records(Kind.CHANGE)
+        return [read_unfinished(self._fabric, record) for record in records]
+
+    def note_unfinished(self, change: Unfinished) -> None:
+        """Write how far a change in stages is. Raises JournalError."""
+        with self._lock:
+            self._late_ends.discard(change.id)
+            record = unfinished_record(self._fabric, change)
+            self._write([Change(Kind.CHANGE, change.id, record)])
+
+    def note_finished(self, reconfiguration_id: str) -> None:
+        """Write that a change in stages is over: now, or as soon as the journal can be written."""
+        with self._lock:
+            self._late_ends.add(reconfiguration_id)
+            with suppress(JournalError):
+                self._write_ends()
+
+    def _write_ends(self) -> None:
+        if self._late_ends:
+            self._write([Change(Kind.CHANGE, one, None) for one in sorted(self._late_ends)])
+            self._late_ends.clear()
+
+    def enter(self, trigger: str, reason: str = "", known: str | None = None) -> Reconfiguration:
+        """``known``: its id, if it has been entered before a restart."""
         entry = Reconfiguration(
-            id=uuid.uuid4().hex[:12],
+            id=known or uuid.uuid4().hex[:12],
             state=ReconfigurationState.QUEUED,
             trigger=trigger,
             epoch=self.state.epoch,
@@ -464,6 +498,16 @@ class Ledger:
             + "".join(f"; {one}" for one in (*words, ended.reason) if one),
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )
+
+    def note_course(
+        self, reconfiguration_id: str, text: str, circuits: Collection[Circuit]
+    ) -> None:
+        """Tell what becomes of a change that is not over, and touches these circuits."""
+        entry = self.reconfiguration(reconfiguration_id)
+        told = f"{entry.id}, asked for by {entry.trigger}: {text}"
+        LOG.info("%s", text, extra={"reconfiguration": entry.id})
+        self.note(HappeningKind.RECONFIGURATION, told, self._pairs_of(circuits))
+        self._tell_progress(replace(entry, reason=text))
 
     def _tell_progress(self, entry: Reconfiguration) -> None:
         self.events.publish(

@@ -565,6 +565,9 @@ class Stage(Document):
     beyond: list[RackLoad] = Field(
         description="What it diverts more than the electrical network has room for, by rack."
     )
+    detoured: list[RackPair] = Field(
+        description="Those of its pairs that wait for their new paths on circuits of others."
+    )
     last: bool = Field(description="False at the end of the list: there are more.")
 
 

@@ -20,7 +20,12 @@ from hydra.model import Fabric
 from hydra.policy import Mode
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_client import ControllerClient
-from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
+from mininet_scenarios.stage.controller_process import (
+    READY_TIMEOUT_S,
+    ControllerProcess,
+    Launched,
+    launch,
+)
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.layout import server_interface
 from mininet_scenarios.testbed.servers import run_in
@@ -130,6 +135,7 @@ class Stage:
         policy: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
         launch: Callable[[Path, BinaryIO], Launched] = launch,
+        ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> Iterator[ControllerProcess]:
         """A controller, ready to work, with these changes to the policy and to its own section.
 
@@ -150,7 +156,7 @@ class Stage:
             with self._kept.serve(path) as process:
                 yield process
             return
-        with ControllerProcess(path, launch=launch) as process:
+        with ControllerProcess(path, launch=launch, ready_timeout_s=ready_timeout_s) as process:
             yield process
 
     # -- jobs in hosts -------------------------------------------------------------------------

@@ -283,7 +283,14 @@ class FakeService:
             planning_ms=1.5,
             at_risk=tuple(self.away),
             stages=(
-                Stage(target, frozenset({(RackId(0), RackId(1))}), 90.0, {RackId(0): 10.0}, True),
+                Stage(
+                    target,
+                    frozenset({(RackId(0), RackId(1))}),
+                    90.0,
+                    {RackId(0): 10.0},
+                    True,
+                    frozenset({(RackId(0), RackId(1))}),
+                ),
             ),
         )
 

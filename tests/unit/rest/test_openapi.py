@@ -137,6 +137,7 @@ def test_numbers_carry_their_unit(description):
     plain |= {
         "electrical_share",
         "divert_share",
+        "replan_share",
         "stages_done",
         "stages_expected",
         "prediction_error",
