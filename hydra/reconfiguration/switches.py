@@ -37,6 +37,7 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     Batch,
+    ConfirmRules,
     Course,
     Pause,
     Steps,
@@ -293,9 +294,7 @@ class Switches:
             self._common_in, self._common = self._memory.state, {}
         yield from self.tables(datapaths, self._common)
 
-    def _anew(
-        self, datapath: DatapathId, table: Sequence[Installation]
-    ) -> tuple[RuleChange, ...]:
+    def _anew(self, datapath: DatapathId, table: Sequence[Installation]) -> tuple[RuleChange, ...]:
         """Changes that leave a switch with this table, whatever it holds."""
         wiped = wipe(spare_relays=self.spares_relays) if datapath in self.owned else ()
         return (*wiped, *table)

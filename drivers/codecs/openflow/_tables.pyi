@@ -1,4 +1,4 @@
-"""Tables of rules, to be recognised in flow statistics (drivers/codecs/openflow/native/tables.h)."""
+"""Tables of rules, to be recognised in flow statistics (native/tables.h)."""
 
 class Table:
     def __init__(self, flow_mods: bytes, cookie_mask: int) -> None:
