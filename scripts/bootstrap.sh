@@ -13,6 +13,7 @@ STAMP=$VENV/.bootstrapped
 INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
   scripts/bootstrap.sh topology/native/*.[ch] apps/openflow/native/*.[ch]
+  drivers/codecs/openflow/native/*.[ch]
 )
 OLDEST=11
 NEWEST=14
