@@ -13,6 +13,7 @@ STAMP=$VENV/.bootstrapped
 INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
   scripts/bootstrap.sh topology/native/*.[ch] apps/openflow/native/*.[ch]
+  drivers/codecs/openflow/native/*.[ch]
 )
 OLDEST=11
 NEWEST=14
@@ -178,7 +179,7 @@ make_virtual_environment() {
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
   say "installing the project"
   pip_install --no-deps --editable .
-  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, drivers, apps.openflow._lines' ||
+  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables' ||
     fail "the installed packages can't be imported: see above"
 }
 

@@ -51,6 +51,7 @@ from hydra.reconfiguration.commands import (
     Batch,
     Command,
     CompareRules,
+    ConfirmRules,
     Marker,
     MoveMirrors,
     Outcome,
@@ -374,6 +375,7 @@ class Network:
             AwaitSwitches: self._await_switches,
             TakeSwitches: self._nothing,
             CompareRules: self._compare_rules,
+            ConfirmRules: self._confirm_rules,
         }
         return handlers[type(command)](command)
 
@@ -451,6 +453,18 @@ class Network:
             found[datapath] = RuleDrift(tuple(items), tuple(foreign))
         yield
         return found, None
+
+    def _confirm_rules(self, command: ConfirmRules) -> _Doing:
+        """As tables are: silent switches say nothing."""
+        exact = set()
+        for datapath, installations in command.intended.items():
+            if self.hears(datapath) and not self._hit(self.faults.read):
+                wanted = {match_key(rule): rule.args for rule in installed(installations)}
+                held = {key: rule.args for key, rule in self.tables[datapath].items()}
+                if held == wanted:
+                    exact.add(datapath)
+        yield
+        return frozenset(exact), None
 
     def _apply_rules(self, command: ApplyRules) -> _Doing:
         failures: dict[DatapathId, Failure | None] = {}
