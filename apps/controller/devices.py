@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from apps.process.metrics import Metrics
+from apps.process.term import Alone, Term
 from drivers.registry import optical_switch, tor_switch
 from hydra.errors import (
     AwaitsPeople,
@@ -62,6 +63,7 @@ class _Slot(Generic[_DeviceT]):
     metrics: Metrics
     ending: threading.Event
     """Set once a device that is away is not waited for any more."""
+    term: Term
     lock: threading.Lock = field(default_factory=threading.Lock)
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None if its last exchange went well."""
@@ -83,6 +85,10 @@ class _Slot(Generic[_DeviceT]):
     def use_unopened(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """As :meth:`use`, with an ``action`` that opens the device itself."""
         with self.lock:
+            if self.term.over():
+                raise DeviceUnavailable(
+                    self.device.name, "left alone: this controller leads no more"
+                )
             if self.problem is not None and self.ending.is_set():
                 raise DeviceUnavailable(self.device.name, "away, and the controller ends")
             try:
@@ -191,10 +197,12 @@ class Devices:
         policy: Policy,
         metrics: Metrics | None = None,
         tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
+        term: Term | None = None,
     ) -> None:
         """``tell_alarm`` hears news of alarms, in a reader's thread."""
         self._fabric = fabric
         metrics = metrics or Metrics()
+        term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._tell_alarm = tell_alarm
         self._closing = threading.Event()
@@ -202,11 +210,13 @@ class Devices:
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
-            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending)
+            plane.id: _Slot(
+                optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending, term
+            )
             for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
-            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics, self._ending)
+            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics, self._ending, term)
             for rack in fabric.racks
             if substrate_of(fabric).retags
         }
@@ -214,8 +224,9 @@ class Devices:
     def claim(self) -> None:
         """Hold every ToR that can be held against other controllers, and start to keep it.
 
-        Raises HydraError if another controller has one. A ToR that is silent is claimed as soon as
-        it answers.
+        Raises HydraError if another controller has one; not where the store says that this one
+        leads: then the session of the last leader is about to end. A ToR that is silent is claimed
+        as soon as it answers.
         """
         futures = [self._pool.submit(slot.use_unopened, _claim) for slot in self._tors.values()]
         held = []
@@ -231,7 +242,9 @@ class Devices:
         finally:  # Ctrl-C waits for no device whose turn has not come
             for future in futures:
                 future.cancel()
-        if held:
+        if held and self._term.generation is not None:
+            LOG.warning("%d ToRs are still held by the last leader: %s", len(held), held[0])
+        elif held:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
             raise HydraError(f"a controller is at work on this fabric already: {held[0]}{more}")
         self._keeper.start()

@@ -34,7 +34,7 @@ with warnings.catch_warnings():
 PATIENCE_S: Final = 5.0
 """How long a request is tried."""
 _TRY_S: Final = 1.0
-"""How long one endpoint may keep a request: a member that is stopped takes it and says nothing."""
+"""A member that is stopped takes requests and says nothing."""
 _PAUSE_S: Final = 0.05
 _UNANSWERED: Final = (
     exceptions.ConnectionFailedError,
@@ -42,7 +42,7 @@ _UNANSWERED: Final = (
     exceptions.InternalServerError,
 )
 """Also what etcd says without quorum: whether it was carried out is not known."""
-_TOKEN_ENDED: Final = "invalid auth token"
+_LOGIN_ENDED: Final = "invalid auth token"
 
 Json = dict[str, Any]
 
@@ -124,8 +124,10 @@ def _range(first: str, end: str | None) -> Json:
 class Etcd:
     """Thread-safe; one request at a time."""
 
-    def __init__(self, settings: EtcdSettings) -> None:
+    def __init__(self, settings: EtcdSettings, try_s: float = _TRY_S) -> None:
+        """``try_s``: how long one endpoint may keep a request."""
         self._settings = settings
+        self._try_s = try_s
         self._lock = Lock()
         self._clients = [_client(settings, endpoint) for endpoint in settings.endpoints]
         self._logged_in = False
@@ -166,7 +168,7 @@ class Etcd:
         with self._lock:
             while (left_s := until_s - time.monotonic()) > 0:
                 try:
-                    return self._ask_first(path, body, min(_TRY_S, left_s))
+                    return self._ask_first(path, body, min(self._try_s, left_s))
                 except _UNANSWERED as error:
                     said = str(error.detail_text or error)
                 # The next one is asked first from now on.
@@ -186,7 +188,7 @@ class Etcd:
                 raise
             except exceptions.Etcd3Exception as error:
                 text = str(error.detail_text)
-                if _TOKEN_ENDED in text and not fresh:
+                if _LOGIN_ENDED in text and not fresh:
                     self._logged_in = False
                     continue
                 raise EtcdRefused(f"{self.name} refused: {_words(text)}") from None

@@ -57,6 +57,7 @@ _MOST_READINGS: Final = 5
 """Attempts at one reading: etcd may compact what it began to read."""
 _COMPACTED: Final = "has been compacted"
 _FULL: Final = "space exceeded"
+_CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
 _AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
 
@@ -142,8 +143,8 @@ class _Work:
 class EtcdJournal:
     """A :class:`hydra.journal.Journal`.
 
-    With ``read_only`` nothing is owned and nothing is changed. ``compare`` are conditions of every
-    write beside those of the journal: that this controller leads. Entries and history older than
+    With ``read_only`` nothing is owned and nothing is changed. With ``later`` it is closed until
+    :meth:`open`. Entries and history older than
     ``kept_days`` go when a new one comes; None: only their number counts.
     """
 
@@ -152,8 +153,8 @@ class EtcdJournal:
         settings: EtcdSettings,
         *,
         read_only: bool = False,
+        later: bool = False,
         kept_days: float | None = None,
-        compare: Sequence[Json] = (),
         patience_s: float = PATIENCE_S,
     ) -> None:
         """``patience_s``: how long a write or a reading is tried. Raises JournalError."""
@@ -161,11 +162,11 @@ class EtcdJournal:
         self._prefix = f"{settings.prefix}journal/"
         self.name = f"{self._etcd.name}, {settings.prefix}"
         self._kept_s = float("inf") if kept_days is None else kept_days * _DAY_S
-        self._compare = tuple(compare)
+        self._compare: tuple[Json, ...] = ()
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._read_only = read_only
-        self._closed = False
+        self._closed = later
         self._number = 0
         self._id = uuid.uuid4().hex
         self._held = {kind: _KindHeld() for kind in Kind}
@@ -174,12 +175,22 @@ class EtcdJournal:
         """(The owner's value after a write that was not answered, what takes that back)."""
         self._to_carry: list[_Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
-        try:
-            self._check_format()
-            if not read_only:
-                self._own()
-        except (EtcdRefused, EtcdUnanswered) as error:
-            raise self._error("open", error) from error
+        if not later:
+            self.open()
+
+    def open(self, compare: Sequence[Json] = ()) -> None:
+        """``compare``: conditions of every write beside those of the journal, as that this
+        controller leads. Raises JournalError.
+        """
+        with self._lock:
+            self._compare = tuple(compare)
+            try:
+                self._check_format()
+                if not self._read_only:
+                    self._own()
+            except (EtcdRefused, EtcdUnanswered) as error:
+                raise self._error("open", error) from error
+            self._closed = False
 
     def _error(self, verb: str, error: Exception | str) -> JournalError:
         said = str(error)
@@ -244,7 +255,7 @@ class EtcdJournal:
     def write(self, changes: Iterable[Change]) -> None:
         with self._lock:
             if self._closed:
-                raise self._error("write", "it is closed")
+                raise self._error("write", _CLOSED)
             if self._read_only:
                 raise self._error("write", "it was opened to be read")
             try:
@@ -346,7 +357,7 @@ class EtcdJournal:
                 first.append(order)
             if len(first) > 1:  # the oldest go as one range
                 ranges.append((f"records/{kind}/", f"{_place(kind, first[-1])}0"))
-                orders = orders.difference(first)
+                orders.difference_update(first)
             ranges += [(f"{_place(kind, one)}/", f"{_place(kind, one)}0") for one in sorted(orders)]
         return _Work(puts, ranges)
 
@@ -434,7 +445,7 @@ class EtcdJournal:
     def _documents(self, kind: Kind, newest: int | None) -> list[dict[str, Any]]:
         with self._lock:
             if self._closed:
-                raise self._error("read", "it is closed")
+                raise self._error("read", _CLOSED)
             try:
                 entries = self._entries(kind, newest)
             except (EtcdRefused, EtcdUnanswered) as error:

@@ -11,12 +11,14 @@ import pytest
 from apps.controller.mastership import NO_GENERATION, Mastership
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo
+from apps.process.term import Alone
 from drivers.codecs.openflow.rules import ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere
 from hydra.failures import FailureKind
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
+ALONE = Alone()
 V1 = FABRIC.servers[0].vswitch.datapath_id
 
 
@@ -47,10 +49,10 @@ class _Connection:
 
 
 @contextmanager
-def commanding(switch, *, counts=True):
+def commanding(switch, *, counts=True, term=ALONE):
     fleet = Fleet(FABRIC, lambda function: function())
     switch.serve(fleet)
-    mastership = Mastership(fleet, {V1: "h11"}, 1.0, counts=counts)
+    mastership = Mastership(fleet, {V1: "h11"}, 1.0, term, counts=counts)
     try:
         mastership.take([V1])
         mastership.start()
