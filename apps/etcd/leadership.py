@@ -178,7 +178,7 @@ class Leadership:
                 one.get("leader") == one["header"]["member_id"],
                 one["version"],
                 int(one.get("dbSize", 0)),
-                newest - int(one.get("raftAppliedIndex", one["raftIndex"])),
+                newest - int(one["raftAppliedIndex"]),
                 tuple(one.get("errors", ())),
             )
             for endpoint, one in said.items()

@@ -157,13 +157,14 @@ class EtcdJournal:
         kept_days: float | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """``patience_s``: how long a write or a reading is tried. Raises JournalError."""
+        """Raises JournalError."""
         self._etcd = Etcd(settings)
         self._prefix = f"{settings.prefix}journal/"
         self.name = f"{self._etcd.name}, {settings.prefix}"
         self._kept_s = float("inf") if kept_days is None else kept_days * _DAY_S
         self._compare: tuple[Json, ...] = ()
-        self._patience_s = patience_s
+        self.patience_s = patience_s
+        """How long a write or a reading is tried."""
         self._lock = threading.Lock()
         self._read_only = read_only
         self._closed = later
@@ -527,7 +528,7 @@ class EtcdJournal:
     def _ask(
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
     ) -> Answer:
-        return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
+        return self._etcd.transaction(compare, success, failure, patience_s=self.patience_s)
 
     def _key(self, name: str) -> str:
         return self._prefix + name

@@ -165,7 +165,7 @@ def create_app(
     app.state.subscribers = Counter()
     app.state.wakeups = None
     app.state.registry = registry or CollectorRegistry()
-    app.state.registry.register(ServiceCollector(lambda: app.state.service))
+    app.state.registry.register(ServiceCollector(lambda: app.state.service, term))
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)

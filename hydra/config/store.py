@@ -47,7 +47,8 @@ def _check_endpoints(etcd: EtcdSection, log: ProblemLog) -> None:
         if scheme not in {"http", "https"} or parse_endpoint(rest) is None:
             log.add(path, "{!r} is not the URL of a member: http://10.0.0.1:2379", endpoint)
         elif scheme != wanted:
-            remedy = "set tls" if etcd.tls is None else "write https, or leave tls out"
+            plain = etcd.tls is None
+            remedy = "write http, or set tls" if plain else "write https, or leave it out"
             log.add(path, "{} does not go with {}tls: {}", endpoint, _no(etcd.tls), remedy)
         elif urlsplit(endpoint) in map(urlsplit, etcd.endpoints[:index]):
             log.add(path, "{} is listed twice", endpoint)

@@ -87,12 +87,6 @@ class EtcdStore:
             etcd.close()
 
 
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
-    with EtcdMembers(tmp_path_factory.mktemp("etcd")) as members:
-        yield members
-
-
 @pytest.fixture(params=["sqlite", "etcd"])
 def store(request, tmp_path):
     if request.param == "sqlite":

@@ -69,6 +69,27 @@ def test_a_fresh_switch_is_taken_at_once():
         assert switch.master is fleet
 
 
+class Term:
+    """Of a leader, by its generation."""
+
+    def __init__(self, generation):
+        self.generation = generation
+
+
+def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back():
+    """Not even by asking anew, as after a pause; and nobody waits to see whether it counts."""
+    switch = SharedSwitch()
+    started = time.monotonic()
+    with commanding(switch, term=Term(7)) as (first, fleet):
+        assert (switch.master, switch.generation) == (fleet, 7)
+        with commanding(switch, term=Term(9)) as (_, second):
+            assert (switch.master, switch.generation) == (second, 9)
+            first.forget(V1)
+            first.take([V1])
+            assert (switch.master, switch.generation) == (second, 9)
+    assert time.monotonic() - started < 1
+
+
 def test_a_living_master_is_left_alone():
     switch = SharedSwitch()
     with commanding(switch) as (_, first):
