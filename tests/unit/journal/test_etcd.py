@@ -46,7 +46,7 @@ def over(way, settings):
 def losing(way, journal, what, after=0):
     """Lose what is sent in the block, and wait for it for a short time only."""
     usual_s, journal.patience_s = journal.patience_s, SHORT_S
-    with losing(way, journal, what, after):
+    with way.losing(what, after):
         yield
     journal.patience_s = usual_s
 
