@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from apps.process.metrics import Metrics
@@ -166,10 +167,10 @@ def _log_alarm(name: str, alarm: Alarm) -> None:
     LOG.log(level, "%s: alarm %s (%s)%s: %s", name, alarm.code, severity, where, alarm.text)
 
 
-def _claim(tor: TorSwitch) -> None:
+def _claim(tor: TorSwitch, *, steal: bool) -> None:
     """Claim a ToR, or open one that can't be claimed."""
     if isinstance(tor, Claimable):
-        tor.claim()
+        tor.claim(steal=steal)
     else:
         tor.open()
 
@@ -224,11 +225,12 @@ class Devices:
     def claim(self) -> None:
         """Hold every ToR that can be held against other controllers, and start to keep it.
 
-        Raises HydraError if another controller has one; not where the store says that this one
-        leads: then the session of the last leader is about to end. A ToR that is silent is claimed
-        as soon as it answers.
+        Raises HydraError if another controller has one. Where a store says that this one leads, it
+        is taken from the last leader, which may be paused. A ToR that is silent is claimed as soon
+        as it answers.
         """
-        futures = [self._pool.submit(slot.use_unopened, _claim) for slot in self._tors.values()]
+        claim = partial(_claim, steal=self._term.generation is not None)
+        futures = [self._pool.submit(slot.use_unopened, claim) for slot in self._tors.values()]
         held = []
         try:
             for future in futures:
@@ -242,9 +244,7 @@ class Devices:
         finally:  # Ctrl-C waits for no device whose turn has not come
             for future in futures:
                 future.cancel()
-        if held and self._term.generation is not None:
-            LOG.warning("%d ToRs are still held by the last leader: %s", len(held), held[0])
-        elif held:
+        if held:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
             raise HydraError(f"a controller is at work on this fabric already: {held[0]}{more}")
         self._keeper.start()

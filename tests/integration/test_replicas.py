@@ -30,7 +30,13 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path):
         http, urls = these.http, {name: one.base_url for name, one in these.processes.items()}
 
         def circuits(name):
-            return http.get(f"{urls[name]}/v1/topology").json()["circuits"]
+            found = http.get(f"{urls[name]}/v1/topology").json()["circuits"]
+            return [(one["plane"], one["a"], one["b"]) for one in found]
+
+        def stands(name):
+            found = http.get(urls[name] + promised).json()
+            assert (found["state"], found["path"], found["reason"]) == ("active", path, "")
+            assert circuits(name) == standing
 
         refused = http.get(f"{urls['b']}/readyz")
         assert (refused.status_code, refused.json()["type"]) == (503, "/problems/standing-by")
@@ -45,23 +51,22 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path):
         with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=20_000) as stream:
             these.kill("a")
             assert these.leader() == "b"
-            assert http.get(urls["b"] + promised).json()["path"] == path
+            stands("b")
             these.start("a")
             these.standing_by(1)
             these.freeze("b")
             assert these.leader() == "a"
             assert these.thaw("b") == LOST_LEASE
             assert these.ready() == {"a"}
+            stands("a")
             these.start("b")
             these.standing_by(1)
             asked = http.post(f"{urls['a']}/v1/handover", json={})
             assert asked.json() == {"standing_by": [urls["b"]]}
             assert these.leader("a") == "b"
             assert these.await_end("a") == 1
-            found = http.get(urls["b"] + promised).json()
+            stands("b")
             result = stream.stop()
-        assert (found["state"], found["path"]) == ("active", path)
-        assert circuits("b") == standing
         assert dark_frames(demo_testbed) == dark
         assert max(0, result.lost - (dropped_frames(demo_testbed) - dropped)) == 0
         assert result.sent > 200 * LEASE_S
