@@ -21,7 +21,7 @@ from mininet_scenarios.testbed import ovs
 
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.02
-_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S: Final = 20.0
 
 
 @dataclass(slots=True)
