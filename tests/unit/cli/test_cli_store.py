@@ -64,7 +64,8 @@ def test_a_journal_goes_to_etcd_and_back_and_loses_nothing(run, config, store, f
     path = config.with_name("journal.db")
     assert "holds a journal already" in run(*TO_ETCD, str(config)).stderr
     assert f"{path} is there already" in run(*TO_FILE, str(config)).stderr
-    path.rename(path.with_name("before.db"))
+    for end in ("", "-wal", "-shm"):
+        path.with_name(f"{path.name}{end}").rename(path.with_name(f"before.db{end}"))
     assert run(*TO_FILE, str(config)).exit_code == 0
     assert path.stat().st_mode & 0o777 == 0o600
     with closing(SqliteJournal(path, read_only=True)) as journal:
