@@ -155,6 +155,7 @@ class HydraApplication:
             try:
                 journal.open(term.conditions())
                 self._begin()
+                term.note_begun()
             except HydraError as error:
                 give_up(error)
 

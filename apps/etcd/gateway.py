@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import requests
 
 from drivers.credentials import secret
-from hydra.errors import HydraError
+from hydra.errors import DeviceError, HydraError
 from hydra.model import Login
 from hydra.policy import EtcdSettings
 
@@ -201,10 +201,14 @@ class Etcd:
         if settings.username is None or self._logged_in:
             return
         login = Login(settings.username, settings.password_env, settings.password_file)
+        try:
+            password = secret("etcd", login)
+        except DeviceError as error:
+            raise EtcdRefused(str(error)) from error
         client.session.headers.pop("Authorization", None)
         answer = client.post(
             client.get_url("/auth/authenticate"),
-            json={"name": settings.username, "password": secret("etcd", login)},
+            json={"name": settings.username, "password": password},
         )
         client.session.headers["Authorization"] = answer["token"]
         self._logged_in = True

@@ -13,11 +13,12 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 from apps.etcd.gateway import (
+    Answer,
     Entry,
     Etcd,
     EtcdRefused,
@@ -41,6 +42,7 @@ _RENEWALS: Final = 5
 _LOOKS: Final = 10
 """Looks of a standby whether somebody leads, in the time of a lease."""
 _LOOK_S: Final = 2.0
+_BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
 65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits."""
@@ -83,6 +85,7 @@ class Leadership:
         """When the lease ends for us, by :func:`boot_s`."""
         self._created: int | None = None
         """The revision of etcd that made this controller the leader; None: it stands by."""
+        self._begun = False
         self._closing = threading.Event()
         self._renewed = threading.Event()
         self._thread = threading.Thread(target=self._stand, name="lease", daemon=True)
@@ -111,6 +114,10 @@ class Leadership:
             raise RuntimeError("a controller that stands by writes nothing")
         return (was_created(self._leader_key, self._created),)
 
+    def note_begun(self) -> None:
+        """Note that this controller has read what it is to go on with: it takes requests."""
+        self._begun = True
+
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -134,7 +141,7 @@ class Leadership:
 
     def others_lead(self) -> str | None:
         if not self.over():
-            return None
+            return None if self._begun else _BEGINS
         if self._trouble is not None:
             return f"this controller stands by, and does not know who leads: {self._trouble}"
         seen = self._leader_seen
@@ -217,6 +224,8 @@ class Leadership:
         answer = self._ask("/lease/keepalive", {"ID": str(self._lease)})
         granted_s = int(answer.get("result", {}).get("TTL", 0))
         if granted_s > 0:
+            if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
+                self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
             self._note_until(asked_s, granted_s)
         elif self.leads:
             self._on_lost("etcd says that its lease has ended")
@@ -228,9 +237,7 @@ class Leadership:
         answer = self._ask("/lease/grant", {"TTL": str(self._settings.lease_s), "ID": "0"})
         lease, granted_s = int(answer["ID"]), int(answer["TTL"])
         place = f"{self._settings.prefix}replicas/{self._me.id}"
-        self._etcd.transaction(
-            [], [put(place, _text(self._me), lease)], patience_s=self._patience_s
-        )
+        self._ask_etcd([], [put(place, _text(self._me), lease)])
         self._lease = lease
         self._note_until(asked_s, granted_s)
 
@@ -242,11 +249,8 @@ class Leadership:
         if self._lease is None:
             return
         key, me = self._leader_key, replace(self._me, since_unix_s=time.time())
-        answer = self._etcd.transaction(
-            [is_absent(key)],
-            [put(key, _text(me), self._lease), get(key)],
-            [get(key)],
-            patience_s=self._patience_s,
+        answer = self._ask_etcd(
+            [is_absent(key)], [put(key, _text(me), self._lease), get(key)], [get(key)]
         )
         found = answer.found[0][0]
         self._leader_seen = _replica(found)
@@ -267,6 +271,11 @@ class Leadership:
                 why = self._trouble or "its threads did not run"
                 self._on_lost(f"its lease of {self._settings.lease_s} s was not renewed: {why}")
             self._renewed.wait(max(0.0, left_s))
+
+    def _ask_etcd(
+        self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
+    ) -> Answer:
+        return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
 
     def _ask(self, path: str, body: dict[str, Any]) -> Json:
         return self._etcd.ask(path, body, patience_s=self._patience_s)
