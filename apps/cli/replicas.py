@@ -54,7 +54,7 @@ def _print(document: JsonObject) -> None:
                 one["endpoint"],
                 _state(one),
                 one["version"],
-                f"{one['bytes'] / 1e6:.1f}",
+                f"{one['size_mb']:.1f}",
                 one["behind"],
                 "; ".join(one["problems"]),
             )

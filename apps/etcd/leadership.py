@@ -184,7 +184,7 @@ class Leadership:
                 True,
                 one.get("leader") == one["header"]["member_id"],
                 one["version"],
-                int(one.get("dbSize", 0)),
+                int(one.get("dbSize", 0)) / 1e6,
                 newest - int(one["raftAppliedIndex"]),
                 tuple(one.get("errors", ())),
             )

@@ -32,7 +32,7 @@ class StoreMember:
     leads: bool = False
     """Leader of the store's members, which is not the leader of the controllers."""
     version: str = ""
-    bytes: int = 0
+    size_mb: float = 0.0
     behind: int = 0
     """Entries of the store's log that this member has yet to apply."""
     problems: tuple[str, ...] = ()

@@ -884,7 +884,7 @@ class StoreMember(Document):
     answers: bool
     leads: bool
     version: str
-    bytes: int
+    size_mb: float
     behind: int = Field(description="Entries of etcd's log that it has yet to apply.")
     problems: list[str]
 

@@ -21,6 +21,8 @@ ROUTES = {
     ("GET", "/v1/events"),
     ("GET", "/v1/quotas"),
     ("GET", "/v1/whoami"),
+    ("GET", "/v1/replicas"),
+    ("POST", "/v1/handover"),
     ("GET", "/v1/servers"),
     ("GET", "/v1/webhooks"),
     ("POST", "/v1/webhooks"),

@@ -18,7 +18,7 @@ A, B = (
     Replica(name, f"machine-{name}", f"http://10.0.0.{number}:8080", "1.0", 1000.0 + number)
     for number, name in enumerate("ab", 1)
 )
-STORE = (StoreMember("http://10.0.0.1:2379", True, True, "3.4.23", 20480, 0, ()),)
+STORE = (StoreMember("http://10.0.0.1:2379", True, True, "3.4.23", 0.02, 0, ()),)
 WORDS = "this controller stands by, and machine-a leads: ask at http://10.0.0.1:8080"
 
 
