@@ -130,6 +130,7 @@ def test_numbers_carry_their_unit(description):
         "max_reservations",
         "reservations",
         "waiting",
+        "behind",
         "delivered",
         "refused",
         "missed",
