@@ -71,6 +71,7 @@ class EtcdMembers:
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [
+                    *("setpriv", "--pdeathsig", "KILL"),  # where a run is killed, they end with it
                     PROGRAM,
                     *("--name", name),
                     *("--data-dir", str(self._folder / name)),
