@@ -101,6 +101,7 @@ setup(
         "experiments": requirements(1),
         "tracing": requirements(2),
         "sonic": requirements(3),
+        "etcd": requirements(4),
     },
     entry_points={
         "console_scripts": [

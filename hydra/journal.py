@@ -1,6 +1,7 @@
 """The journal: intents and what came of them, and all promises, before they count.
 
-A protocol, since the core opens no files. :mod:`apps.journal.sqlite` implements it;
+A protocol, since the core opens no files. :mod:`apps.journal.sqlite` and
+:mod:`apps.journal.etcd` implement it;
 ``tests/conformance/test_journal.py`` holds every implementation to the same contract.
 """
 
@@ -94,6 +95,13 @@ class Journal(Protocol):
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
         """All records of a kind, or the ``newest`` of them, in the order of their first writing.
+
+        Raises JournalError.
+        """
+        ...
+
+    def changes(self, kind: Kind) -> list[Change]:
+        """Changes that make all records of a kind again, with their keys, in an empty journal.
 
         Raises JournalError.
         """

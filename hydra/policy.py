@@ -352,6 +352,27 @@ def policy_keys(section: type[Any] = Policy) -> list[PolicyKey]:
 
 
 @dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    """The store that several controllers share, of which one leads."""
+
+    endpoints: Sequence[str]
+    """URLs of etcd's members."""
+    prefix: str = "/hydra/"
+    """Of all keys; it ends in a slash."""
+    authority: str | None = None
+    """PEM: the authority that has to have issued the members' certificates."""
+    certificate: str | None = None
+    """PEM: what the members know this controller by."""
+    key: str | None = None
+    username: str | None = None
+    password_env: str | None = None
+    password_file: str | None = None
+    lease_s: int = 2
+    """How long who leads may be silent before another one does. etcd grants no less than 1.5 times
+    its election timeout, in whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """Addresses that the controller listens at, and files that it keeps its state in."""
 
@@ -384,3 +405,5 @@ class ControllerSettings:
     """A file; None: the controller's log."""
     journal_days: float = 90.0
     """Days that entries of the journal stay; what is intended and promised stays anyway."""
+    etcd: EtcdSettings | None = None
+    """None: one controller, with its journal in a file."""

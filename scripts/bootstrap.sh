@@ -49,6 +49,7 @@ declare -A TESTS_NEED=(
   [/usr/bin/sbatch]=slurm-client
   [/usr/sbin/munged]=munge
   [/usr/bin/redis-server]=redis-server
+  [/usr/bin/etcd]=etcd-server
   [/usr/bin/systemd-analyze]=systemd
   [/usr/bin/mpirun.openmpi]=openmpi-bin
   ["/usr/lib/$(uname -m)-linux-gnu/openmpi/include/mpi.h"]=libopenmpi-dev
@@ -63,6 +64,7 @@ declare -A ONLY_FOR_TESTS=(
   [/usr/sbin/slurmd]=slurmd.service
   [/usr/sbin/munged]=munge.service
   [/usr/bin/redis-server]=redis-server.service
+  [/usr/bin/etcd]=etcd.service
 )
 
 SYSTEMD=/run/systemd/system # is there while systemd runs

@@ -46,6 +46,7 @@ from apps.openflow.framework import PortInfo, Post
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics
+from apps.process.term import Alone, Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -78,10 +79,12 @@ class Controller:
         read_file: Callable[[], Loaded],
         traces: Traces | None = None,
         give_up: Callable[[HydraError], None] = LOG.critical,
+        term: Term | None = None,
     ) -> None:
         """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
-        another controller is at work.
+        another controller is at work. ``term``: when this one leads; None: always.
         """
+        term = term or Alone()
         fabric, at_start = loaded.fabric, loaded.policy
         policy = self._policy = CurrentPolicy(at_start)
         substrate, timeout_s = substrate_of(fabric), at_start.timeouts.vswitch_s
@@ -93,14 +96,14 @@ class Controller:
 
         # What is known: the journal's state, devices, switches
         ledger = self._ledger = Ledger(fabric, journal, metrics, traces)
-        devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm)
+        devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm, term)
         panels = PatchPanels(fabric, devices)
         quarantine = self._quarantine = Quarantine(
             fabric, journal, policy, partial(ledger.note, HappeningKind.QUARANTINE)
         )
         policing = self._policing = Policing(fabric, fleet, timeout_s)
         mastership = self._mastership = Mastership(
-            fleet, substrate.owned(), timeout_s, counts=not substrate.retags
+            fleet, substrate.owned(), timeout_s, term, counts=not substrate.retags
         )
 
         # Demand and plans

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from apps.process.metrics import Metrics
+from apps.process.term import Alone, Term
 from drivers.registry import optical_switch, tor_switch
 from hydra.errors import (
     AwaitsPeople,
@@ -66,6 +67,7 @@ class _Slot(Generic[_DeviceT]):
     metrics: Metrics
     ending: threading.Event
     """Set once a device that is away is not waited for any more."""
+    term: Term
     ask: Callable[[_DeviceT], object]
     """Puts a small question, by whose answer it is known that the device is there."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,6 +93,10 @@ class _Slot(Generic[_DeviceT]):
     def use_unopened(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """As :meth:`use`, with an ``action`` that opens the device itself."""
         with self.lock:
+            if self.term.over():
+                raise DeviceUnavailable(
+                    self.device.name, "left alone: this controller leads no more"
+                )
             if self.problem is not None and self.ending.is_set():
                 raise DeviceUnavailable(self.device.name, "away, and the controller ends")
             try:
@@ -195,10 +201,10 @@ def _look_at(ports: Collection[str], tor: TorSwitch) -> None:
     tor.link_up(ports)
 
 
-def _claim(tor: TorSwitch) -> None:
+def _claim(tor: TorSwitch, *, steal: bool) -> None:
     """Claim a ToR, or open one that can't be claimed."""
     if isinstance(tor, Claimable):
-        tor.claim()
+        tor.claim(steal=steal)
     else:
         tor.open()
 
@@ -226,10 +232,12 @@ class Devices:
         policy: Policy,
         metrics: Metrics | None = None,
         tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
+        term: Term | None = None,
     ) -> None:
         """``tell_alarm`` hears news of alarms, in a reader's thread."""
         self._fabric = fabric
         metrics = metrics or Metrics()
+        term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._tell_alarm = tell_alarm
         self._closing = threading.Event()
@@ -238,7 +246,7 @@ class Devices:
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
             plane.id: _Slot(
-                optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending, _identify
+                optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending, term, _identify
             )
             for plane in fabric.planes
         }
@@ -247,6 +255,7 @@ class Devices:
                 tor_switch(rack, policy.timeouts.tor_s),
                 metrics,
                 self._ending,
+                term,
                 partial(_look_at, [port.tor_port for port in fabric.ports_of(rack.id)][:1]),
             )
             for rack in fabric.racks
@@ -256,10 +265,12 @@ class Devices:
     def claim(self) -> None:
         """Hold every ToR that can be held against other controllers, and start to keep it.
 
-        Raises HydraError if another controller has one. A ToR that is silent is claimed as soon as
-        it answers.
+        Raises HydraError if another controller has one. Where a store says that this one leads, it
+        is taken from the last leader, which may be paused. A ToR that is silent is claimed as soon
+        as it answers.
         """
-        futures = [self._pool.submit(slot.use_unopened, _claim) for slot in self._tors.values()]
+        claim = partial(_claim, steal=self._term.generation is not None)
+        futures = [self._pool.submit(slot.use_unopened, claim) for slot in self._tors.values()]
         held = []
         try:
             for future in futures:

@@ -129,6 +129,19 @@ class Stage:
         ):
             yield client
 
+    def written(self, policy: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+        """A new configuration file, with these changes to policy and the controller's section."""
+        self._jobs += 1
+        path = self.work_dir / f"fabric-{self._jobs}.yaml"
+        own = {**self.config.get("controller", {}), **settings}
+        document = {
+            **self.config,
+            "controller": {**own, "journal": str(self.work_dir / "journal.db")},
+            "policy": {**self.config.get("policy", {}), **policy},
+        }
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        return path
+
     @contextmanager
     def process(
         self,
@@ -143,15 +156,7 @@ class Stage:
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
-        self._jobs += 1
-        path = self.work_dir / f"fabric-{self._jobs}.yaml"
-        own = {**self.config.get("controller", {}), **(settings or {})}
-        document = {
-            **self.config,
-            "controller": {**own, "journal": str(self.work_dir / "journal.db")},
-            "policy": {**self.config.get("policy", {}), **policy},
-        }
-        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        path = self.written(policy, settings or {})
         if self._kept is not None:
             with self._kept.serve(path) as process:
                 yield process

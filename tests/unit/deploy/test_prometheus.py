@@ -55,7 +55,7 @@ def exposed(controller):
 def test_the_rules_and_the_configuration_are_sound():
     done = promtool("check", "config", "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "15 rules found" in done.stdout
+    assert "16 rules found" in done.stdout
 
 
 def test_the_rules_fire_when_they_should():

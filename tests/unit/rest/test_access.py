@@ -47,7 +47,7 @@ OWN_WRITE |= {"PATCH /v1/reservations/{reservation_id}"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
 READ |= {"GET /v1/agents", "GET /v1/agents/{server}", "GET /v1/sharing"}
-READ |= {"GET /v1/schedule"}
+READ |= {"GET /v1/schedule", "GET /v1/replicas"}
 READ |= {"GET /v1/agents/{server}/circuits"}
 AGENT = {"GET /v1/agents/{server}", "GET /v1/agents/{server}/circuits"}
 AGENT |= {"PUT /v1/agents/{server}/backlog"}
@@ -55,6 +55,7 @@ PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
     | {"PATCH /v1/policy", "PUT /v1/sharing", "POST /v1/reconcile", "POST /v1/reload"}
+    | {"POST /v1/handover"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | AGENT
     | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}
