@@ -1,5 +1,6 @@
 # Everything runs from the virtual environment in .venv, which `bootstrap` makes and keeps current.
 PYTHON := .venv/bin/python
+SHELL := /bin/bash
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 # Tests start processes by the hundred, which else would each compile the sources anew.
@@ -21,14 +22,14 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes;
 # More at a time than there are processors: tests wait for devices, for packets, for time to pass.
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
 # allows that; they leave half of two processors idle, which types and the tests without Open vSwitch
-# take meanwhile, at a lower priority. Each target tells what it has to say when it has ended, so
-# that nothing is mixed. Those that look at what the machine can do come last, one by one.
+# take meanwhile, at a lower priority; each line says where it comes from. Those that look at what
+# the machine can do come last, one by one.
 AT_A_TIME := 3
 NETWORKS := 3
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ON_SWITCHES := $(PYTHON) -m pytest -m "ovs and not alone" tests/integration tests/conformance
-SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=3 --output-sync=target
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=3
 test: style  ## lint, then all tests, on real Open vSwitch and Mininet (root)
 	@if tests/own_network.sh -c ""; then $(SIDE_BY_SIDE) test-networks types test-units; else \
 	echo "no networks of their own here: one at a time"; \
@@ -37,10 +38,12 @@ test: style  ## lint, then all tests, on real Open vSwitch and Mininet (root)
 
 .PHONY: test-networks test-units
 test-networks:
-	$(ON_SWITCHES) $(BY_FILE) --tx '$(NETWORKS)*popen//python=tests/own_network.sh'
+	@set -o pipefail; $(ON_SWITCHES) $(BY_FILE) --tx '$(NETWORKS)*popen//python=tests/own_network.sh' \
+	2>&1 | sed --unbuffered 's/^/with Open vSwitch: /'
 
 test-units:
-	nice -n 5 $(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
+	@set -o pipefail; nice -n 5 $(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) \
+	2>&1 | sed --unbuffered 's/^/without it: /'
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
