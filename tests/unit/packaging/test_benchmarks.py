@@ -21,6 +21,7 @@ def test_all_are_run_by_make_bench():
         "reconfigurations",
         "soak",
         "stability",
+        "stages_live",
         "whole_fabric",
     }  # pictures; as long as they are told to; a machine of its own
     run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
