@@ -1,11 +1,11 @@
 """The package whose parsers and handshake of OpenFlow are used: Ryu, or os-ken, its fork.
 
 ``HYDRA_OPENFLOW`` says which; without it, Ryu if that is installed. The only module that imports
-either; os-ken has its modules from Ryu, by the same names. What has to be done before is done here (docs/decisions/0002): Ryu 4.34 asks for
-``eventlet.wsgi.ALREADY_HANDLED``, which eventlet dropped in 0.30.3, and its launcher would
-monkey-patch the process, while device drivers, REST and the journal run in native threads with
-native sockets. Ryu's own sockets are green explicitly; os-ken gets none
-(docs/decisions/0025).
+either: os-ken has its modules from Ryu, by the same names. What has to be done before is done here
+(docs/decisions/0002): Ryu 4.34 asks for ``eventlet.wsgi.ALREADY_HANDLED``, which eventlet dropped
+in 0.30.3, and its launcher would monkey-patch the process, while device drivers, REST and the
+journal run in native threads with native sockets. Ryu's own sockets are green explicitly; os-ken
+gets none (docs/decisions/0025).
 """
 
 from __future__ import annotations
