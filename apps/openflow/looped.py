@@ -186,7 +186,13 @@ class LoopHub:
 
     def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
         carriage: _Plain | _Encrypting = _Plain() if tls is None else _Encrypting(tls)
-        self._listener = _Listener(door, address, carriage.carry)
+        try:
+            self._listener = _Listener(door, address, carriage.carry)
+        except OSError as error:
+            place = seam.address_in_words(address)
+            raise HydraError(
+                f"controller.openflow: can't listen at {place}: {error.strerror}"
+            ) from error
 
     def start(self, _app: Any) -> None:
         self._mailbox.run()
