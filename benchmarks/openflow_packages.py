@@ -1,7 +1,8 @@
 """OpenFlow by os-ken on a loop of ours beside Ryu on eventlet.
 
-``python -m benchmarks.openflow_packages``: a process of each in turn, SWITCHES switches played over TCP without TLS: processor time of a
-handshake and of a barrier's reply, and memory. A process's own start is not in the first two.
+``python -m benchmarks.openflow_packages``. A process of each in turn, with SWITCHES switches played
+over TCP without TLS: processor time of a handshake and of a barrier's reply, and memory. A
+process's own start is not in the first two.
 """
 
 from __future__ import annotations
