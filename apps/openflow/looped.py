@@ -315,6 +315,7 @@ class _Plain:
     def __init__(self) -> None:
         self._lines = Lines(read_message)
         LOOP.add_reader(self._lines.fileno(), self._take)
+        LOOP.call_soon(self._take)  # if it can't be done, better before a switch relies on it
 
     def _take(self) -> None:
         """Some of what came; the descriptor can be read as long as there is more."""
