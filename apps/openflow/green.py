@@ -50,6 +50,8 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 _STOPPING_LOOK_S: Final = 0.01
+_IN_A_ROW_S: Final = 0.002
+"""Time in which functions that were posted run before others have their turn."""
 _READ_BYTES: Final = 65536
 """Read of a switch on TLS at a time: at least a message, of whatever kind."""
 
@@ -211,7 +213,7 @@ class HubMailbox:
     """Carries functions from native threads into the hub; a pipe wakes it.
 
     It is woken once for all that are posted before it looks: each write of a byte would have the
-    writer wait for the interpreter's lock again. Others have their turn after every few functions.
+    writer wait for the interpreter's lock again. Others have their turn every few milliseconds.
     """
 
     def __init__(self) -> None:
@@ -238,12 +240,12 @@ class HubMailbox:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._reader, 65536)
             self._woken = False  # before it looks: what is posted from here on wakes it again
-            done = 0
+            begun_s = time.monotonic()
             while self._waiting:
                 self._waiting.popleft()()
-                done += 1
-                if done % IN_A_ROW == 0:
+                if time.monotonic() - begun_s >= _IN_A_ROW_S:
                     hub.sleep(0)
+                    begun_s = time.monotonic()
 
     def close(self) -> None:
         """End :meth:`run`, waking it."""

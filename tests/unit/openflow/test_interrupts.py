@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from apps.openflow.package import RYU, VARIABLE
+
 APPLICATION = """
 import threading, time
 from apps.openflow import framework, seam
@@ -94,7 +96,8 @@ def ended_by(
     return process.returncode, said, complaints
 
 
-def test_with_ryu_a_destructor_does_not_swallow_it(tmp_path):
+def test_with_ryu_a_destructor_does_not_swallow_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, RYU)
     code, said, complaints = ended_by(signal.SIGTERM, DELETING, "deleting", tmp_path)
     assert code == 0, complaints
     assert "closed" in said
@@ -134,7 +137,8 @@ class Deaf(app_manager.RyuApp):
 """
 
 
-def test_the_end_of_ryus_listener_is_a_failure(tmp_path):
+def test_the_end_of_ryus_listener_is_a_failure(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, RYU)
     app = tmp_path / "deaf.py"
     app.write_text(DEAF)
     manager = Path(sys.executable).with_name("ryu-manager")
