@@ -20,27 +20,41 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes;
 
 # More at a time than there are processors: tests wait for devices, for packets, for time to pass.
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
-# allows that. Those that look at what the machine can do come last, one by one.
+# allows that; they leave half of two processors idle, which types and the tests without Open vSwitch
+# take meanwhile, at a lower priority. Each target tells what it has to say when it has ended, so
+# that nothing is mixed. Those that look at what the machine can do come last, one by one.
 AT_A_TIME := 3
 NETWORKS := 3
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
-ON_SWITCHES := tests/integration tests/conformance
-test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
-	@set -f; own="$(BY_FILE) --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
-	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
-	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
+ON_SWITCHES := $(PYTHON) -m pytest -m "ovs and not alone" tests/integration tests/conformance
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=3 --output-sync=target
+test: style  ## lint, then all tests, on real Open vSwitch and Mininet (root)
+	@if tests/own_network.sh -c ""; then $(SIDE_BY_SIDE) test-networks types test-units; else \
+	echo "no networks of their own here: one at a time"; \
+	$(SIDE_BY_SIDE) types test-units && (set -x; $(ON_SWITCHES)); fi
 	$(PYTHON) -m pytest -m alone
+
+.PHONY: test-networks test-units
+test-networks:
+	$(ON_SWITCHES) $(BY_FILE) --tx '$(NETWORKS)*popen//python=tests/own_network.sh'
+
+test-units:
+	nice -n 5 $(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
 	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) $$tests || [ $$? = 5 ]
 
-lint: bootstrap  ## formatting, lint, types and the direction of imports
+lint: style types  ## formatting, lint, types and the direction of imports
+
+.PHONY: style types
+style: bootstrap
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
-	$(PYTHON) -m mypy --strict
+
+types: bootstrap
+	nice -n 5 $(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 
 bench: bootstrap  ## planner, rules, statistics and retagging against the clock (root)

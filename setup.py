@@ -92,6 +92,7 @@ setup(
         # Sums must not depend on the machine: no fused multiply-add.
         native("topology._native", "topology/native", "-ffp-contract=off"),
         native("apps.openflow._lines", "apps/openflow/native", "-pthread"),
+        native("drivers.codecs.openflow._tables", "drivers/codecs/openflow/native"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     install_requires=[one for one in requirements(0) if not one.startswith("ryu==")],
@@ -100,7 +101,8 @@ setup(
         "experiments": requirements(1),
         "tracing": requirements(2),
         "sonic": requirements(3),
-        "os-ken": requirements(4),
+        "etcd": requirements(4),
+        "os-ken": requirements(5),
     },
     data_files=[  # below the environment's own directory, where `systemctl link` takes it from
         (

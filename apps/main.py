@@ -8,11 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn, cast
 
 from apps.controller.controller import Controller
+from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
@@ -22,6 +26,7 @@ from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port, check_private, journal_held
 from apps.process.supervision import Heart
+from apps.process.term import Alone, Term
 from apps.process.tracing import traces
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
@@ -30,8 +35,10 @@ from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_addresses import Reach
 from apps.rest.webhook_delivery import Webhooks
+from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
+from hydra.journal import Journal
 from hydra.policy import ControllerSettings
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
@@ -39,6 +46,10 @@ LOG = logging.getLogger("hydra")
 _SPARE_CONNECTIONS: Final = 64
 _OTHER_DESCRIPTORS: Final = 256
 """The journal, logs, pipes, webhooks."""
+LOST_LEASE: Final = 75
+"""Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h. It is
+to be started again, and stands by then."""
+_LAST_WORDS_S: Final = 0.05
 
 
 def configuration_path() -> Path:
@@ -74,11 +85,12 @@ class HydraApplication:
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
         self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
-        self._alone.enter_context(journal_held(settings.journal))
-        check_private(settings.journal)
+        if settings.etcd is None:
+            self._alone.enter_context(journal_held(settings.journal))
+            check_private(settings.journal)
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        journal = SqliteJournal(settings.journal, kept_days=settings.journal_days)
+        journal = self._open_journal(settings)
         self._traces = traces(loaded.fabric.name)
         self._controller = Controller(
             loaded,
@@ -87,6 +99,7 @@ class HydraApplication:
             lambda: load_configuration(Path(loaded.source)),
             self._traces,
             give_up,
+            self._term,
         )
         desk = self._controller.desk
         self._webhooks = Webhooks(
@@ -100,11 +113,14 @@ class HydraApplication:
             self._controller.metrics.registry,
             self._webhooks,
             settings.hosts,
+            self._term,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
             tls = Tls(settings.tls_certificate, settings.tls_key)
-        self._heart = Heart(post, self._controller.alive)
+        self._began = self._stopping = False
+        self._beginning = threading.Lock()
+        self._heart = Heart(post, lambda: not self._began or self._controller.alive())
         self._rest = RestServer(
             app,
             settings.rest_host,
@@ -118,23 +134,90 @@ class HydraApplication:
     def events(self) -> SwitchEvents:
         return self._controller.fleet
 
+    def _open_journal(self, settings: ControllerSettings) -> Journal:
+        """The journal: open, or where others may lead, to be opened once this one does."""
+        self._term: Term = Alone()
+        self._take_part: Callable[[], None] | None = None
+        self._leave: Callable[[], None] = lambda: None
+        if settings.etcd is None:
+            return SqliteJournal(settings.journal, kept_days=settings.journal_days)
+        etcd = needs_etcd("apps.journal.etcd")
+        leadership = needs_etcd("apps.etcd.leadership")
+        journal = etcd.EtcdJournal(settings.etcd, later=True, kept_days=settings.journal_days)
+
+        def lead() -> None:
+            try:
+                journal.open(term.conditions())
+                self._begin()
+                term.note_begun()
+            except HydraError as error:
+                give_up(error)
+
+        term = leadership.Leadership(
+            settings.etcd,
+            socket.gethostname(),
+            _own_url(settings),
+            __version__,
+            lead,
+            _end_at_once,
+            give_up,
+        )
+        self._term, self._take_part, self._leave = term, term.start, term.close
+        return cast(Journal, journal)
+
     def start(self) -> None:
-        self._controller.start()
-        self._webhooks.start()
+        if self._take_part is None:
+            self._begin()
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()
-        spare_what_stays()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
+        if self._take_part is not None:
+            self._take_part()
+
+    def _begin(self) -> None:
+        """Decide and act from now on."""
+        with self._beginning:
+            if self._stopping:
+                return
+            self._controller.start()
+            self._began = True
+            self._webhooks.start()
+        spare_what_stays()
 
     def stop(self) -> None:
         self._heart.stop()
         self._rest.stop()
-        self._webhooks.stop()
-        self._controller.stop()
+        with self._beginning:
+            self._stopping = True
+        if self._began:
+            self._webhooks.stop()
+            self._controller.stop()
+        self._leave()
         self._traces.close()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
+
+
+def _own_url(settings: ControllerSettings) -> str:
+    """Where other machines find REST."""
+    scheme = "http" if settings.tls_certificate is None else "https"
+    host = settings.rest_host
+    if host in {"", "0.0.0.0", "::"}:
+        host = socket.gethostname()
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.rest_port}"
+
+
+def _end_at_once(why: str) -> NoReturn:
+    """End the process: another controller may lead from now on, and nothing is to be done any more.
+
+    What is under way is left as it is, as by a kill; whoever leads next resumes it.
+    """
+    message = f"this controller leads no more, and ends at once: {why}. It is to be started again\n"
+    teller = threading.Thread(target=lambda: LOG.critical("%s", message.rstrip()), daemon=True)
+    teller.start()
+    teller.join(_LAST_WORDS_S)  # a log that nobody reads does not keep it
+    os._exit(LOST_LEASE)
 
 
 def _openflow_tls(settings: ControllerSettings) -> OpenFlowTls | None:

@@ -13,6 +13,7 @@ import yaml
 from apps.process.configuration import load_configuration
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 CONFIG = CONFIGS / "demo.yaml"
@@ -23,6 +24,7 @@ def demo_stage(
     optical_mbps: float | None = None,
     changes: Mapping[str, Any] | None = None,
     source: Path = CONFIG,
+    queues: QueueSize = USUAL_QUEUES,
 ) -> Iterator[Stage]:
     """The stage of ``source``. Needs root, and the machine's testbed for itself.
 
@@ -39,6 +41,9 @@ def demo_stage(
         config.write_text(yaml.safe_dump(document, sort_keys=False))
         loaded = load_configuration(config)
         with Testbed(
-            loaded.fabric, loaded.controller, fdb_age_s=loaded.policy.fdb_age_s
+            loaded.fabric,
+            loaded.controller,
+            fdb_age_s=loaded.policy.fdb_age_s,
+            queues=queues,
         ) as testbed:
             yield Stage(testbed, loaded.fabric, document, Path(directory))

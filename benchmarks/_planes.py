@@ -19,7 +19,13 @@ from typing import NamedTuple
 from benchmarks._teller import Teller, teller
 from mininet_scenarios.emulators import polatis_language as language
 
-ALWAYS = {"syst:err:all?": '0,"No error"', "*opc?": "1", "*cls": None, "oxc:boot:mode?": "AUT"}
+ALWAYS = {
+    "syst:err:all?": '0,"No error"',
+    "*opc?": "1",
+    "*cls": None,
+    "*idn?": "Polatis,benchmark,0,0",
+    "oxc:boot:mode?": "AUT",
+}
 
 
 class Answer(NamedTuple):

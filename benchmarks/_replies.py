@@ -20,6 +20,9 @@ PORTS: Final = SwitchPorts(host=1, optical=2, electrical=3)
 _ENTRY: Final = struct.Struct("!HBxIIHHHHxxxxQQQ")
 _FLOW_MOD_HEAD: Final = 48
 """OpenFlow header and fixed part of a flow-mod; match and instructions follow, as in an entry."""
+_FLAGS: Final = struct.Struct("!H")
+_FLAGS_AT: Final = 44
+"""In a flow-mod."""
 _LARGEST_MESSAGE: Final = 0xFFFF
 _MULTIPART_HEAD: Final = 16
 _MORE: Final = 1
@@ -35,10 +38,12 @@ def account_rules(fabric: Fabric, server: Server) -> list[FlowRule]:
 def flow_entry(rule: FlowRule, age_ns: int, packets: int, octets: int) -> bytes:
     """The entry of one rule in a reply to a request for flow statistics."""
     shape = SHAPES[rule.kind]
-    tail = encode_changes([Install(rule)], PORTS, 0, None)[_FLOW_MOD_HEAD:]
+    mod = encode_changes([Install(rule)], PORTS, 0, None)
+    (flags,) = _FLAGS.unpack_from(mod, _FLAGS_AT)
+    tail = mod[_FLOW_MOD_HEAD:]
     seconds, nanoseconds = divmod(age_ns, 10**9)
     head = _ENTRY.pack(
-        _ENTRY.size + len(tail), shape.table, seconds, nanoseconds, shape.priority, 0, 0, 0,
+        _ENTRY.size + len(tail), shape.table, seconds, nanoseconds, shape.priority, 0, 0, flags,
         rule.cookie, packets, octets,
     )  # fmt: skip
     return head + tail

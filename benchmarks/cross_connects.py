@@ -29,7 +29,7 @@ from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.catalogue import EMULATORS
-from mininet_scenarios.emulators.sonic_switch import CA
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.testbed import open_vswitch
 
 REPOSITORY = Path(__file__).parents[1]

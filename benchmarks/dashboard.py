@@ -27,6 +27,23 @@ WATCHED_S = 10.0
 SUBSTEPS = 9
 PAUSE_S = 1.0
 _SHIFT = 7
+_SCROLLED_S = 5.0
+_SCROLL = """async (ms) => {
+  const frames = [];
+  const end = performance.now() + ms;
+  let [last, step] = [performance.now(), 20];
+  while (last < end) {
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    frames.push(now - last);
+    last = now;
+    const before = scrollY;
+    scrollBy(0, step);
+    if (scrollY === before) step = -step;
+  }
+  return frames;
+}"""
+"""Scrolls down and up for so long; the times between frames, in ms."""
 
 
 class BusyService(FakeService):
@@ -97,9 +114,9 @@ def substep_ms(page: Page, service: BusyService) -> float:
     return median(took_ms)
 
 
-def measure(browser: Browser, config: str) -> tuple[float, float, float, float]:
+def measure(browser: Browser, config: str) -> tuple[float, float, float, float, float]:
     """(first paint in ms, everything shown in ms, updates per second while nothing happens, ms from
-    a substep's event to the page).
+    a substep's event to the page, frames per second while scrolling).
     """
     page = browser.new_page(viewport={"width": 1400, "height": 1500})
     with serving(config) as (server, service):
@@ -111,7 +128,9 @@ def measure(browser: Browser, config: str) -> tuple[float, float, float, float]:
         before = page.evaluate(looks)
         time.sleep(WATCHED_S)
         rate = (page.evaluate(looks) - before) / WATCHED_S
-        found = page.evaluate(paint), page.evaluate(shown), rate, substep_ms(page, service)
+        substep = substep_ms(page, service)
+        frames_ms = page.evaluate(_SCROLL, 1000 * _SCROLLED_S)
+        found = page.evaluate(paint), page.evaluate(shown), rate, substep, 1000 / median(frames_ms)
         page.close()
     return found
 
@@ -126,6 +145,7 @@ def main() -> int:
     metrics = (("first paint", "ms", "lower"), ("all shown", "ms", "lower"))
     metrics += (("updates while nothing happens", "/s", "higher"),)
     metrics += (("from a substep's event to the page", "ms", "lower"),)
+    metrics += (("frames while scrolling, median", "/s", "higher"),)
     results = [
         Result("320 racks, 32 planes", *metric, large[number], small[number], "4 racks, 2 planes")
         for number, metric in enumerate(metrics)

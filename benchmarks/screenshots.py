@@ -1,8 +1,8 @@
 """Pictures of the dashboard: ``python -m benchmarks.screenshots [FOLDER]`` (root).
 
-The demo fabric in the middle of a reconfiguration, before a controller that moves it; the same at
-the width of a telephone, in the dark; and 320 racks with 32 planes. They are for docs/, and are to
-be looked at.
+The demo fabric in the middle of a reconfiguration, before a controller that moves it; why one of
+its circuits is there, with its load; the page at the width of a telephone, in the dark; and 320
+racks with 32 planes. They are for docs/, and are to be looked at.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from mininet_scenarios.stage.streams import paced_stream
 FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 DESKTOP, TELEPHONE = (1280, 900), (390, 844)
 COLOURS = 256
+PATIENCE_MS = 60_000
+"""For a machine that has other work."""
 SLOWLY = {
     "poll_interval_s": 0.5,
     "demand_window_s": 1.0,
@@ -37,14 +39,15 @@ SLOWLY = {
 def opened(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> Iterator[Page]:
     width, height = size
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(url)
     expect(page.locator("#connection")).to_have_text("● live")
     yield page
     page.close()
 
 
-def shoot(page: Page, path: Path) -> None:
-    page.screenshot(path=path, full_page=True)
+def shoot(page: Page, path: Path, *, full_page: bool = True) -> None:
+    page.screenshot(path=path, full_page=full_page)
     with Image.open(path) as picture:
         picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE).save(
             path, optimize=True
@@ -69,6 +72,10 @@ def demo(browser: Browser, stage: Stage, folder: Path) -> None:
             page.wait_for_timeout(500)
             shoot(page, folder / "demo-mid-reconfiguration.png")
             change.join()
+            page.get_by_role("button", name="Why is r1 ").first.click()
+            expect(page.locator("#why svg.load")).to_be_visible()
+            expect(page.locator("#why li").last).to_be_visible()
+            shoot(page, folder / "demo-why.png", full_page=False)
             with opened(browser, process.base_url, TELEPHONE, "dark") as telephone:
                 expect(telephone.locator("#reconfiguration-facts")).to_contain_text(": done")
                 shoot(telephone, folder / "demo-telephone.png")
@@ -77,6 +84,7 @@ def demo(browser: Browser, stage: Stage, folder: Path) -> None:
 def main(argv: Sequence[str] = ()) -> int:
     folder = Path(argv[0]) if argv else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]

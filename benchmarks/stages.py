@@ -14,6 +14,8 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,9 @@ from numpy.typing import NDArray
 
 from apps.planning.engine import Planning
 from apps.process.configuration import load_configuration
+from apps.traces.reading import read_trace, summarise
+from apps.traces.synthetic import SAMPLE_COFLOWS, SAMPLE_SEED, coflow_lines
+from apps.traces.windows import rack_numbers, windows
 from benchmarks._demands import scaled
 from benchmarks._fabric import Size, reference
 from benchmarks._report import Result, report
@@ -37,13 +42,18 @@ from hydra.model import (
     Topology,
 )
 from hydra.policy import Policy
+from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.plan import Pair, directions, moving_pairs, pair_of
-from hydra.reconfiguration.stages import Traffic, stages
+from hydra.reconfiguration.stages import Stage, Traffic, stages
 from hydra.service import PlanRequest
 from topology.demand import served_mbps
-from topology.problem import FabricArrays
+from topology.problem import FabricArrays, pair_demands
 
-KINDS: Final = ("sparse", "gravity", "dense")
+TRACE: Final = "trace"
+KINDS: Final = ("sparse", "gravity", "dense", TRACE)
+TRACE_LOAD: Final = 0.4
+"""Part of all ports' capacity that a window of the trace wants."""
+WINDOW_S: Final = 10.0
 LOADS: Final = (0.3, 0.6, 0.9)
 STAGE_S: Final = 0.15
 SHARE: Final = Policy().divert_share
@@ -83,6 +93,7 @@ class Fluid:
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
         )
         self._sent = sent_mbps
+        self.sent_mbps = float(sent_mbps.sum())
 
     def delivered_mbps(self, circuits: frozenset[tuple[RackId, RackId]]) -> float:
         """Mbps that arrive while these directions are on circuits, and the others are not."""
@@ -109,49 +120,114 @@ def staying(topology: Topology, moved: frozenset[Pair]) -> frozenset[tuple[RackI
     )
 
 
-def measure(fabric: Fabric, planning: Planning, kind: str) -> list[Result]:
-    arrays = FabricArrays.of(fabric)
+def demands(kind: str, arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
+    """Demand before the change, and the one that it is for."""
+    if kind == TRACE:
+        return of_trace(arrays)
     demand = scaled(kind, arrays)
     turned = np.roll(demand, (1, 3), (0, 1))
     np.fill_diagonal(turned, 0.0)
+    return demand, turned
+
+
+def of_trace(arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
+    """Two windows in a row of a synthetic trace that together have most traffic, scaled alike."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "trace.txt"
+        lines = coflow_lines(arrays.n_racks, SAMPLE_COFLOWS, SAMPLE_SEED)
+        path.write_text("".join(f"{line}\n" for line in lines))
+        numbers = rack_numbers(summarise(path).racks, arrays.n_racks, fold=False)
+        cut = list(windows(read_trace(path), numbers, arrays.n_racks, WINDOW_S))
+    following = [pair for pair in pairwise(cut) if pair[0].number + 1 == pair[1].number]
+    first, second = max(following, key=lambda pair: pair[0].total_mbps + pair[1].total_mbps)
+    wanted_mbps = TRACE_LOAD * float(arrays.port_rate_mbps.sum()) / 2
+    return tuple(
+        one.demand_mbps * (wanted_mbps / float(pair_demands(one.demand_mbps).mbps.sum()))
+        for one in (first, second)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a way to make the change comes to."""
+
+    not_delivered_gbit: float
+    crowding: float
+    """Most that is sent electrically at a time, as a part of the busiest rack's rate."""
+
+
+def course(
+    fluid: Fluid, before: NetworkState, after: NetworkState, cut: Sequence[Stage], times: int
+) -> Course:
+    """``times``: stages' lengths that are looked at, from the change's begin on."""
+    missing_mbps = crowding = 0.0
+    state = before
+    for stage in cut:
+        circuits = staying(state.topology, stage.pairs)
+        missing_mbps += fluid.sent_mbps - fluid.delivered_mbps(circuits)
+        crowding = max(crowding, fluid.crowding(circuits))
+        state = stage.target
+    after_mbps = fluid.sent_mbps - fluid.delivered_mbps(directions(after))
+    missing_mbps += (times - len(cut)) * after_mbps
+    return Course(STAGE_S * missing_mbps / 1e3, crowding)
+
+
+def measure(
+    fabric: Fabric, planning: Planning, policy: Policy, kind: str, loads: Sequence[float]
+) -> list[Result]:
+    demand, other = demands(kind, FabricArrays.of(fabric))
     request = PlanRequest()
     before = planning.propose(NetworkState(), request, demand, (), ()).target
-    after = planning.propose(before, request, turned, (), ()).target
+    after = planning.propose(before, request, other, (), ()).target
+    moved = moving_pairs(before, after)
+    detours = Detours(fabric, policy.max_hops, frozenset(), planning.toward)
     found = []
-    for load in LOADS:
+    for load in loads:
         sent = filled(fabric, before, load)
         fluid = Fluid(fabric, sent)
         traffic = Traffic(sent, fluid.electrical_mbps, SHARE)
-        started = time.perf_counter()
-        cut = list(stages(before, after, traffic))
-        cutting_s = time.perf_counter() - started
-        delivered = crowding = 0.0
-        state = before
-        for stage in cut:
-            circuits = staying(state.topology, stage.pairs)
-            delivered += fluid.delivered_mbps(circuits)
-            crowding = max(crowding, fluid.crowding(circuits))
-            state = stage.target
-        moved = moving_pairs(before, after)
-        at_once = staying(before.topology, moved)
-        there = fluid.delivered_mbps(directions(after))
-        baseline = fluid.delivered_mbps(at_once) + (len(cut) - 1) * there
-        offered = len(cut) * float(sent.sum())
+        started = time.process_time()
+        cut = list(stages(before, after, traffic, detours))
+        cutting_s = time.process_time() - started
+        plain = list(stages(before, after, traffic))
+        times = max(len(cut), len(plain))
+        at_once = [Stage(after, moved, 0.0, {}, last=True)]
+        ours = course(fluid, before, after, cut, times)
+        once = course(fluid, before, after, at_once, times)
+        electrical = course(fluid, before, after, plain, times)
         case = f"{kind}, circuits filled to {load:.0%}, {len(moved)} pairs move"
-        name = "all at once"
+        took_s = STAGE_S * len(cut)
+        for name, number, course_ in (
+            ("all at once", 1, once),
+            ("without detours", len(plain), electrical),
+        ):
+            found += [
+                Result(case, "stages", "", "lower", len(cut), number, name),
+                Result(case, "time in all", "s", "lower", took_s, STAGE_S * number, name),
+                Result(
+                    case, "most sent electrically, of a rack's rate", "", "lower",
+                    ours.crowding, course_.crowding, name,
+                ),
+                Result(
+                    case, "not delivered meanwhile", "Gbit", "lower",
+                    ours.not_delivered_gbit, course_.not_delivered_gbit, name,
+                ),
+            ]  # fmt: skip
+        diverted = sum(len(stage.detoured) for stage in cut)
         found += [
-            Result(case, "stages", "", "lower", len(cut), 1, name),
-            Result(
-                case, "most sent electrically, of a rack's rate", "", "lower",
-                crowding, fluid.crowding(at_once), name,
-            ),
-            Result(
-                case, "not delivered meanwhile", "Gbit", "lower",
-                STAGE_S * (offered - delivered) / 1e3, STAGE_S * (offered - baseline) / 1e3, name,
-            ),
-            Result(case, "to cut a stage", "ms", "lower", cutting_s / len(cut) * 1e3, None, ""),
+            Result(case, "pairs that waited on circuits of others", "", "higher", diverted, None,
+                   ""),
+            Result(case, "processor time to cut a stage", "ms", "lower",
+                   cutting_s / len(cut) * 1e3, None, ""),
         ]  # fmt: skip
-        print(f"{case}: {len(cut)} stages", flush=True)
+        print(
+            f"{case}: {len(cut)} stages, without detours {len(plain)}, {diverted} detours; "
+            f"not delivered (Gbit): {ours.not_delivered_gbit:.0f}, at once "
+            f"{once.not_delivered_gbit:.0f}, without detours {electrical.not_delivered_gbit:.0f}; "
+            f"most sent electrically {ours.crowding:.2f}, {once.crowding:.2f}, "
+            f"{electrical.crowding:.2f}; {cutting_s:.0f} s of processor time to cut",
+            flush=True,
+        )
     return found
 
 
@@ -159,11 +235,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--racks", type=int, default=64)
     parser.add_argument("--planes", type=int, default=32)
+    parser.add_argument("--demand", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
     asked = parser.parse_args(arguments)
     fabric, policy = fabric_of(asked.racks, asked.planes)
     planning = Planning(fabric, policy)
     print(f"{asked.racks} racks, {asked.planes} planes", flush=True)
-    report("stages", [row for kind in KINDS for row in measure(fabric, planning, kind)])
+    found = [
+        row for kind in asked.demand for row in measure(fabric, planning, policy, kind, asked.loads)
+    ]
+    report("stages", found)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ class HappeningKind(Enum):
     """The periodic mode decided to change, or, after a change, to keep what stands."""
     POLICY = "policy"
     """The policy was changed, by a reload or a request."""
+    LOGIN = "login"
+    """An operator came, by a token, after an hour or more."""
     JOURNAL = "journal"
     """The journal can't be written, or can be again."""
 

@@ -1,6 +1,7 @@
 """The journal: intents and what came of them, and all promises, before they count.
 
-A protocol, since the core opens no files. :mod:`apps.journal.sqlite` implements it;
+A protocol, since the core opens no files. :mod:`apps.journal.sqlite` and
+:mod:`apps.journal.etcd` implement it;
 ``tests/conformance/test_journal.py`` holds every implementation to the same contract.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from hydra.errors import HydraError
 
@@ -28,7 +29,12 @@ class Kind(StrEnum):
     """Appended, see :mod:`hydra.history`."""
     STATE = "state"
     RESERVATION = "reservation"
+    CHANGE = "change"
+    """A change in stages that is not over, by its id: see
+    :func:`hydra.journal_format.unfinished_record`."""
     QUARANTINE = "quarantine"
+    BUILDER = "builder"
+    """See :mod:`hydra.decisions.builders`."""
     WEBHOOK = "webhook"
 
 
@@ -59,9 +65,17 @@ def entry(unix_s: float, what: str, details: Record) -> Change:
 class JournalError(HydraError):
     """The journal can't be read or written; nothing that depends on it may go ahead."""
 
+    to_do: ClassVar[str] = "free the disk; what has happened is written then"
+    """The next step for people, in words."""
+    command: ClassVar[str] = "df -h"
+    """The command for that, or the one that shows more."""
+
 
 class JournalTaken(JournalError):
     """Another controller has opened the journal for writing since, and owns it now."""
+
+    to_do = "end this controller, or the other one and start this one again"
+    command = "pgrep -af hydra"
 
 
 class Journal(Protocol):
@@ -81,6 +95,13 @@ class Journal(Protocol):
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
         """All records of a kind, or the ``newest`` of them, in the order of their first writing.
+
+        Raises JournalError.
+        """
+        ...
+
+    def changes(self, kind: Kind) -> list[Change]:
+        """Changes that make all records of a kind again, with their keys, in an empty journal.
 
         Raises JournalError.
         """

@@ -7,6 +7,7 @@ on reading, together with everything that relied on them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hydra.journal import Change, Journal, JournalError, Kind, entry
@@ -61,6 +62,47 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
             for path in state.topology.paths
         ],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A change in stages that was not over when the controller ended."""
+
+    id: str
+    trigger: str
+    goal: Topology
+    """What it leads to, as far as the fabric still has it."""
+    whole: bool
+    """False if the fabric has a part of the goal no more."""
+    stages_done: int
+    paused: bool
+
+
+def unfinished_record(fabric: Fabric, change: Unfinished) -> dict[str, Any]:
+    """``change`` as nested dicts and lists of names and numbers."""
+    return {
+        "id": change.id,
+        "trigger": change.trigger,
+        "circuits": [circuit_record(fabric, one) for one in sorted(change.goal.circuits)],
+        "paths": [path_record(fabric, path) for path in change.goal.paths],
+        "stages_done": change.stages_done,
+        "paused": change.paused,
+    }
+
+
+def read_unfinished(fabric: Fabric, record: Mapping[str, Any]) -> Unfinished:
+    """The change that :func:`unfinished_record` wrote."""
+    circuits = whole_rings(read_circuits(fabric, record["circuits"]))
+    read = [read_path(fabric, one) for one in record["paths"]]
+    paths = [path for path in read if path is not None and circuits.issuperset(path.circuits)]
+    return Unfinished(
+        record["id"],
+        record["trigger"],
+        Topology(circuits, tuple(sorted(paths))),
+        whole=len(circuits) == len(record["circuits"]) and len(paths) == len(read),
+        stages_done=record["stages_done"],
+        paused=record["paused"],
+    )
 
 
 def path_record(fabric: Fabric, path: Path) -> dict[str, Any]:

@@ -127,6 +127,7 @@ class Beyond(Enum):
 
     ANNOUNCE = "announce"
     REFUSE = "refuse"
+    AT_HOURS = "at-hours"
 
 
 class SourceCheck(Enum):
@@ -299,7 +300,13 @@ class Policy:
     needs more is made in [stages](operators-guide.md#large-changes)."""
     beyond_room: Annotated[Beyond, Taken.AT_ONCE] = Beyond.ANNOUNCE
     """A stage of a single move that is more than a rack has room for is made and announced, or the
-    change is refused."""
+    change is refused, or it waits for the `beyond_hours`."""
+    beyond_hours: Annotated[str, MinLen(11), Taken.AT_ONCE] = "02:00-05:00"
+    """Hours of the day, by the clock of the controller's machine, for what there is no room for:
+    with `at-hours`, it is made and announced then."""
+    replan_share: Annotated[float, Interval(gt=0, le=10), Taken.AT_ONCE] = 0.25
+    """Between two stages, a change is planned anew once demand has moved by more than this part of
+    what it was planned for, and by more than `minimum_gain_mbps`."""
     transition: Annotated[Transition, Taken.BY_FILE] = Transition.HITLESS
     """``as-published`` is for experiments only: mirrors move under the traffic, without divert and
     drain, as in the papers' prototypes. Refused unless every plane is emulated on this machine."""
@@ -345,6 +352,27 @@ def policy_keys(section: type[Any] = Policy) -> list[PolicyKey]:
 
 
 @dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    """The store that several controllers share, of which one leads."""
+
+    endpoints: Sequence[str]
+    """URLs of etcd's members."""
+    prefix: str = "/hydra/"
+    """Of all keys; it ends in a slash."""
+    authority: str | None = None
+    """PEM: the authority that has to have issued the members' certificates."""
+    certificate: str | None = None
+    """PEM: what the members know this controller by."""
+    key: str | None = None
+    username: str | None = None
+    password_env: str | None = None
+    password_file: str | None = None
+    lease_s: int = 2
+    """How long who leads may be silent before another one does. etcd grants no less than 1.5 times
+    its election timeout, in whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """Addresses that the controller listens at, and files that it keeps its state in."""
 
@@ -377,3 +405,5 @@ class ControllerSettings:
     """A file; None: the controller's log."""
     journal_days: float = 90.0
     """Days that entries of the journal stay; what is intended and promised stays anyway."""
+    etcd: EtcdSettings | None = None
+    """None: one controller, with its journal in a file."""

@@ -261,10 +261,11 @@ class CounterReader(Protocol):
 class Claimable(Protocol):
     """A ToR switch with ``capabilities.claims``."""
 
-    def claim(self) -> None:
+    def claim(self, *, steal: bool = False) -> None:
         """Open the switch, and hold it against other controllers from now on, whenever it is open.
 
-        Raises HeldElsewhere if another one has it. The device lets go when the session ends.
+        Raises HeldElsewhere if another one has it; with ``steal``, takes it from that one. The
+        device lets go when the session ends.
         """
 
     def keep(self) -> None:

@@ -383,6 +383,9 @@ class ControllerService(ReservationService, Protocol):
     ) -> Sequence[Happening]:
         """Lines of the history in that time, newest first; ``kinds``: none for all."""
 
+    def note_login(self, operator: str, address: str) -> None:
+        """Note in the history that an operator came, and from where."""
+
     def explain(self, a: RackId, b: RackId) -> Explanation:
         """The reasons why two racks are joined as they are."""
 

@@ -13,6 +13,7 @@ STAMP=$VENV/.bootstrapped
 INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
   scripts/bootstrap.sh topology/native/*.[ch] apps/openflow/native/*.[ch]
+  drivers/codecs/openflow/native/*.[ch]
 )
 OLDEST=11
 NEWEST=14
@@ -48,6 +49,7 @@ declare -A TESTS_NEED=(
   [/usr/bin/sbatch]=slurm-client
   [/usr/sbin/munged]=munge
   [/usr/bin/redis-server]=redis-server
+  [/usr/bin/etcd]=etcd-server
   [/usr/bin/systemd-analyze]=systemd
   [/usr/bin/mpirun.openmpi]=openmpi-bin
   ["/usr/lib/$(uname -m)-linux-gnu/openmpi/include/mpi.h"]=libopenmpi-dev
@@ -62,6 +64,7 @@ declare -A ONLY_FOR_TESTS=(
   [/usr/sbin/slurmd]=slurmd.service
   [/usr/sbin/munged]=munge.service
   [/usr/bin/redis-server]=redis-server.service
+  [/usr/bin/etcd]=etcd.service
 )
 
 SYSTEMD=/run/systemd/system # is there while systemd runs
@@ -178,7 +181,7 @@ make_virtual_environment() {
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
   say "installing the project"
   pip_install --no-deps --editable .
-  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, drivers, apps.openflow._lines' ||
+  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables' ||
     fail "the installed packages can't be imported: see above"
 }
 

@@ -65,6 +65,8 @@ def allowed(key: PolicyKey) -> str:
                 parts.append(f"more than {low:g}")
             case {"type": "null"}:
                 parts.append("null")
+            case {"minLength": 11}:
+                parts.append("`HH:MM-HH:MM`")
             case {"minLength": 1}:
                 parts.append("a name")
             case _:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.testbed import sysctl, testbed_lock
 from tests.journals import close_all
 
@@ -108,6 +109,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--device-timeout", type=float, default=10.0, metavar="S", help="for each command"
     )
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
+    """A member of etcd; each test takes a prefix of its own."""
+    with EtcdMembers(tmp_path_factory.mktemp("etcd")) as members:
+        yield members
 
 
 @pytest.fixture(scope="module")

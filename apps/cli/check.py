@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
@@ -14,6 +15,7 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_facts, print_json, warn
+from apps.journal.opening import needs_etcd
 from apps.process.configuration import load_configuration
 from apps.process.single_instance import check_private, check_writable
 from apps.rest.server import Tls
@@ -21,7 +23,7 @@ from apps.rest.tokens import TokenFile
 from hydra.config import Loaded
 from hydra.errors import ConfigError, HydraError, Problem
 from hydra.model import Addressing
-from hydra.policy import ControllerSettings
+from hydra.policy import ControllerSettings, EtcdSettings
 
 _ADDRESSING: Final = {
     Addressing.ONE_SUBNET: "all servers share one subnet; rack prefixes only classify",
@@ -85,10 +87,12 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
     tls, tokens = (settings.tls_certificate, settings.tls_key), settings.tokens
     certificate, key = settings.openflow_certificate, settings.openflow_key
     authority = settings.openflow_authority
-    checks: list[tuple[str, Callable[[], object]]] = [
-        ("journal", lambda: check_writable(settings.journal)),
-        ("journal", lambda: check_private(settings.journal)),
-    ]
+    checks: list[tuple[str, Callable[[], object]]] = []
+    if settings.etcd is None:
+        checks.append(("journal", lambda: check_writable(settings.journal)))
+        checks.append(("journal", lambda: check_private(settings.journal)))
+    else:
+        checks.append(("store", partial(_check_etcd, settings.etcd)))
     if settings.audit_log is not None:
         checks.append(("audit_log", partial(check_writable, settings.audit_log, streams=True)))
     if tokens is not None:
@@ -106,6 +110,16 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
         except OSError as error:
             why = f"this user can't tell of {error.filename}: {error.strerror}"
             yield Problem(f"controller.{name}", why)
+
+
+def _check_etcd(settings: EtcdSettings) -> None:
+    """Raise HydraError unless the files and the package that etcd needs are there."""
+    needs_etcd("apps.etcd.gateway")
+    named = {"tls.authority": settings.authority, "tls.certificate": settings.certificate}
+    named |= {"tls.key": settings.key, "user.password_file": settings.password_file}
+    for key, path in named.items():
+        if path is not None and not os.access(path, os.R_OK):
+            raise HydraError(f"etcd.{key}: {path} is not there, or this user can't read it")
 
 
 def check_openflow(certificate: str, key: str, authority: str) -> None:

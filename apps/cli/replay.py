@@ -67,7 +67,6 @@ def record(
 
     Readings that the controller can't give are left out. docs/planning.md describes the file.
     """
-    end_s = None if duration_s is None else time.monotonic() + duration_s
     with ControllerClient(url) as client:
         network = client.get("/v1/topology")
         position = {name: number for number, name in enumerate(network["racks"])}
@@ -76,7 +75,7 @@ def record(
                 path, network["fabric"], network["racks"], time.time(), max_mib * _MIB
             )
             with writer, progress_bar() as bar:
-                readings = _record(client, writer, position, interval_s, end_s, bar)
+                readings = _record(client, writer, position, interval_s, duration_s, bar)
         except HydraError as error:
             raise CommandError(str(error)) from error
     if as_json:
@@ -90,14 +89,14 @@ def _record(
     writer: TraceWriter,
     position: dict[str, int],
     interval_s: float,
-    end_s: float | None,
+    duration_s: float | None,
     bar: progress.Progress,
 ) -> int:
-    task = bar.add_task("recording", total=None if end_s is None else end_s - time.monotonic())
+    task = bar.add_task("recording", total=duration_s)
     readings = 0
     due_s = started_s = time.monotonic()
     try:
-        while end_s is None or due_s <= end_s:
+        while duration_s is None or due_s <= started_s + duration_s:
             time.sleep(max(0.0, due_s - time.monotonic()))
             bar.update(task, completed=due_s - started_s, description=f"{readings} readings")
             due_s = max(due_s + interval_s, time.monotonic())

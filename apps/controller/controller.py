@@ -46,6 +46,7 @@ from apps.openflow.seam import PortInfo, Post
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics
+from apps.process.term import Alone, Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -78,10 +79,12 @@ class Controller:
         read_file: Callable[[], Loaded],
         traces: Traces | None = None,
         give_up: Callable[[HydraError], None] = LOG.critical,
+        term: Term | None = None,
     ) -> None:
         """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
-        another controller is at work.
+        another controller is at work. ``term``: when this one leads; None: always.
         """
+        term = term or Alone()
         fabric, at_start = loaded.fabric, loaded.policy
         policy = self._policy = CurrentPolicy(at_start)
         substrate, timeout_s = substrate_of(fabric), at_start.timeouts.vswitch_s
@@ -93,14 +96,14 @@ class Controller:
 
         # What is known: the journal's state, devices, switches
         ledger = self._ledger = Ledger(fabric, journal, metrics, traces)
-        devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm)
+        devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm, term)
         panels = PatchPanels(fabric, devices)
         quarantine = self._quarantine = Quarantine(
             fabric, journal, policy, partial(ledger.note, HappeningKind.QUARANTINE)
         )
         policing = self._policing = Policing(fabric, fleet, timeout_s)
         mastership = self._mastership = Mastership(
-            fleet, substrate.owned(), timeout_s, counts=not substrate.retags
+            fleet, substrate.owned(), timeout_s, term, counts=not substrate.retags
         )
 
         # Demand and plans
@@ -164,6 +167,9 @@ class Controller:
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
 
         # What is asked for and decided
+        staging = self._staging = Staging(
+            fabric, policy, planning, ledger, reach, mover, conductor.put
+        )
         loop = self._loop = Loop(
             fabric,
             policy,
@@ -177,7 +183,7 @@ class Controller:
             ledger,
             reach,
             mover,
-            Staging(fabric, policy, planning, ledger, reach, mover, conductor.put),
+            staging,
             panels,
             spills,
             conductor.put,
@@ -215,7 +221,9 @@ class Controller:
             self._paths_lost,
             metrics,
         )
-        health = self._health = Health(fabric, ledger, reach, quarantine, poller, auditor)
+        health = self._health = Health(
+            fabric, ledger, reach, quarantine, poller, auditor, reservations
+        )
         self.policies = PolicyDesk(
             loaded,
             read_file,
@@ -256,6 +264,7 @@ class Controller:
         """Raises HydraError if the journal can't be used, or another controller is at work."""
         self._devices.claim()
         self._ledger.load()
+        self._loop.take_over(self._ledger.unfinished())
         self._quarantine.load()
         self._planner.start()
         self._give_duties()
@@ -304,6 +313,8 @@ class Controller:
         duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)
+        duty("stages", self._staging.keep_time, lambda: _UPKEEP_S)
+        duty("stages", self._loop.resume, self._resume_s)
         duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty("reservations", self._reservations.keep_time, lambda: None if reach.starting else 0.0)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
@@ -331,6 +342,9 @@ class Controller:
         if complete or time.monotonic() > self._resume_by_s:
             self._reach.starting = False
             self._reservations.resume()
+
+    def _resume_s(self) -> float | None:
+        return _UPKEEP_S if self._loop.resuming and not self._reach.starting else None
 
     def _epoch_s(self) -> float | None:
         now = self._policy.now

@@ -20,13 +20,13 @@ from apps.controller.slots import Slots
 from apps.demand.load_recorder import LoadRecorder
 from hydra.decisions.explanation import (
     MOST_HAPPENINGS,
-    Builder,
     Evidence,
     Explanation,
     explain,
 )
 from hydra.demand.agent_protocol import AgentService
 from hydra.faults.quarantine import Quarantined
+from hydra.history import HappeningKind
 from hydra.model import Fabric, NetworkState, RackId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.roles import Task, TaskState
@@ -115,11 +115,6 @@ class Desk:
     def explain(self, a: RackId, b: RackId) -> Explanation:
         """The reasons why two racks are joined as they are."""
         seen = self.demand()
-        builders = {
-            circuit: Builder(one.id, one.trigger)
-            for one in reversed(self.reconfigurations())
-            for circuit in one.connected
-        }
         evidence = Evidence(
             self.fabric,
             self.policy,
@@ -128,13 +123,17 @@ class Desk:
             seen.estimated_mbps,
             self.reservations(),
             self.decisions(),
-            builders,
+            self._ledger.builders(),
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
         )
         return explain(evidence, a, b)
+
+    def note_login(self, operator: str, address: str) -> None:
+        """Note in the history that an operator came, and from where."""
+        self._ledger.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
 
     def delivery(self, reservation_id: str) -> Delivery:
         """Rates that a reservation gets. Raises UnknownName."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from apps.process.metrics import Metrics
+from apps.process.term import Alone, Term
 from drivers.registry import optical_switch, tor_switch
 from hydra.errors import (
     AwaitsPeople,
@@ -49,6 +52,8 @@ _STEP: Final = "device"
 _KEEP_S: Final = 2.0
 _LOOK_S: Final = 5.0
 """Seconds between two looks at each device."""
+_QUIET_S: Final = 10.0
+"""Seconds after which a device that has not been heard of is asked something."""
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -62,10 +67,15 @@ class _Slot(Generic[_DeviceT]):
     metrics: Metrics
     ending: threading.Event
     """Set once a device that is away is not waited for any more."""
+    term: Term
+    ask: Callable[[_DeviceT], object]
+    """Puts a small question, by whose answer it is known that the device is there."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None if its last exchange went well."""
     alarms: tuple[Alarm, ...] = ()
+    heard_s: float = 0.0
+    """When it answered last, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         name, kind = self.device.name, FailureKind.NOT_CONNECTED
@@ -83,6 +93,10 @@ class _Slot(Generic[_DeviceT]):
     def use_unopened(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """As :meth:`use`, with an ``action`` that opens the device itself."""
         with self.lock:
+            if self.term.over():
+                raise DeviceUnavailable(
+                    self.device.name, "left alone: this controller leads no more"
+                )
             if self.problem is not None and self.ending.is_set():
                 raise DeviceUnavailable(self.device.name, "away, and the controller ends")
             try:
@@ -92,6 +106,7 @@ class _Slot(Generic[_DeviceT]):
                 self._lost(error)
                 raise
             self.problem = None
+            self.heard_s = time.monotonic()
             return result
 
     def _lost(self, error: DeviceError) -> None:
@@ -105,7 +120,8 @@ class _Slot(Generic[_DeviceT]):
     def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
         """See whether a device that is connected, and not in use, still is; tell news of alarms.
 
-        That asks nothing of a device without alarms: an open session only notices its end.
+        An open session notices its end; that of a device which has lost its power does not, so
+        that one which has been quiet is asked something.
         """
         device = self.device
         if not self.lock.acquire(blocking=False):
@@ -118,6 +134,8 @@ class _Slot(Generic[_DeviceT]):
                     for alarm in news(before, device.reports(), self.alarms):
                         _log_alarm(device.name, alarm)
                         tell(DeviceAlarm(device.name, alarm))
+                elif time.monotonic() >= self.heard_s + _QUIET_S:
+                    self._hear()
         except DeviceError as error:
             if not isinstance(error, DeviceUnavailable):
                 LOG.error("%s", error)
@@ -125,15 +143,30 @@ class _Slot(Generic[_DeviceT]):
         finally:
             self.lock.release()
 
+    def _hear(self) -> None:
+        """Ask the device something. Raises DeviceUnavailable; a refusal is an answer, too."""
+        try:
+            self.ask(self.device)
+        except DeviceUnavailable:
+            raise
+        except DeviceError as error:
+            LOG.debug("%s", error)
+        self.heard_s = time.monotonic()
+
     def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
         """Ask a device; None if it is not connected, or is in use. Raises DeviceError."""
         if not self.lock.acquire(blocking=False):
             return None
         try:
-            return action(self.device) if self.problem is None else None
+            if self.problem is not None:
+                return None
+            result = action(self.device)
         except DeviceError as error:
             self._lost(error)
             raise
+        else:
+            self.heard_s = time.monotonic()
+            return result
         finally:
             self.lock.release()
 
@@ -160,10 +193,18 @@ def _log_alarm(name: str, alarm: Alarm) -> None:
     LOG.log(level, "%s: alarm %s (%s)%s: %s", name, alarm.code, severity, where, alarm.text)
 
 
-def _claim(tor: TorSwitch) -> None:
+def _identify(switch: OpticalSwitch) -> None:
+    switch.identity()
+
+
+def _look_at(ports: Collection[str], tor: TorSwitch) -> None:
+    tor.link_up(ports)
+
+
+def _claim(tor: TorSwitch, *, steal: bool) -> None:
     """Claim a ToR, or open one that can't be claimed."""
     if isinstance(tor, Claimable):
-        tor.claim()
+        tor.claim(steal=steal)
     else:
         tor.open()
 
@@ -191,10 +232,12 @@ class Devices:
         policy: Policy,
         metrics: Metrics | None = None,
         tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
+        term: Term | None = None,
     ) -> None:
         """``tell_alarm`` hears news of alarms, in a reader's thread."""
         self._fabric = fabric
         metrics = metrics or Metrics()
+        term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._tell_alarm = tell_alarm
         self._closing = threading.Event()
@@ -202,11 +245,19 @@ class Devices:
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
-            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending)
+            plane.id: _Slot(
+                optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending, term, _identify
+            )
             for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
-            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics, self._ending)
+            rack.id: _Slot(
+                tor_switch(rack, policy.timeouts.tor_s),
+                metrics,
+                self._ending,
+                term,
+                partial(_look_at, [port.tor_port for port in fabric.ports_of(rack.id)][:1]),
+            )
             for rack in fabric.racks
             if substrate_of(fabric).retags
         }
@@ -214,10 +265,12 @@ class Devices:
     def claim(self) -> None:
         """Hold every ToR that can be held against other controllers, and start to keep it.
 
-        Raises HydraError if another controller has one. A ToR that is silent is claimed as soon as
-        it answers.
+        Raises HydraError if another controller has one. Where a store says that this one leads, it
+        is taken from the last leader, which may be paused. A ToR that is silent is claimed as soon
+        as it answers.
         """
-        futures = [self._pool.submit(slot.use_unopened, _claim) for slot in self._tors.values()]
+        claim = partial(_claim, steal=self._term.generation is not None)
+        futures = [self._pool.submit(slot.use_unopened, claim) for slot in self._tors.values()]
         held = []
         try:
             for future in futures:

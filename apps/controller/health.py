@@ -11,6 +11,7 @@ from apps.controller.auditor import Auditor
 from apps.controller.ledger import Ledger
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.reservation_care import ReservationCare
 from apps.demand.poller import StatsPoller
 from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch
 from hydra.history import HappeningKind
@@ -40,6 +41,7 @@ class Health:
         quarantine: Quarantine,
         poller: StatsPoller,
         auditor: Auditor,
+        reservations: ReservationCare,
     ) -> None:
         self._fabric = fabric
         self._ledger = ledger
@@ -47,6 +49,7 @@ class Health:
         self._quarantine = quarantine
         self._poller = poller
         self._auditor = auditor
+        self._reservations = reservations
         self._watch = Watch()
         self._noted: dict[ConditionKind, dict[str, Condition]] = {}
         self._lock = threading.Lock()
@@ -96,4 +99,5 @@ class Health:
             stale if measured else (),
             self._poller.stale_s,
             self._ledger.journal_failure,
+            self._reservations.fitting_mbps,
         )

@@ -15,6 +15,7 @@ from typing import Any, Final
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
 from hydra import __version__
+from hydra.decisions.builders import Builder, Builders
 from hydra.decisions.decision import Action, Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
@@ -22,7 +23,13 @@ from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
-from hydra.journal_format import save_state, saved_state
+from hydra.journal_format import (
+    Unfinished,
+    read_unfinished,
+    save_state,
+    saved_state,
+    unfinished_record,
+)
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reconfiguration.executor import Execution
@@ -82,10 +89,13 @@ class Ledger:
         """When paths lost which VLAN-ID last, by the monotonic clock, and which paths did."""
         self._late_records: dict[str, Record] = {}
         self._late_deletions: frozenset[str] = frozenset()
+        self._late_ends: set[str] = set()
+        """Changes in stages that are over, as the journal is yet to be told."""
         self._late_state: str | None = None
         self._next_try_s = 0.0
-        self._failure: tuple[float, str] | None = None
+        self._failure: tuple[float, JournalError] | None = None
         self._history = History()
+        self._builders = Builders(fabric)
         self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
@@ -101,6 +111,7 @@ class Ledger:
             self._load_reservations()
             self._keep_standing()
             self._load_decisions()
+            self._load_builders()
             self.note(HappeningKind.CONTROLLER, f"release {__version__} started")
 
     def _load_reservations(self) -> None:
@@ -135,6 +146,13 @@ class Ledger:
                 self._decisions.appendleft(read_decision(self._fabric, record))
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("a decision of another release is left out: %r", error)
+
+    def _load_builders(self) -> None:
+        try:
+            self._builders = Builders(self._fabric, self._journal.records(Kind.BUILDER))
+        except (KeyError, TypeError, ValueError) as error:
+            LOG.warning("what set up circuits, by another release, is left out: %r", error)
+        self._builders.keep(self._state.topology.circuits)
 
     def _resume(self) -> None:
         """Fail or begin the reservations that the end of the last run cut off."""
@@ -179,6 +197,11 @@ class Ledger:
             racks = self._fabric.racks
             return self._history.concerning(racks[a].name, racks[b].name, most)
 
+    def builders(self) -> Mapping[Circuit, Builder]:
+        """The reconfigurations that set up the circuits which stand, as far as they are known."""
+        with self._lock:
+            return self._builders.of
+
     def _pairs_of(self, circuits: Iterable[Circuit]) -> list[tuple[str, str]]:
         racks = (self._fabric.racks_of(circuit) for circuit in circuits)
         return sorted({(self._fabric.racks[a].name, self._fabric.racks[b].name) for a, b in racks})
@@ -214,6 +237,7 @@ class Ledger:
             circuits = state.topology.circuits
             self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
             self._tell(EventKind.CIRCUIT_UP, circuits - before)
+            self._builders.keep(circuits)
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
 
@@ -293,12 +317,14 @@ class Ledger:
     def behind(self) -> bool:
         """True if something that has happened could not be written yet."""
         with self._lock:
-            late = self._late_records or self._late_deletions or self._late_state
+            late = self._late_records or self._late_deletions or self._late_ends or self._late_state
             return bool(late)
 
     @property
-    def journal_failure(self) -> tuple[float, str] | None:
-        """When the journal could not be written first, in Unix seconds, and why; None: it can."""
+    def journal_failure(self) -> tuple[float, JournalError] | None:
+        """When the journal could not be written first, in Unix seconds, and why it can't now; None:
+        it can.
+        """
         with self._lock:
             return self._failure
 
@@ -310,6 +336,7 @@ class Ledger:
                 return
             with suppress(JournalError):
                 self._write_records({})
+                self._write_ends()
                 if self._late_state is not None:
                     self._write_state(self._late_state)
                 self._write([])
@@ -319,11 +346,12 @@ class Ledger:
                     LOG.info("the journal can be written again, and is up to date")
 
     def _write(self, changes: Iterable[Change]) -> None:
-        """Write changes, and the history so far. Raises JournalError."""
-        lines = self._history.unwritten
+        """Write changes, what set circuits up, and the history so far. Raises JournalError."""
+        lines, builders = self._history.unwritten, self._builders.unwritten
         with self._attempt():
-            self._journal.write([*changes, *lines])
+            self._journal.write([*changes, *builders, *lines])
         self._history.written(len(lines))
+        self._builders.written(len(builders))
 
     @contextmanager
     def _attempt(self) -> Iterator[None]:
@@ -335,8 +363,9 @@ class Ledger:
             if now_s >= self._next_try_s + _OUTAGE_S:
                 LOG.error("%s; until then nothing is promised, and what happens waits", error)
             self._next_try_s = now_s + _TRY_AGAIN_S
-            if self._failure is None:
-                self._failure = time.time(), str(error)
+            since_s, known = self._failure or (time.time(), None)
+            self._failure = since_s, error
+            if type(error) is not type(known):  # so, too, what comes on top of a full disk
                 self.note(HappeningKind.JOURNAL, str(error))
             self._metrics.journal_failed()
             raise
@@ -392,9 +421,34 @@ class Ledger:
 
     # -- reconfigurations and decisions -----------------------------------------------------------
 
-    def enter(self, trigger: str, reason: str = "") -> Reconfiguration:
+    def unfinished(self) -> Sequence[Unfinished]:
+        """Changes in stages that were not over when the controller ended. Raises JournalError."""
+        records = self._journal.records(Kind.CHANGE)
+        return [read_unfinished(self._fabric, record) for record in records]
+
+    def note_unfinished(self, change: Unfinished) -> None:
+        """Write how far a change in stages is. Raises JournalError."""
+        with self._lock:
+            self._late_ends.discard(change.id)
+            record = unfinished_record(self._fabric, change)
+            self._write([Change(Kind.CHANGE, change.id, record)])
+
+    def note_finished(self, reconfiguration_id: str) -> None:
+        """Write that a change in stages is over: now, or as soon as the journal can be written."""
+        with self._lock:
+            self._late_ends.add(reconfiguration_id)
+            with suppress(JournalError):
+                self._write_ends()
+
+    def _write_ends(self) -> None:
+        if self._late_ends:
+            self._write([Change(Kind.CHANGE, one, None) for one in sorted(self._late_ends)])
+            self._late_ends.clear()
+
+    def enter(self, trigger: str, reason: str = "", known: str | None = None) -> Reconfiguration:
+        """``known``: its id, if it has been entered before a restart."""
         entry = Reconfiguration(
-            id=uuid.uuid4().hex[:12],
+            id=known or uuid.uuid4().hex[:12],
             state=ReconfigurationState.QUEUED,
             trigger=trigger,
             epoch=self.state.epoch,
@@ -424,22 +478,36 @@ class Ledger:
             self._reconfigurations[reconfiguration_id] = changed
             if changed.state is not entry.state:
                 self._tell_progress(changed)
+            if changed.is_over and not entry.is_over:
+                self._note_end(changed)
         if changed.is_over and not entry.is_over:
-            self._note_end(changed)
             self._metrics.reconfigured(changed)
             self._traces.reconfigured(changed)
 
     def _note_end(self, ended: Reconfiguration) -> None:
+        by = Builder(ended.id, ended.trigger, ended.created_unix_s)
+        self._builders.add(by, ended.connected & self._state.topology.circuits)
         failed = {one.circuit for one in ended.failures}
         words = [str(one.failure) for one in ended.failures]
         words = [one for one in dict.fromkeys(words) if one not in ended.reason]
         self.note(
             HappeningKind.RECONFIGURATION,
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
-            f"{len(ended.connected)} circuits up, {len(ended.disconnected)} down"
+            f"{len(ended.connected)} circuit{'' if len(ended.connected) == 1 else 's'} up, "
+            f"{len(ended.disconnected)} down"
             + "".join(f"; {one}" for one in (*words, ended.reason) if one),
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )
+
+    def note_course(
+        self, reconfiguration_id: str, text: str, circuits: Collection[Circuit]
+    ) -> None:
+        """Tell what becomes of a change that is not over, and touches these circuits."""
+        entry = self.reconfiguration(reconfiguration_id)
+        told = f"{entry.id}, asked for by {entry.trigger}: {text}"
+        LOG.info("%s", text, extra={"reconfiguration": entry.id})
+        self.note(HappeningKind.RECONFIGURATION, told, self._pairs_of(circuits))
+        self._tell_progress(replace(entry, reason=text))
 
     def _tell_progress(self, entry: Reconfiguration) -> None:
         self.events.publish(
@@ -658,6 +726,15 @@ class Ledger:
             for reservation_id, error in refused.items():
                 why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
                 self.change(reservation_id, ReservationState.FAILED, why)
+
+    def fitting_mbps(
+        self, reservations: Iterable[Reservation], limits: AdmissionLimits
+    ) -> Mapping[str, float]:
+        """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
+        with self._lock:
+            now_s = time.time()
+            fitting = {r.id: self._book.fitting_mbps(r.id, now_s, limits) for r in reservations}
+        return {known: mbps for known, mbps in fitting.items() if mbps is not None}
 
     def usage(self, owner: str) -> Usage:
         with self._lock:

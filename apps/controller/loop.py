@@ -30,15 +30,19 @@ from hydra.demand.prediction import Forecast
 from hydra.errors import HydraError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
+from hydra.journal_format import Unfinished
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import Plan
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
 from hydra.sharing.spill import Room, Spills
 from hydra.worth import decide
 
 _PERIODIC: Final = "periodic"
+_PATIENCE_S: Final = 60.0
+"""Time after a start in which two polls have to have been made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,13 @@ class Loop:
         self._spills = spills
         self._enqueue = enqueue
         self._told: _Told | None = None
+        self._cut_off: list[Unfinished] = []
+        self._patient_until_s = 0.0
+
+    def take_over(self, unfinished: Sequence[Unfinished]) -> None:
+        """Changes to :meth:`resume`, from the journal."""
+        self._cut_off = list(unfinished)
+        self._patient_until_s = time.monotonic() + _PATIENCE_S
 
     # -- monitor ----------------------------------------------------------------------------------
 
@@ -271,7 +282,7 @@ class Loop:
 
     def periodic(self) -> None:
         """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
-        if self._staging.under_way:
+        if self._staging.under_way or self._cut_off:
             return
         seen = self.demand()
         done = self._rounds.periodic(
@@ -298,6 +309,43 @@ class Loop:
         entry = self._ledger.enter(trigger)
         self._enqueue(lambda: self._reconfigure(entry, request))
         return entry
+
+    def resume(self) -> None:
+        """Go on with changes that a restart has cut off, once traffic is measured again: a duty.
+
+        Periodic decisions wait for it.
+        """
+        if not self._cut_off:
+            return
+        sent_mbps = self._sent_mbps()
+        patient = time.monotonic() < self._patient_until_s
+        if sent_mbps is None and self._poller.enabled and patient:
+            return
+        while self._cut_off:
+            self._staging.resume(self._cut_off[0], self._asker_of(self._cut_off[0]), sent_mbps)
+            del self._cut_off[0]
+
+    def _asker_of(self, change: Unfinished) -> Asker:
+        """Who asked for it is not known in full any more: nobody can plan it anew."""
+
+        def plan() -> Plan:
+            raise PlanError("what it was planned for is not known after a restart")
+
+        def moved(execution: Execution, _first: bool) -> None:
+            self._panels.wish(execution, alone=False)
+            self._ledger.keep_standing()
+
+        recurs = change.trigger == _PERIODIC
+
+        def wanted_mbps() -> DemandMatrix | None:
+            return self._wanted(PlanRequest()) if recurs else None
+
+        return Asker(self._sent_mbps, plan, wanted_mbps, recurs, moved)
+
+    @property
+    def resuming(self) -> bool:
+        """True as long as there are changes to :meth:`resume`."""
+        return bool(self._cut_off)
 
     def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
         """End a change after the stage under way. Raises UnknownName, LifecycleError."""
@@ -339,5 +387,15 @@ class Loop:
             self._panels.wish(execution, alone=everything and first)
             self._ledger.keep_standing()
 
-        asker = Asker(self._sent_mbps, lambda: self.plan(request, urgent=True).plan, moved)
+        by_worth = request.only_if_it_pays
+
+        def plan() -> Plan | None:
+            again = self.plan(request, urgent=True)
+            return again.plan if again.verdict.pays or not by_worth else None
+
+        def wanted_mbps() -> DemandMatrix | None:
+            return self._wanted(request) if request.demand is None else None
+
+        recurs = entry.trigger == _PERIODIC
+        asker = Asker(self._sent_mbps, plan, wanted_mbps, recurs, moved)
         self._staging.carry_out(entry, report.plan, asker)

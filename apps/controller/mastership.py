@@ -2,7 +2,8 @@
 
 OpenFlow has no lock. It has a number, the generation, that only grows: whoever names the highest is
 the switch's master, and each controller may ask for it (OpenFlow 1.3.5, section 6.3.6). So a living
-master keeps raising it, and a newcomer watches for a moment whether it grows.
+master keeps raising it, and a newcomer watches for a moment whether it grows. Where controllers
+share a store, that says who leads, and each leader has a generation of its own beyond all before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from apps.openflow.fleet import Fleet
+from apps.process.term import Term
 from hydra.errors import HeldElsewhere
 from hydra.failures import FailureKind
 from hydra.model import DatapathId
@@ -31,16 +33,24 @@ _COUNTED: Final = 32
 class Mastership:
     """Thread-safe. ``names`` are the switches that hold this controller's rules.
 
-    ``counts`` is true where nothing but the generation keeps two controllers apart.
+    ``counts`` is true where nothing but the generation keeps two controllers apart, unless ``term``
+    does.
     """
 
     def __init__(
-        self, fleet: Fleet, names: Mapping[DatapathId, str], timeout_s: float, *, counts: bool
+        self,
+        fleet: Fleet,
+        names: Mapping[DatapathId, str],
+        timeout_s: float,
+        term: Term,
+        *,
+        counts: bool,
     ) -> None:
         self._fleet = fleet
         self._names = names
         self._timeout_s = timeout_s
-        self._counts = counts
+        self._term = term
+        self._may_count = counts
         self._lock = threading.Lock()
         self._generations: dict[DatapathId, int] = {}
         """Generations at the switches that know this controller as their master."""
@@ -48,6 +58,10 @@ class Mastership:
         """The last generation that this controller named at each switch, on whatever connection."""
         self._closing = threading.Event()
         self._counter = threading.Thread(target=self._count, name="mastership", daemon=True)
+
+    @property
+    def _counts(self) -> bool:
+        return self._may_count and self._term.generation is None
 
     def start(self) -> None:
         """Begin to count, if ``counts``."""
@@ -68,19 +82,18 @@ class Mastership:
         """Become the master of the switches that don't know this controller yet.
 
         Where this controller counts, it first watches whether another one does: if so, it raises
-        HeldElsewhere and changes nothing. Other failures are logged.
+        HeldElsewhere and changes nothing. A leader names its own generation, and a switch that has
+        a later leader's refuses it. Other failures are logged.
         """
         with self._lock:
             new = [datapath for datapath in datapaths if datapath not in self._generations]
-        known = self._ask(new)
-        if self._counts:
-            self._look(known)
+        generation = self._term.generation
+        if generation is not None:
+            following = dict.fromkeys(new, generation)
+        else:
+            following = self._beyond_the_last(new)
         if self._closing.is_set():
             return
-        following = {
-            datapath: _beyond(generation, 1 if generation == NO_GENERATION else _AHEAD)
-            for datapath, generation in known.items()
-        }
         with self._lock:
             self._last |= following
         for datapath, error in self._fleet.become_master(following, self._timeout_s).items():
@@ -89,6 +102,15 @@ class Mastership:
                     self._generations[datapath] = following[datapath]
             else:
                 LOG.error("switch %#x did not take this controller: %s", datapath, error)
+
+    def _beyond_the_last(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
+        known = self._ask(datapaths)
+        if self._counts:
+            self._look(known)
+        return {
+            datapath: _beyond(generation, 1 if generation == NO_GENERATION else _AHEAD)
+            for datapath, generation in known.items()
+        }
 
     def _ask(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
         known = {}

@@ -215,7 +215,7 @@ class Reach:
         if self.starting and (missing := self.missing()):
             reasons += ["just started, and waits a moment for what is missing", *missing]
         if (failure := self._ledger.journal_failure) is not None:
-            reasons.append(failure[1])
+            reasons.append(str(failure[1]))
         return reasons
 
     def missing(self) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -211,6 +211,10 @@ class ReservationCare:
             if ready.isdisjoint(switches):
                 problems = map(self._reach.why_not_ready, switches)
                 raise DeviceUnavailable(name, "; ".join(problems))
+
+    def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
+        """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
+        return self._ledger.fitting_mbps(failed, self._limits()) if failed else {}
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Make a held reservation one that stays, if it is still as it was ``seen``.

@@ -21,7 +21,7 @@ from apps.controller.mastership import Mastership
 from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
-from drivers.codecs.openflow.rule_tables import TableCheck
+from drivers.codecs.openflow.rule_tables import is_exact, table_drift
 from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
@@ -38,6 +38,7 @@ from hydra.reconfiguration.commands import (
     Batch,
     Command,
     CompareRules,
+    ConfirmRules,
     Course,
     Marker,
     MoveMirrors,
@@ -131,6 +132,7 @@ class Runner:
             AwaitSwitches: self._await_switches,
             TakeSwitches: self._take_switches,
             CompareRules: self._compare_rules,
+            ConfirmRules: self._confirm_rules,
         }
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
 
@@ -235,15 +237,23 @@ class Runner:
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:
         owned, intended = self._substrate.owned(), command.intended
         names = {**self._fabric.tor_names, **owned}
-        check, timeout_s = TableCheck(), self._policy.now.timeouts.vswitch_s
+        timeout_s = self._policy.now.timeouts.vswitch_s
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
             alone = datapath in owned  # the other rules of a learning ToR are not ours to judge
             with suppress(MalformedReplyError):
-                found[datapath] = check.drift(
+                found[datapath] = table_drift(
                     names[datapath], intended[datapath], ports, body, alone=alone
                 )
         return found
+
+    def _confirm_rules(self, command: ConfirmRules) -> frozenset[DatapathId]:
+        intended, timeout_s = command.intended, self._policy.now.timeouts.vswitch_s
+        return frozenset(
+            datapath
+            for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s)
+            if is_exact(intended[datapath], ports, body)
+        )
 
     def _stage_rules(self, command: StageRules) -> None:
         self._fleet.stage(command.changes)

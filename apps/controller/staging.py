@@ -22,10 +22,13 @@ from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.forwarding.substrate import substrate_of
+from hydra.hours import Hours
 from hydra.journal import JournalError
+from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import Beyond, CurrentPolicy
+from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, Plan, directions, hold, moving_pairs
 from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
@@ -35,14 +38,29 @@ from hydra.service import Reconfiguration
 LOG = logging.getLogger("hydra.staging")
 
 
+def _minute_of_day() -> int:
+    now = time.localtime()
+    return 60 * now.tm_hour + now.tm_min
+
+
+def _touched(state: NetworkState, goal: Topology) -> frozenset[Circuit]:
+    """Circuits that come or go on the way."""
+    return state.topology.circuits ^ goal.circuits
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """Whose change it is: what staging has to ask."""
 
     sent_mbps: Callable[[], DemandMatrix | None]
     """Traffic of now from rack to rack; None: nobody measures it."""
-    plan: Callable[[], Plan]
-    """The change planned anew, after something else has changed the network. Raises HydraError."""
+    plan: Callable[[], Plan | None]
+    """The change planned anew, for what there is to plan with now; None: it would not pay any more.
+    Raises HydraError."""
+    wanted_mbps: Callable[[], DemandMatrix | None]
+    """Demand of now that plans are made for; None: it does not move, since somebody gave it."""
+    recurs: bool
+    """True if it is asked for again by itself, as periodic changes are."""
     moved: Callable[[Execution, bool], None]
     """Told of each stage's end; True with the first."""
 
@@ -58,6 +76,8 @@ class _Change:
     """Traffic that was on circuits then, as (from, to)."""
     pins: tuple[Pin, ...]
     blocked: frozenset[PortId]
+    wanted_mbps: DemandMatrix | None
+    """Demand that the goal was planned for."""
     expected: int | None
     """Stages in all, as foreseen; None: more than that."""
     done: int = 0
@@ -68,7 +88,10 @@ class _Change:
     stopped_by: str | None = None
     paused: bool = False
     waits: bool = False
-    """True if its next stage's turn has come, and it was paused."""
+    """True if its next stage's turn has come, and it was paused, or waits for hours."""
+    for_hours: bool = False
+    """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
+    may change the network meanwhile."""
 
 
 class Staging:
@@ -83,6 +106,7 @@ class Staging:
         reach: Reach,
         mover: Mover,
         put: Callable[[Callable[[], None]], None],
+        minute_of_day: Callable[[], int] = _minute_of_day,
     ) -> None:
         self._fabric = fabric
         self._policy = policy
@@ -91,6 +115,7 @@ class Staging:
         self._reach = reach
         self._mover = mover
         self._put = put
+        self._minute_of_day = minute_of_day
         substrate = substrate_of(fabric)
         self._electrical_mbps = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
@@ -100,8 +125,8 @@ class Staging:
 
     @property
     def under_way(self) -> bool:
-        """True between the stages of a change."""
-        return bool(self._changes)
+        """True between the stages of a change, unless that waits for hours."""
+        return any(not change.for_hours for change in self._changes.values())
 
     def stop(self, entry: Reconfiguration, by: str) -> None:
         """End a change after the stage under way. Raises LifecycleError where none is ahead."""
@@ -110,9 +135,16 @@ class Staging:
         self._put(lambda: self._go_on_if_it_waits(change))
 
     def pause(self, entry: Reconfiguration, paused: bool) -> None:
-        """Begin no further stage, or go on. Raises LifecycleError where none is ahead."""
+        """Begin no further stage, or go on. Raises LifecycleError where none is ahead, and
+        JournalError.
+        """
         change = self._with_stages_ahead(entry, "paused")
-        change.paused = paused
+        before, change.paused = change.paused, paused
+        try:
+            self._journal(change)
+        except JournalError:
+            change.paused = before
+            raise
         self._ledger.update(entry.id, paused=paused)
         self._put(lambda: self._go_on_if_it_waits(change))
 
@@ -134,7 +166,8 @@ class Staging:
             return ()
         ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
         ahead: list[Stage] = []
-        for stage in stages(plan.current, plan.target, self._traffic(sent_mbps)):
+        traffic, detours = self._traffic(sent_mbps), self._detours()
+        for stage in stages(plan.current, plan.target, traffic, detours):
             ahead.append(stage)
             if time.monotonic() > ends_s:
                 break
@@ -148,8 +181,10 @@ class Staging:
         """
         sent_mbps = asker.sent_mbps()
         ahead = self.foresee(plan, sent_mbps)
-        self._refuse_beyond(ahead)
-        if sent_mbps is None or not ahead or ahead[0].last:
+        late = self._is_too_early(ahead) and not asker.recurs
+        if not late:
+            self._refuse_beyond(ahead)
+        if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
             asker.moved(self._mover.move(entry, plan.target, plan), True)
             return
@@ -161,8 +196,12 @@ class Staging:
             directions(plan.current),
             self._ledger.pins(),
             self._reach.blocked_ports(),
+            asker.wanted_mbps(),
             len(ahead) if ahead[-1].last else None,
         )
+        if late:
+            self._wait_for_hours(change, ahead)
+            return
         with about(entry.id):
             LOG.info(
                 "takes %d stages%s: all at once would divert too much",
@@ -173,12 +212,44 @@ class Staging:
             self._move(change, ahead[0], plan.target)
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
-        """Raise PlanError if a stage diverts more than there is room for, and that is forbidden."""
-        if self._policy.now.beyond_room is Beyond.REFUSE and any(one.beyond for one in ahead):
-            raise PlanError(
-                f"the electrical network has no room for what is diverted: {self._told(ahead)}; "
-                "wait for less traffic, or set policy.beyond_room to announce"
-            )
+        """Raise PlanError if a stage diverts more than there is room for, and may not now."""
+        policy = self._policy.now
+        if not any(one.beyond for one in ahead):
+            return
+        told = f"the electrical network has no room for what is diverted: {self._told(ahead)}"
+        if policy.beyond_room is Beyond.REFUSE:
+            raise PlanError(f"{told}; wait for less traffic, or set policy.beyond_room to announce")
+        if self._is_too_early(ahead):
+            raise PlanError(f"{told}; policy.beyond_hours are {policy.beyond_hours}")
+
+    def _is_too_early(self, ahead: tuple[Stage, ...]) -> bool:
+        """True if a stage diverts more than there is room for, and is to wait for hours."""
+        return (
+            self._policy.now.beyond_room is Beyond.AT_HOURS
+            and any(one.beyond for one in ahead)
+            and not self._has_hours
+        )
+
+    def _wait_for_hours(self, change: _Change, ahead: tuple[Stage, ...]) -> None:
+        change.waits = change.for_hours = True
+        self._changes[change.entry.id] = change
+        self._journal(change)
+        reason = f"waits for {self._policy.now.beyond_hours}: no room now at {self._told(ahead)}"
+        LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
+        self._ledger.update(change.entry.id, reason=reason)
+        self._ledger.note_course(change.entry.id, reason, _touched(self._ledger.state, change.goal))
+
+    def keep_time(self) -> None:
+        """Go on with changes whose hours have come, or that need not wait any more: a duty."""
+        if self._policy.now.beyond_room is Beyond.AT_HOURS and not self._has_hours:
+            return
+        for change in [one for one in self._changes.values() if one.for_hours and not one.paused]:
+            self._go_on(change)
+
+    @property
+    def _has_hours(self) -> bool:
+        """True in ``policy.beyond_hours``."""
+        return Hours.parse(self._policy.now.beyond_hours).has(self._minute_of_day())
 
     def _warn_of(self, ahead: tuple[Stage, ...]) -> None:
         if any(one.beyond for one in ahead):
@@ -197,6 +268,70 @@ class Staging:
             f"{racks[rack].name} by {mbps:.3g} Mb/s" for rack, mbps in sorted(most.items())
         )
 
+    def _journal(self, change: _Change) -> None:
+        """Write what is left of it, so that it goes on after a restart. Raises JournalError."""
+        self._ledger.note_unfinished(
+            Unfinished(
+                change.entry.id,
+                change.entry.trigger,
+                change.goal,
+                whole=True,
+                stages_done=change.done,
+                paused=change.paused,
+            )
+        )
+
+    # -- after a restart --------------------------------------------------------------------------
+
+    def resume(
+        self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
+    ) -> Reconfiguration:
+        """Go on with a change that a restart has cut off, unless something contradicts it.
+
+        Without a measurement of traffic there are no stages to go on with.
+        """
+        done = unfinished.stages_done
+        entry = self._ledger.enter(
+            unfinished.trigger, f"goes on after a restart, with stage {done + 1}", unfinished.id
+        )
+        change = _Change(
+            entry,
+            asker,
+            unfinished.goal,
+            np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps,
+            directions(self._ledger.state),
+            self._ledger.pins(),
+            self._reach.blocked_ports(),
+            None if sent_mbps is None else asker.wanted_mbps(),
+            None,
+            done=done,
+            paused=unfinished.paused,
+        )
+        self._ledger.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
+        why = "nobody measures traffic" if sent_mbps is None else self._contradiction(unfinished)
+        if why is not None:
+            then = "it is planned anew by the next decision" if asker.recurs else "ask for it anew"
+            why = f"does not go on after a restart: {why}; {then}"
+            self._ledger.note_course(entry.id, why, _touched(self._ledger.state, change.goal))
+            self._end(change, why)
+            return entry
+        self._ledger.note_course(entry.id, entry.reason, _touched(self._ledger.state, change.goal))
+        self._changes[entry.id] = change
+        self._put(lambda: self._go_on(change))
+        return entry
+
+    def _contradiction(self, unfinished: Unfinished) -> str | None:
+        """The reason why the goal can't be gone on with, or None."""
+        if not unfinished.whole:
+            return "the fabric has a part of what it leads to no more"
+        goal, standing = unfinished.goal, self._ledger.state.topology.circuits
+        ends = {end for circuit in goal.circuits - standing for end in circuit.ends}
+        if not ends.isdisjoint(self._reach.blocked_ports()):
+            return "ports that it needs are set aside"
+        if any(pin.path is not None and pin.path not in goal.paths for pin in self._ledger.pins()):
+            return "there are other reservations than it was planned with"
+        return None
+
     # -- between stages ---------------------------------------------------------------------------
 
     def _go_on_if_it_waits(self, change: _Change) -> None:
@@ -211,13 +346,19 @@ class Staging:
         change.waits = change.paused
         if change.paused:
             return
+        late, change.for_hours = change.for_hours, False
         try:
             with self._ending_with(change):
-                self._look_again(change)
+                if not self._look_again(change, late=late):
+                    return
                 state = self._ledger.state
                 goal = self._planning.toward(state, change.goal)
                 near = hold(state, goal, change.put_off, ()) if change.put_off else goal
-                stage = next_stage(state, near, self._traffic(self._sent_mbps(change)))
+                traffic = self._traffic(self._sent_mbps(change))
+                stage = next_stage(state, near, traffic, self._detours())
+                if self._is_too_early((stage,)) and not change.asker.recurs:
+                    self._wait_for_hours(change, (stage,))
+                    return
                 self._refuse_beyond((stage,))
                 self._move(change, stage, goal)
         except JournalError:
@@ -240,6 +381,7 @@ class Staging:
     def _end(self, change: _Change, reason: str) -> None:
         """Note that a change ends here, with what it has made."""
         self._changes.pop(change.entry.id, None)
+        self._ledger.note_finished(change.entry.id)
         if not change.done:
             self._ledger.refuse(change.entry, reason)
             return
@@ -253,13 +395,48 @@ class Staging:
             paused=False,
         )
 
-    def _look_again(self, change: _Change) -> None:
-        """Plan anew if reservations or failures have changed what there is to plan with."""
+    def _look_again(self, change: _Change, *, late: bool) -> bool:
+        """Plan anew if there is something else to plan with or for; False if the change ends here.
+
+        ``late``: others may have changed the network, while it waited for hours.
+        """
         pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
-        if (pins, blocked) == (change.pins, change.blocked):
-            return
-        change.goal = change.asker.plan().target.topology
-        change.pins, change.blocked = pins, blocked
+        wanted_mbps, moved = self._moved_demand(change)
+        if (pins, blocked) != (change.pins, change.blocked):
+            why = "there are other reservations, or ports to plan with"
+        elif moved is not None:
+            why = f"demand has moved by {moved:.0%} since it was planned"
+        elif late:
+            why = "its hours have come"
+        else:
+            return True
+        plan = change.asker.plan()
+        change.pins, change.blocked, change.wanted_mbps = pins, blocked, wanted_mbps
+        if plan is None:
+            self._end(change, f"{why}: what is left does not pay any more")
+            return False
+        before, change.goal = change.goal, plan.target.topology
+        what = "goes on as planned" if change.goal == before else "is amended"
+        self._ledger.note_course(change.entry.id, f"{why}: {what}", plan.connect | plan.disconnect)
+        return True
+
+    def _moved_demand(self, change: _Change) -> tuple[DemandMatrix | None, float | None]:
+        """(demand to plan for now, part by which it has moved, or None if that is not enough).
+
+        Pairs that wait for their turn want what they did: electrically, they can't show it.
+        """
+        planned = change.wanted_mbps
+        now = None if planned is None else change.asker.wanted_mbps()
+        if planned is None or now is None:
+            return planned, None
+        for direction in change.on_circuits - directions(self._ledger.state):
+            now[direction] = max(now[direction], planned[direction])
+        moved_mbps = float(np.abs(now - planned).sum())
+        policy, planned_mbps = self._policy.now, float(planned.sum())
+        least_mbps = max(policy.replan_share * planned_mbps, policy.minimum_gain_mbps)
+        if moved_mbps <= least_mbps:
+            return planned, None
+        return now, moved_mbps / planned_mbps if planned_mbps else 1.0
 
     def _sent_mbps(self, change: _Change) -> DemandMatrix:
         """Traffic of now, but of pairs that wait for their turn: those send what they can."""
@@ -279,6 +456,7 @@ class Staging:
             self._changes.pop(entry.id, None)
         else:
             self._changes[entry.id] = change
+            self._journal(change)
             number = change.done + 1
             of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
             words = f"stage {number} {of}of {entry.id}"
@@ -291,16 +469,31 @@ class Staging:
         change.disconnected |= execution.plan.disconnect
         self._ledger.update(change.entry.id, stages_done=change.done)
         if stage.last:
+            self._ledger.note_finished(entry.id)
             self._ledger.update(
                 entry.id, connected=change.connected, disconnected=change.disconnected
             )
             return
+        self._journal(change)
         after = self._ledger.state
         to_wait = moving_pairs(stage.target, goal)
         change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
-        if after.topology == before.topology:
+        if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
         self._put(lambda: self._go_on(change))
+
+    def _detours(self) -> Detours:
+        pins = self._ledger.pins()
+        reserved = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        policy = self._policy.now
+        ends_s = time.monotonic() + policy.planning_budget_ms / 1000
+        return Detours(
+            self._fabric,
+            policy.max_hops,
+            frozenset(reserved),
+            self._planning.toward,
+            lambda: time.monotonic() > ends_s,
+        )
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
         return Traffic(sent_mbps, self._electrical_mbps, self._policy.now.divert_share)

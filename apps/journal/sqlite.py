@@ -203,12 +203,19 @@ class SqliteJournal:
             )
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
-        query = "SELECT record FROM records WHERE kind = ? ORDER BY id DESC LIMIT ?"
+        return [record for _, record in self._rows(kind, newest)]
+
+    def changes(self, kind: Kind) -> list[Change]:
+        return [Change(kind, key, record) for key, record in self._rows(kind, None)]
+
+    def _rows(self, kind: Kind, newest: int | None) -> list[tuple[str | None, dict[str, Any]]]:
+        """(key, record) of each, in the order of their first writing."""
+        query = "SELECT key, record FROM records WHERE kind = ? ORDER BY id DESC LIMIT ?"
         with self._lock:
             try:
                 with closing(self._db.cursor()) as cursor:
                     rows = cursor.execute(query, (kind, -1 if newest is None else newest))
-                    return [json.loads(record) for (record,) in rows][::-1]
+                    return [(key, json.loads(record)) for key, record in rows][::-1]
             except sqlite3.Error as error:
                 raise self._error("read", error) from error
             except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from apps.openflow.switchboard import (
     ConnectedSwitch,
     Pending,
     Rounds,
+    Sending,
     Staged,
     Switchboard,
     send_all,
@@ -110,6 +111,13 @@ class Fleet(Switchboard):
         may have been under way, and another begun, before it heard of the first.
         """
         waiting: dict[DatapathId, Future[None]] = {}
+        self._send_all(self._first_looks(datapaths, waiting))
+        self._await(waiting.values(), timeout_s)
+        return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
+
+    def _first_looks(
+        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, Future[None]]
+    ) -> Iterator[Sending]:
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
@@ -118,21 +126,24 @@ class Fleet(Switchboard):
                 switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
                 waiting[datapath] = switch.rounds.future
                 message = self._next_round(switch)
-            self._send(switch.connection, message)
-        wait(waiting.values(), timeout_s)
-        return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
+            yield switch.connection, message
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
         """Send the changes that :meth:`apply`, given the same sequences, is to make.
 
         Tables stay as they are. Returns at once; changes that were staged before are thrown away.
         """
+        self._send_all(self._bundles(changes))
+
+    def _bundles(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> Iterator[Sending]:
+        """Bundles that wait for their commit, each noted at its switch."""
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
             if switch is None or not switch.takes_bundles:
                 continue
-            self._discard_staged(switch)
+            if (discard := self._discard_staged(switch)) is not None:
+                yield switch.connection, discard
             staged = Staged(some, switch.ports, self._next_xid(), Future())
             bundle = encode_open_bundle(some, staged.ports, staged.xid, _STAGED_BUNDLE)
             with self._lock:
@@ -140,7 +151,7 @@ class Fleet(Switchboard):
                     continue
                 switch.staged = staged
                 self._pending[staged.xid] = Pending(datapath, switch.connection, staged.future)
-            self._send(switch.connection, bundle)
+            yield switch.connection, bundle
 
     def _takes_bundles(self, datapath: DatapathId) -> bool:
         with self._lock:
@@ -160,19 +171,29 @@ class Fleet(Switchboard):
                 NO_BUNDLES,
             )
 
-    def _discard_staged(self, switch: ConnectedSwitch) -> None:
+    def _discard_staged(self, switch: ConnectedSwitch) -> bytes | None:
+        """Forget what a switch was staged; the message that it is to be sent, if any."""
         staged, switch.staged = switch.staged, None
-        if staged is not None:
-            with self._lock:
-                self._pending.pop(staged.xid, None)
-            discard = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
-            self._send(switch.connection, discard)
+        if staged is None:
+            return None
+        with self._lock:
+            self._pending.pop(staged.xid, None)
+        return encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
 
     def _commit_staged(
         self, changes: Mapping[DatapathId, Sequence[RuleChange]]
     ) -> dict[DatapathId, Asked]:
         """Commit the ones among these changes that were staged."""
         committed: dict[DatapathId, Asked] = {}
+        self._send_all(self._commits(changes, committed))
+        return committed
+
+    def _commits(
+        self,
+        changes: Mapping[DatapathId, Sequence[RuleChange]],
+        committed: dict[DatapathId, Asked],
+    ) -> Iterator[Sending]:
+        """Commits of what was staged, each noted in ``committed`` before."""
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
@@ -184,9 +205,8 @@ class Fleet(Switchboard):
                 switch.staged = None
             xid = staged.xid
             commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
-            self._send(switch.connection, commit + encode_barrier(xid))
             committed[datapath] = Asked(xid, staged.future)
-        return committed
+            yield switch.connection, commit + encode_barrier(xid)
 
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float

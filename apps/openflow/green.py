@@ -241,7 +241,7 @@ class HubMailbox:
                 os.read(self._reader, 65536)
             self._woken = False  # before it looks: what is posted from here on wakes it again
             begun_s = time.monotonic()
-            while self._waiting:
+            for _ in range(len(self._waiting)):  # not what these post: it may go on for good
                 self._waiting.popleft()()
                 if time.monotonic() - begun_s >= _IN_A_ROW_S:
                     hub.sleep(0)

@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from apps.openflow.lines import read_what_came
 from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
@@ -52,6 +53,8 @@ _HUB_S = 60.0
 _UNDER_WAY = 256
 """Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
 racks are many."""
+_SENT_TOGETHER = 16
+"""Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 Answer = bytes | Failure
@@ -106,6 +109,8 @@ class Asked(NamedTuple):
 
 
 Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
+Sending = tuple[SwitchConnection, bytes]
+"""A message, and where it goes."""
 
 
 class Switchboard:
@@ -445,6 +450,12 @@ class Switchboard:
     def _send(self, connection: SwitchConnection, message: bytes) -> None:
         self._post(lambda: connection.send(message))
 
+    def _send_all(self, messages: Iterable[Sending]) -> None:
+        """Have the hub send messages while others are made, a few at a time."""
+        each = iter(messages)
+        while some := tuple(islice(each, _SENT_TOGETHER)):
+            self._post(partial(send_all, some))
+
     def _request(
         self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
     ) -> dict[DatapathId, Answer]:
@@ -465,13 +476,16 @@ class Switchboard:
         done: SimpleQueue[Future[Answer]] = SimpleQueue()
         under_way: dict[Future[Answer], tuple[DatapathId, Asked, float]] = {}
         while True:
-            for datapath in islice(waiting, _UNDER_WAY - len(under_way)):
-                one = self._ask([datapath], encode)[datapath]
-                if isinstance(one, Failure):
-                    yield datapath, one
-                    continue
-                under_way[one.future] = datapath, one, now_s + timeout_s
-                one.future.add_done_callback(done.put)
+            while len(under_way) <= _UNDER_WAY - _SENT_TOGETHER:
+                some = self._ask(islice(waiting, _UNDER_WAY - len(under_way)), encode)
+                for datapath, one in some.items():
+                    if isinstance(one, Failure):
+                        yield datapath, one
+                        continue
+                    under_way[one.future] = datapath, one, now_s + timeout_s
+                    one.future.add_done_callback(done.put)
+                if not some:
+                    break
             if not under_way:
                 return
             # They were asked in this order, and have the same time each: the first is due first.
@@ -494,6 +508,16 @@ class Switchboard:
     ) -> dict[DatapathId, Asked | Failure]:
         """Send each switch a request; or say what stands in the way."""
         asked: dict[DatapathId, Asked | Failure] = {}
+        self._send_all(self._asking(datapaths, encode, asked))
+        return asked
+
+    def _asking(
+        self,
+        datapaths: Iterable[DatapathId],
+        encode: Encode,
+        asked: dict[DatapathId, Asked | Failure],
+    ) -> Iterator[Sending]:
+        """Requests to be sent, each noted in ``asked`` before."""
         away = FailureKind.NOT_CONNECTED
         for datapath in datapaths:
             with self._lock:
@@ -510,8 +534,7 @@ class Switchboard:
                     continue
                 self._pending[xid] = Pending(datapath, switch.connection, future)
             asked[datapath] = Asked(xid, future)
-            self._send(switch.connection, message)
-        return asked
+            yield switch.connection, message
 
     def _answers(
         self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
@@ -532,7 +555,7 @@ class Switchboard:
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
 
-    def _await(self, futures: Collection[Future[Answer]], timeout_s: float) -> None:
+    def _await(self, futures: Collection[Future[Any]], timeout_s: float) -> None:
         """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
 
         Of many requests at once the hub may take longer to send the last than switches may take to
@@ -568,6 +591,6 @@ class Switchboard:
         return Failure(_STEP, self._name(datapath), kind, error)
 
 
-def send_all(messages: Iterable[tuple[SwitchConnection, bytes]]) -> None:
+def send_all(messages: Iterable[Sending]) -> None:
     for connection, message in messages:
         connection.send(message)

@@ -20,6 +20,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from apps.process.term import Term
 from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
@@ -212,14 +213,22 @@ class Metrics:
 class ServiceCollector(Collector):
     """The state of the network, read from the service at each scrape."""
 
-    def __init__(self, service: Callable[[], ControllerService]) -> None:
+    def __init__(self, service: Callable[[], ControllerService], term: Term) -> None:
+        """A controller that stands by knows nothing of the network, and says no more than that."""
         self._service = service
+        self._term = term
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: a registry that asked :meth:`collect` instead would disturb the controller."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
+        leads = self._term.others_lead() is None
+        yield GaugeMetricFamily(
+            "hydra_leads", "1: this controller decides; 0: it stands by.", value=leads
+        )
+        if not leads:
+            return
         service = self._service()
         state = service.state()
         yield GaugeMetricFamily(

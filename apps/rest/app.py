@@ -10,10 +10,11 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from apps.process.metrics import ServiceCollector
+from apps.process.term import Alone, Term
 from apps.rest import problems
 from apps.rest.access import PUBLIC
 from apps.rest.context import ServerClosing
-from apps.rest.guard import AuditLog, Guard
+from apps.rest.guard import AuditLog, Guard, Logins
 from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
 from apps.rest.routes import (
@@ -38,6 +39,7 @@ from apps.rest.routes import (
     quarantine,
     quotas,
     reconfigurations,
+    replicas,
     reservations,
     schedule,
     servers,
@@ -47,6 +49,7 @@ from apps.rest.routes import (
     whoami,
 )
 from apps.rest.sites import Sites
+from apps.rest.standby import StandingBy
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.service import ControllerService
@@ -70,6 +73,7 @@ _ROUTERS: Final = (
     devices.router,
     decisions.router,
     health.router,
+    replicas.router,
     whoami.router,
     conditions.router,
     history.router,
@@ -133,12 +137,14 @@ def create_app(
     registry: CollectorRegistry | None = None,
     hooks: Webhooks | None = None,
     hosts: Sequence[str] = (),
+    term: Term | None = None,
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
     ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
-    nothing. ``hosts`` are names that it goes by. /openapi.json describes the API, and /docs shows
+    nothing. ``hosts`` are names that it goes by. While ``term`` is another controller's, that is
+    what requests are told. /openapi.json describes the API, and /docs shows
     that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
     network need not reach the Internet.
     """
@@ -153,18 +159,20 @@ def create_app(
     )
     app.state.service = service
     app.state.tokens = tokens
+    app.state.term = term = term or Alone()
     app.state.webhooks = hooks or Webhooks(service.fabric, service.events)
     app.state.closing = ServerClosing()
     app.state.subscribers = Counter()
     app.state.wakeups = None
     app.state.registry = registry or CollectorRegistry()
-    app.state.registry.register(ServiceCollector(lambda: app.state.service))
+    app.state.registry.register(ServiceCollector(lambda: app.state.service, term))
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
     problems.install(app, routes)
     app.add_middleware(Departures)
     app.add_middleware(BodyGuard)
+    app.add_middleware(StandingBy, term=term)
     app.add_middleware(
         Guard,
         routes=routes,
@@ -172,6 +180,7 @@ def create_app(
         limiter=limiter,
         audit=audit or AuditLog(None),
         sites=Sites(hosts, any_host=tokens is not None),
+        logins=Logins(service.note_login),
     )
     app.add_middleware(HeadAsGet)
     return app

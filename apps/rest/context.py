@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
+from apps.process.term import Term
 from apps.rest.tenant import TenantService
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
@@ -128,6 +129,12 @@ async def _webhooks(request: Request) -> Webhooks:
     return webhooks
 
 
+async def _term(request: Request) -> Term:
+    term: Term = request.app.state.term
+    return term
+
+
+Leading = Annotated[Term, Depends(_term)]
 Tokens = Annotated[TokenFile | None, Depends(_tokens)]
 
 Hooks = Annotated[Webhooks, Depends(_webhooks)]

@@ -7,8 +7,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from starlette import status
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,10 +28,12 @@ from apps.rest.problems import (
 from apps.rest.rate import Limiter
 from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
-from hydra.access import LOCAL, NOBODY, Caller, identify
+from hydra.access import LOCAL, NOBODY, Caller, Role, identify
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
+_AWAY_S: Final = 3600.0
+"""Seconds after which an operator who comes again has logged in again."""
 
 
 class AuditLog:
@@ -75,6 +79,25 @@ class AuditLog:
             LOG.error("the audit log %s can't be written (%s): %s", self._path, error, line)
 
 
+class Logins:
+    """Tells when an operator comes whose token has not been used from there for an hour."""
+
+    def __init__(self, note: Callable[[str, str], None]) -> None:
+        """``note`` is told the operator's name and address, in a thread that may wait."""
+        self._note = note
+        self._seen_s: dict[tuple[str, str], float] = {}
+
+    async def seen(self, caller: Caller, address: str) -> None:
+        if caller.role is not Role.OPERATOR:
+            return
+        now_s = time.monotonic()
+        here_s = {one: seen_s for one, seen_s in self._seen_s.items() if now_s < seen_s + _AWAY_S}
+        came = caller.name, address
+        self._seen_s = {**here_s, came: now_s}
+        if came not in here_s:
+            await run_in_threadpool(self._note, *came)
+
+
 class Guard:
     """Without ``tokens``, whoever reaches the server is an operator: it is on loopback only."""
 
@@ -86,9 +109,11 @@ class Guard:
         limiter: Limiter | None,
         audit: AuditLog,
         sites: Sites,
+        logins: Logins,
     ) -> None:
         self._app = app
         self._sites = sites
+        self._logins = logins
         self._routes = routes
         self._tokens = tokens
         self._limiter = limiter
@@ -108,6 +133,8 @@ class Guard:
 
         outcome = _Outcome(send, record)
         if refusal is None:
+            if caller is not None and caller is not LOCAL:
+                await self._logins.seen(caller, (scope.get("client") or ("", 0))[0])
             try:
                 known = {CALLER: caller or NOBODY, STANDING: lambda: self._stands(scope, caller)}
                 await self._app({**scope, **known}, receive, outcome)

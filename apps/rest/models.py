@@ -565,6 +565,9 @@ class Stage(Document):
     beyond: list[RackLoad] = Field(
         description="What it diverts more than the electrical network has room for, by rack."
     )
+    detoured: list[RackPair] = Field(
+        description="Those of its pairs that wait for their new paths on circuits of others."
+    )
     last: bool = Field(description="False at the end of the list: there are more.")
 
 
@@ -861,6 +864,44 @@ class Health(Document):
 
 class Readiness(Document):
     ready: bool
+
+
+class Replica(Document):
+    """A controller of several; its id is another one at each start."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    name: str
+    url: str
+    release: str
+    since_unix_s: float = Field(description="When it began to stand by, or to lead.")
+
+
+class StoreMember(Document):
+    """A member of etcd."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    endpoint: str
+    answers: bool
+    leads: bool
+    version: str
+    size_mb: float
+    behind: int = Field(description="Entries of etcd's log that it has yet to apply.")
+    problems: list[str]
+
+
+class Replicas(Document):
+    role: Literal["alone", "leading", "standing-by"] = Field(description="Of who answers.")
+    leader: Replica | None
+    standing_by: list[Replica]
+    store: list[StoreMember]
+    problem: str = Field(description="Why the store does not say who leads; empty if it does.")
+
+
+class Handover(Document):
+    standing_by: list[str] = Field(description="URLs of the controllers of which one leads next.")
 
 
 class Caller(Document):

@@ -187,6 +187,12 @@ NOT_READY: Final = ProblemType(
     "The controller is not ready",
     "missing lists the reasons.",
 )
+STANDING_BY: Final = ProblemType(
+    "standing-by",
+    503,
+    "Another controller leads",
+    "Nothing was changed; the detail says which of the controllers that share a store leads now.",
+)
 
 JOURNAL_FAILED: Final = ProblemType(
     "journal-failed",
@@ -233,6 +239,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
     NOT_READY,
+    STANDING_BY,
     JOURNAL_FAILED,
     TOO_MANY_SUBSCRIBERS,
     TOO_MANY_WEBHOOKS,

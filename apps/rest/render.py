@@ -32,6 +32,7 @@ from hydra.model import (
 )
 from hydra.policy import Policy, Prediction
 from hydra.port_labels import wired_name, wired_to
+from hydra.reconfiguration.plan import Pair
 from hydra.reservations.reservation import GONE, Reservation
 from hydra.roles import Task
 from hydra.service import (
@@ -319,10 +320,7 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         paths=_paths(fabric, steps.target.topology.paths, steps.target.vlans),
         connect=circuits(fabric, steps.connect),
         disconnect=circuits(fabric, steps.disconnect),
-        affected_pairs=[
-            models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
-            for src, dst in sorted(steps.affected)
-        ],
+        affected_pairs=_rack_pairs(fabric, steps.affected),
         retagged_ports=steps.retagged_ports,
         rules=report.rules,
         served_mbps=report.served_mbps,
@@ -332,20 +330,23 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         at_risk=list(report.at_risk),
         stages=[
             models.Stage(
-                pairs=[
-                    models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
-                    for src, dst in sorted(stage.pairs)
-                ],
+                pairs=_rack_pairs(fabric, stage.pairs),
                 diverted_mbps=stage.diverted_mbps,
                 beyond=[
                     models.RackLoad(rack=fabric.racks[rack].name, mbps=mbps)
                     for rack, mbps in sorted(stage.beyond.items())
                 ],
+                detoured=_rack_pairs(fabric, stage.detoured),
                 last=stage.last,
             )
             for stage in report.stages
         ],
     )
+
+
+def _rack_pairs(fabric: Fabric, pairs: Iterable[Pair]) -> list[models.RackPair]:
+    racks = fabric.racks
+    return [models.RackPair(src=racks[src].name, dst=racks[dst].name) for src, dst in sorted(pairs)]
 
 
 def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfiguration:

@@ -19,13 +19,16 @@ from typing import Any, Final
 
 import yaml
 
+from apps.journal.opening import looked_into
 from apps.journal.sqlite import SqliteJournal, copy_journal, set_aside
 from apps.process.single_instance import journal_held
+from apps.tools import migration
 from drivers.credentials import secret
 from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Kind
+from hydra.policy import ControllerSettings
 
 _JOURNAL: Final = "journal.db"
 _CONFIGURATION: Final = "fabric.yaml"
@@ -61,16 +64,10 @@ def back_up(loaded: Loaded, target: Path) -> Backup:
 
     The controller may be running: the journal is copied as it is at one moment. Raises HydraError.
     """
-    journal = Path(loaded.controller.journal)
-    if not journal.is_file():
-        raise ArchiveError(
-            f"there is no journal {journal}: run this where the controller runs, since a relative "
-            "controller.journal starts from its working directory"
-        )
     about = Backup(loaded.fabric.name, __version__, time.time())
     with TemporaryDirectory() as folder:
         copy = Path(folder) / _JOURNAL
-        copy_journal(journal, copy)
+        _copy(loaded.controller, copy)
         files = {_JOURNAL: copy.read_bytes(), _CONFIGURATION: Path(loaded.source).read_bytes()}
     if loaded.controller.tokens is not None and Path(loaded.controller.tokens).is_file():
         files[_TOKENS] = Path(loaded.controller.tokens).read_bytes()
@@ -81,11 +78,27 @@ def back_up(loaded: Loaded, target: Path) -> Backup:
     return about
 
 
+def _copy(settings: ControllerSettings, target: Path) -> None:
+    """Write the journal to a new file, wherever it is."""
+    if settings.etcd is not None:
+        with looked_into(settings) as source, closing(SqliteJournal(target)) as copy:
+            migration.copy(source, copy)
+        return
+    journal = Path(settings.journal)
+    if not journal.is_file():
+        raise ArchiveError(
+            f"there is no journal {journal}: run this where the controller runs, since a relative "
+            "controller.journal starts from its working directory"
+        )
+    copy_journal(journal, target)
+
+
 def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
     """Put the journal of a backup in place; returns the backup and the former journal's new path.
 
-    Raises HydraError, with nothing changed, while a controller is at work on the journal, and for
-    another fabric's backup or a file that is none.
+    In etcd, there must be none, and its path is None. Raises HydraError, with nothing changed,
+    while a controller is at work on the journal, and for another fabric's backup or a file that is
+    none.
     """
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
@@ -96,6 +109,13 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
             f"{source} is a backup of fabric {about.fabric!r}, not of {loaded.fabric.name!r}: "
             "give the configuration that it belongs to"
         )
+    if loaded.controller.etcd is not None:
+        with TemporaryDirectory() as folder, migration.etcd_journal(loaded.controller) as target:
+            copy = Path(folder) / _JOURNAL
+            copy.write_bytes(files[_JOURNAL])
+            with closing(SqliteJournal(copy)) as held:
+                migration.copy(held, target)
+        return about, None
     journal = Path(loaded.controller.journal)
     with journal_held(str(journal)):
         fresh = journal.with_name(f"{journal.name}.restored")
@@ -125,9 +145,9 @@ def support_bundle(
         "configuration.yaml": redacted_configuration(Path(loaded.source).read_text()),
         **answers,
     }
-    journal = Path(loaded.controller.journal)
-    if journal.is_file():
-        with closing(SqliteJournal(journal, read_only=True)) as opened:
+    settings = loaded.controller
+    if settings.etcd is not None or Path(settings.journal).is_file():
+        with looked_into(settings) as opened:
             kept = {kind: opened.records(kind, newest=500) for kind in (Kind.ENTRY, Kind.HISTORY)}
             hooks = opened.records(Kind.WEBHOOK)
         texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})

@@ -7,6 +7,10 @@ single-page application of a Polatis engineer, which has recorded answers of a s
 of the list is ``pair=INGRESS``. A list of one entry may stand without its brackets. Older models
 have ``ports`` and ``port-state`` in place of ``port-config`` and ``status``.
 
+Attenuators are ``voa`` (a laboratory's monitor in ONOS, and its scripts, which set them by
+``PATCH``); alarm thresholds are ``opm-alarm-config`` (the single-page application, and a client
+over NETCONF, which shows the leaves).
+
 Inferred are the spelling of the start-up modes, known from the maker's test suite as *preserve* and
 *volatile*, and that numbers may come as text, as RFC 7951 has decimals.
 """
@@ -28,6 +32,8 @@ PRODUCT: Final = f"data/{_MODULE}:product-information"
 POWER: Final = f"data/{_MODULE}:opm-power"
 PORTS: Final = f"data/{_MODULE}:port-config"
 OLD_PORTS: Final = f"data/{_MODULE}:ports"
+ATTENUATORS: Final = f"data/{_MODULE}:voa"
+THRESHOLDS: Final = f"data/{_MODULE}:opm-alarm-config"
 START: Final = f"data/{_MODULE}:system-config/polatis-switch:startup-mode"
 
 
@@ -37,6 +43,21 @@ class Product:
     model: str
     serial: str
     software: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttenuatorEntry:
+    mode: str
+    """``VOA_MODE_NONE``, ``VOA_MODE_ABSOLUTE`` and their like."""
+    level: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdEntry:
+    mode: str
+    """``POWER_ALARM_DISABLED``, ``POWER_ALARM_ENABLED`` and their like."""
+    low_dbm: float | None
+    high_dbm: float | None
 
 
 def pair_resource(ingress: int) -> str:
@@ -80,6 +101,28 @@ def parse_powers(text: bytes) -> dict[int, float]:
     }
 
 
+def parse_attenuators(text: bytes) -> dict[int, AttenuatorEntry]:
+    """Attenuators by port."""
+    return {
+        _port(entry, "port-id"): AttenuatorEntry(
+            str(entry.get("atten-mode", "")), _dbm_if_any(entry, "atten-level")
+        )
+        for entry in _entries(text, "voa", "port")
+    }
+
+
+def parse_thresholds(text: bytes) -> dict[int, ThresholdEntry]:
+    """Alarm thresholds by port."""
+    return {
+        _port(entry, "port-id"): ThresholdEntry(
+            str(entry.get("mode", "")),
+            _dbm_if_any(entry, "signal-low-threshold"),
+            _dbm_if_any(entry, "signal-high-threshold"),
+        )
+        for entry in _entries(text, "opm-alarm-config", "port")
+    }
+
+
 def parse_product(text: bytes) -> Product:
     found = as_object(member(as_object(parse(text)), _MODULE, "product-information"))
     leaves = ("manufacturer", "model-name", "serial-number", "software-version")
@@ -109,6 +152,11 @@ def _port(entry: dict[str, Json], leaf: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_PORT:
         raise YangJsonError(f"{leaf} is no port number: {shown(str(value))}")
     return value
+
+
+def _dbm_if_any(entry: dict[str, Json], leaf: str) -> float | None:
+    value = entry.get(leaf)
+    return None if value is None else _dbm(value)
 
 
 def _dbm(value: Json) -> float:

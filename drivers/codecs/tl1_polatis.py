@@ -3,6 +3,10 @@
 Source: public test suites and control scripts for the Polatis Series 6000/7000, which show the
 commands and the records of their replies. ``RTRV-ALM-ALL`` is answered as GR-833-CORE has it.
 
+Attenuators and alarm thresholds are as public clients in Python and shell have them; how a switch
+spells the record that tells its attenuators' modes is inferred, and read by what follows its last
+``=``.
+
 Ports are numbers: ingress 1..N, egress N+1..N+M. ``&`` joins single ports, ``&&`` is a range. On an
 any-to-any switch (size ``NxCC``) each of the ports 1..N may be connected to each.
 """
@@ -37,6 +41,9 @@ _OF_PORT: Final = re.compile(rf"{_PORT}:(\S*)", re.ASCII)
 _SIZE: Final = re.compile(rf"SYSTEM:SIZE={_PORT}x(?:{_PORT}|CC)", re.ASCII)
 _SERIAL: Final = re.compile(r"(?:.*[:,])?SN=([^,]+)(?:,.*)?", re.ASCII)
 _TYPE: Final = re.compile(r"([^,]*),([^,]*),([^,]*),([^,]*)", re.ASCII)
+_ATTENUATOR_MODES: Final = re.compile(r"ATTEN:[^=]*=([A-Z]+)", re.ASCII)
+_ATTENUATOR: Final = re.compile(rf"{_PORT}:([A-Z]{{2,12}}),([^,]*),([^,]*)", re.ASCII)
+_THRESHOLDS: Final = re.compile(rf"{_PORT}:([A-Z]+),([A-Z]+),([^,]*),([^,]*)", re.ASCII)
 _AID_PORT: Final = re.compile(rf"(?:[A-Za-z]+-?)?{_PORT}", re.ASCII)
 
 
@@ -50,11 +57,36 @@ class NetworkElement:
     firmware: str
 
 
+@dataclass(frozen=True, slots=True)
+class AttenuatorRow:
+    """A record of ``RTRV-PORT-ATTEN``."""
+
+    port: int
+    mode: str
+    """``NONE``, ``FIX``, ``MAX``, ``ABS``, ``CONV`` or ``REL``."""
+    level: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
+    """A record of ``RTRV-TH-PMON``."""
+
+    port: int
+    on: bool
+    low_dbm: float | None
+    """None: the alarm is not for too little light."""
+    high_dbm: float | None
+
+
 SIZE_QUERY: Final = Command("RTRV-EQPT", "SYSTEM", ("", "", "PARAMETER=SIZE"))
 TYPE_QUERY: Final = Command("RTRV-NETYPE", "", ("",))
 INVENTORY_QUERY: Final = Command("RTRV-INV", "OCS", ("",))
 PATCHES_QUERY: Final = Command("RTRV-PATCH", "", ("",))
 ALARMS_QUERY: Final = Command("RTRV-ALM-ALL", "ALL", ("",))
+ATTENUATORS_QUERY: Final = Command("RTRV-EQPT", "ATTEN", ("", "", "PARAMETER=CONFIG"))
+"""Ask what modes the switch's attenuators have; ``NONE``: it has no attenuators."""
+THRESHOLDS_QUERY: Final = Command("RTRV-TH-PMON", "", ("",))
+"""Ask for the thresholds of the loss-of-signal alarms at all ports with a monitor."""
 
 
 def enter_patches(pairs: Sequence[tuple[int, int]]) -> Command:
@@ -78,6 +110,11 @@ def power_query(ports: Sequence[int]) -> Command:
     return Command("RTRV-PORT-POWER", _listed(ports), ("",))
 
 
+def attenuator_query(ports: Sequence[int]) -> Command:
+    """Ask how these egress ports attenuate."""
+    return Command("RTRV-PORT-ATTEN", _listed(ports), ("",))
+
+
 def parse_patch(record: str) -> tuple[int, int]:
     """``1,17`` → (1, 17), a record of ``RTRV-PATCH``."""
     match = _PATCH.fullmatch(record)
@@ -95,6 +132,37 @@ def parse_power(record: str) -> tuple[int, float | None]:
     """``1:-23.4`` → (1, -23.4 dBm)."""
     port, text = _of_port(record)
     return port, parse_power_dbm(text)
+
+
+def parse_attenuator_modes(record: str) -> str:
+    """``ATTEN::CONFIG=ABSOLUTE`` → ``ABSOLUTE``."""
+    match = _ATTENUATOR_MODES.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"not the modes of attenuators: {record[:80]!r}")
+    return match[1]
+
+
+def parse_attenuator(record: str) -> AttenuatorRow:
+    """``33:ABS,-10.0,`` → port 33, ``ABS``, -10.0."""
+    match = _ATTENUATOR.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"not PORT:MODE,LEVEL,REFERENCE: {record[:80]!r}")
+    return AttenuatorRow(int(match[1]), match[2], parse_power_dbm(match[3]))
+
+
+def parse_thresholds(record: str) -> ThresholdRow:
+    """``17:CONT,LOW,25.0,-28.0`` → port 17, on, below -28 dBm."""
+    match = _THRESHOLDS.fullmatch(record.upper())
+    if match is None:
+        raise Tl1Error(f"not PORT:MODE,EDGE,HIGH,LOW: {record[:80]!r}")
+    high_dbm, low_dbm = parse_power_dbm(match[4]), parse_power_dbm(match[5])
+    edge = match[3]
+    return ThresholdRow(
+        int(match[1]),
+        match[2] != "OFF",
+        None if edge == "HIGH" else low_dbm,
+        None if edge == "LOW" else high_dbm,
+    )
 
 
 def parse_size(record: str) -> tuple[int, int | None]:

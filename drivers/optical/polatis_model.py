@@ -6,6 +6,7 @@ import logging
 import re
 from typing import Final
 
+from drivers.optical.light import AlarmThresholds, Attenuator, AttenuatorMode
 from hydra.errors import DeviceError
 from hydra.roles import PortState
 
@@ -20,6 +21,17 @@ _STATES: Final = {
     "FAILED": PortState.FAILED,
 }
 _VOLATILE: Final = "volatile"
+_ATTENUATOR: Final = "VOA_MODE_"
+_ATTENUATORS: Final = {
+    "": AttenuatorMode.NONE,
+    "NONE": AttenuatorMode.NONE,
+    "ABSOLUTE": AttenuatorMode.POWER,
+    "CONVERGED": AttenuatorMode.POWER,
+    "RELATIVE": AttenuatorMode.RELATIVE,
+    "MAXIMUM": AttenuatorMode.MAXIMUM,
+}
+_OFF: Final = "DISABLED"
+"""End of the modes of an alarm that is off."""
 
 
 def size_of(device: str, model: str) -> tuple[int, int]:
@@ -37,6 +49,17 @@ def size_of(device: str, model: str) -> tuple[int, int]:
 def port_state(word: str | None) -> PortState:
     """A port's state; words that are not known read as UNKNOWN."""
     return _STATES.get((word or "").removeprefix(_OLD_STATE), PortState.UNKNOWN)
+
+
+def attenuator(mode: str, level: float | None) -> Attenuator:
+    """An attenuator; a mode that is not known reads as FIXED."""
+    known = _ATTENUATORS.get(mode.removeprefix(_ATTENUATOR), AttenuatorMode.FIXED)
+    return Attenuator(known, level, mode)
+
+
+def thresholds(mode: str, low_dbm: float | None, high_dbm: float | None) -> AlarmThresholds:
+    """Alarm thresholds; an alarm is on unless its mode says that it is disabled."""
+    return AlarmThresholds(not mode.endswith(_OFF), low_dbm, high_dbm)
 
 
 def warn_of_start(device: str, mode: str | None) -> None:

@@ -4,9 +4,10 @@ Modules ``optical-switch`` and ``polatis-switch``, as public clients of these sw
 (the ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named
 ``pairs`` before revision 2017-08-04; ``port-config/port[port-id]/status``, in older models
 ``ports/port[port-id]/port-state``, ``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``;
-``system-alarms``; notifications ``port-power-alarm`` and their like. The size is part of the model
-name. Inferred are spellings of ``status`` other than ENABLED and DISABLED, and the severities
-of alarms, which the modules do not tell.
+attenuators ``voa/port``; alarm thresholds ``opm-alarm-config/port``, in older models
+``ports/port/opm``; ``system-alarms``; notifications ``port-power-alarm`` and their like. The size
+is part of the model name. Inferred are spellings of ``status`` other than ENABLED and DISABLED, and
+the severities of alarms, which the modules do not tell.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final, Literal
 from lxml import etree
 
 from drivers.exclusive import exclusive
+from drivers.optical import light
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -28,8 +30,15 @@ from drivers.optical.changes import (
     not_made,
     shortfall,
 )
-from drivers.optical.input_power import InputPowerOptions, check_input_power
-from drivers.optical.polatis_model import port_state, size_of, warn_of_start
+from drivers.optical.input_power import check_input_power
+from drivers.optical.light import AlarmThresholds, Attenuator, LightOptions
+from drivers.optical.polatis_model import (
+    attenuator,
+    port_state,
+    size_of,
+    thresholds,
+    warn_of_start,
+)
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -67,10 +76,13 @@ _SEVERITIES: Final = {
     "system-error": Severity.MAJOR,
 }
 _CLEAR: Final = "-clear"
+_THRESHOLDS: Final = ("mode", "signal-low-threshold", "signal-high-threshold")
+_OLD_THRESHOLDS: Final = ("power-alarm-control", "power-low-alarm", "power-high-alarm")
+"""Leaves with an alarm's mode and its thresholds."""
 _PORT_IN_TEXT: Final = re.compile(r"\bport\W{0,3}([1-9][0-9]{0,5})\b", re.IGNORECASE)
 
 
-class Options(SshOptions, InputPowerOptions):
+class Options(SshOptions, LightOptions):
     """``options`` of a plane."""
 
     stream: str = "Polatis"
@@ -105,7 +117,7 @@ class PolatisNetconf:
     ) -> None:
         self._name = name
         self._size: tuple[int, int] | None = None
-        self._max_input_dbm = options.max_input_dbm
+        self._limits = light.limits_of(options)
         self._lock = threading.RLock()
         self._netconf = NetconfTransport(
             name,
@@ -129,12 +141,16 @@ class PolatisNetconf:
     def open(self) -> None:
         """Connect and subscribe to alarms; a second call on an open device does nothing.
 
-        Warns of a device that loses its cross-connects with its power.
+        Warns of a device that loses its cross-connects with its power, and of attenuators and alarm
+        thresholds that do not go with what the owner expects.
         """
         was_connected = self._netconf.connected
         self._netconf.open()
         if not was_connected:
             warn_of_start(self._name, self._start())
+            light.warn_at_attach(
+                self._name, self._limits, self.size, self._attenuators, self._thresholds
+            )
 
     def _start(self) -> str | None:
         """The start-up mode; None where the switch does not tell it."""
@@ -192,15 +208,17 @@ class PolatisNetconf:
         check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self.cross_connects(), disconnect, connect)
         if change:
-            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
+            limits = self._limits
+            check_input_power(self._name, limits.max_input_dbm, change.added, self.power_dbm)
+            light.check_attenuators(
+                self._name, limits, change.added, self._attenuators, self.power_dbm
+            )
             self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
         """States of these ports; words this driver does not know read as UNKNOWN."""
-        self._netconf.open()
-        older = self._pair() == _OLD_PAIR
-        container, leaf = ("ports", "port-state") if older else ("port-config", "status")
+        container, leaf = ("ports", "port-state") if self._is_older() else ("port-config", "status")
         words = self._per_port(container, ports, leaf)
         return {port: port_state(word) for port, word in words.items()}
 
@@ -234,6 +252,11 @@ class PolatisNetconf:
                 return _OLD_PAIR if match[1] < _RENAMED else "pair"
         return "pair"
 
+    def _is_older(self) -> bool:
+        """True if the switch has the model from before the cross-connects' list was renamed."""
+        self._netconf.open()
+        return self._pair() == _OLD_PAIR
+
     def _config(self, change: Difference) -> Element:
         root = etree.Element(f"{{{NETCONF_NS}}}config", nsmap={"nc": NETCONF_NS})
         listed = etree.SubElement(root, f"{{{_SWITCH}}}cross-connects", nsmap={None: _SWITCH})
@@ -258,6 +281,52 @@ class PolatisNetconf:
             raise not_made(self._name, problems)
 
     # --- reading --------------------------------------------------------------------------------
+
+    def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
+        found = self._listed_ports("voa")
+        return {
+            port: attenuator(
+                entry.findtext(f"{{{_SWITCH}}}atten-mode") or "",
+                self._level(port, entry, "atten-level"),
+            )
+            for port, entry in found.items()
+            if port in ports
+        }
+
+    def _thresholds(self) -> Mapping[int, AlarmThresholds]:
+        """As the newer model has them, or the older one, below each of its ports."""
+        if self._is_older():
+            found = {
+                port: opm
+                for port, entry in self._listed_ports("ports", "opm").items()
+                if (opm := entry.find(f"{{{_SWITCH}}}opm")) is not None
+            }
+            names = _OLD_THRESHOLDS
+        else:
+            found, names = self._listed_ports("opm-alarm-config"), _THRESHOLDS
+        mode, low, high = names
+        return {
+            port: thresholds(
+                entry.findtext(f"{{{_SWITCH}}}{mode}") or "",
+                self._level(port, entry, low),
+                self._level(port, entry, high),
+            )
+            for port, entry in found.items()
+        }
+
+    def _listed_ports(self, container: str, *leaves: str) -> dict[int, Element]:
+        """Entries of a list of ports, by their numbers; with these leaves, or with all."""
+        subtree = etree.Element(f"{{{_SWITCH}}}{container}")
+        if leaves:
+            entry = etree.SubElement(subtree, f"{{{_SWITCH}}}port")
+            for leaf in ("port-id", *leaves):
+                etree.SubElement(entry, f"{{{_SWITCH}}}{leaf}")
+        entries = self._read(subtree).findall(f"{{{_SWITCH}}}port")
+        return {self._number(entry, "port-id"): entry for entry in entries}
+
+    def _level(self, port: int, entry: Element, leaf: str) -> float | None:
+        text = (entry.findtext(f"{{{_SWITCH}}}{leaf}") or "").strip()
+        return self._reading(port, text) if text else None
 
     def _read(self, subtree: Element, *, whole: bool = False) -> Element:
         """The reply's element of the filter's name; an empty one if the device has none."""
@@ -297,9 +366,7 @@ class PolatisNetconf:
         try:
             return float(text)
         except ValueError:
-            raise ProtocolError(
-                self._name, f"the power at port {port} reads {text!r}, which is no number"
-            ) from None
+            raise ProtocolError(self._name, f"port {port}: {text!r} is no number") from None
 
 
 def _standing(alarm: Element) -> Alarm:

@@ -13,7 +13,7 @@ from pydantic import model_validator
 from drivers.codecs import polatis_restconf as codec
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
-from drivers.optical import polatis_model
+from drivers.optical import light, polatis_model
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -23,7 +23,8 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
-from drivers.optical.input_power import InputPowerOptions, check_input_power
+from drivers.optical.input_power import check_input_power
+from drivers.optical.light import AlarmThresholds, Attenuator, LightOptions
 from drivers.transports.restconf import RestconfSession
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -36,14 +37,14 @@ CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_
 _T = TypeVar("_T")
 
 
-class Options(TlsOptions, InputPowerOptions):
+class Options(TlsOptions, LightOptions):
     """``options`` of a plane."""
 
     tls: bool = False
     """False: plain HTTP, as these switches speak on port 8008."""
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_tls(self) -> Self:
         if not self.tls and (self.ca_file or self.server_name):
             raise ValueError("ca_file and server_name mean nothing without tls: true")
         return self
@@ -79,7 +80,7 @@ class PolatisRestconf:
     ) -> None:
         self._name = name
         self._timeout_s = timeout_s
-        self._max_input_dbm = options.max_input_dbm
+        self._limits = light.limits_of(options)
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
         self._session = RestconfSession(
@@ -103,7 +104,8 @@ class PolatisRestconf:
     def open(self) -> None:
         """Connect and log in; a second call on an open device does nothing.
 
-        Warns of a device that loses its cross-connects with its power.
+        Warns of a device that loses its cross-connects with its power, and of attenuators and alarm
+        thresholds that do not go with what the owner expects.
         """
         if self._session.connected:
             return
@@ -112,6 +114,9 @@ class PolatisRestconf:
         if start.status_code == httpx.codes.OK:
             mode = self._understood(codec.parse_start, start)
             polatis_model.warn_of_start(self._name, mode)
+        light.warn_at_attach(
+            self._name, self._limits, self.size, self._attenuators, self._thresholds
+        )
 
     @exclusive
     def close(self) -> None:
@@ -178,14 +183,16 @@ class PolatisRestconf:
         asked = self._checked(ports)
         if not asked:
             return {}
-        answer = self._session.get(codec.POWER)
-        if answer.status_code == httpx.codes.NOT_FOUND:  # a switch without meters
-            return dict.fromkeys(asked)
-        self._session.check(answer)
-        readings = self._understood(codec.parse_powers, answer)
+        readings = self._listed_ports(codec.POWER, codec.parse_powers)
         return {port: readings.get(port) for port in asked}
 
     # --- changes --------------------------------------------------------------------------------
+
+    def _check_light(self, added: Collection[CrossConnect]) -> None:
+        """Raises DeviceError where light must not move yet."""
+        limits = self._limits
+        check_input_power(self._name, limits.max_input_dbm, added, self.power_dbm)
+        light.check_attenuators(self._name, limits, added, self._attenuators, self.power_dbm)
 
     def _made(
         self, disconnect: Set[CrossConnect], connect: Set[CrossConnect], taken: list[str]
@@ -197,7 +204,7 @@ class PolatisRestconf:
             change = difference(self._name, present, disconnect, connect)
             if not change:
                 return [], present
-            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
+            self._check_light(change.added)
             told = self._carry_out(change, tag, taken)
             if told is not None:
                 return told, self.cross_connects()
@@ -234,6 +241,29 @@ class PolatisRestconf:
         answer = self._got(codec.CROSS_CONNECTS)
         pairs = self._understood(codec.parse_pairs, answer)
         return frozenset(map(CrossConnect._make, pairs)), answer.headers.get("ETag")
+
+    def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
+        found = self._listed_ports(codec.ATTENUATORS, codec.parse_attenuators)
+        return {
+            port: polatis_model.attenuator(entry.mode, entry.level)
+            for port, entry in found.items()
+            if port in ports
+        }
+
+    def _thresholds(self) -> Mapping[int, AlarmThresholds]:
+        found = self._listed_ports(codec.THRESHOLDS, codec.parse_thresholds)
+        return {
+            port: polatis_model.thresholds(entry.mode, entry.low_dbm, entry.high_dbm)
+            for port, entry in found.items()
+        }
+
+    def _listed_ports(self, path: str, read: Callable[[bytes], dict[int, _T]]) -> dict[int, _T]:
+        """Entries by port; none on a switch that has no such list."""
+        answer = self._session.get(path)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return {}
+        self._session.check(answer)
+        return self._understood(read, answer)
 
     def _got(self, path: str) -> httpx.Response:
         answer = self._session.get(path)

@@ -7,8 +7,15 @@ from typing import Final, TypeVar
 
 from drivers.codecs import tl1, tl1_polatis
 from drivers.exclusive import exclusive
+from drivers.optical import light
 from drivers.optical.changes import across, check_numbers
-from drivers.optical.input_power import InputPowerOptions, max_input_dbm
+from drivers.optical.light import (
+    AlarmThresholds,
+    Attenuator,
+    AttenuatorMode,
+    LightLimits,
+    LightOptions,
+)
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.serial_line import SerialOptions
@@ -32,16 +39,28 @@ CAPABILITIES: Final = OpticalCapabilities(
 
 _SHUTTERS: Final = {"OPEN": PortState.ENABLED, "CLOSED": PortState.DISABLED}
 
+_ATTENUATORS: Final = {
+    "NONE": AttenuatorMode.NONE,
+    "ABS": AttenuatorMode.POWER,
+    "CONV": AttenuatorMode.POWER,
+    "REL": AttenuatorMode.RELATIVE,
+    "MAX": AttenuatorMode.MAXIMUM,
+}
+"""Modes by their first letters: some clients spell them out."""
+_NO_ATTENUATORS: Final = "NONE"
+
 _SSH: Final = "ssh:"
+
+_NOTHING_EXPECTED: Final = LightLimits()
 
 _T = TypeVar("_T")
 
 
-class SshPlaneOptions(SshOptions, InputPowerOptions):
+class SshPlaneOptions(SshOptions, LightOptions):
     """``options`` of a plane at an ``ssh:`` address."""
 
 
-class SerialPlaneOptions(SerialOptions, InputPowerOptions):
+class SerialPlaneOptions(SerialOptions, LightOptions):
     """``options`` of a plane at a ``serial:`` address."""
 
 
@@ -58,8 +77,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
         options = SshPlaneOptions.model_validate(dict(plane.options))
         # SSH has logged in already: a TL1 session over it wants no ACT-USER.
         stream, login = SshShell(plane.name, endpoint, plane.login, options), None
-    limit_dbm = max_input_dbm(plane)
-    return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, max_input_dbm=limit_dbm)
+    return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, limits=light.limits(plane))
 
 
 def check(plane: Plane) -> Iterator[Problem]:
@@ -69,7 +87,7 @@ def check(plane: Plane) -> Iterator[Problem]:
         yield from login_problems(plane.login, keys=True)
         yield from option_problems(SshPlaneOptions, plane.options)
         return
-    yield from address_problems(plane, InputPowerOptions, SerialPlaneOptions)
+    yield from address_problems(plane, LightOptions, SerialPlaneOptions)
     yield from login_problems(plane.login)
 
 
@@ -83,6 +101,33 @@ class PolatisTl1(Tl1Switch):
 
     DIALECT = tl1_polatis.DIALECT
     CAPABILITIES = CAPABILITIES
+
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        login: Login | None,
+        *,
+        timeout_s: float,
+        limits: LightLimits = _NOTHING_EXPECTED,
+    ) -> None:
+        super().__init__(
+            name, stream, login, timeout_s=timeout_s, max_input_dbm=limits.max_input_dbm
+        )
+        self._limits = limits
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and log in; a second call on an open device does nothing.
+
+        Warns of attenuators and alarm thresholds that do not go with what the owner expects.
+        """
+        was_connected = self._session.connected
+        super().open()
+        if not was_connected:
+            light.warn_at_attach(
+                self._name, self._limits, self.size, self._attenuators, self._thresholds
+            )
 
     @exclusive
     def identity(self) -> DeviceIdentity:
@@ -118,6 +163,30 @@ class PolatisTl1(Tl1Switch):
         """Alarms reported since the last call, while there was a session."""
         return self._reported(tl1_polatis.port_of)
 
+    def _check_light(self, added: Collection[CrossConnect]) -> None:
+        super()._check_light(added)
+        light.check_attenuators(self._name, self._limits, added, self._attenuators, self.power_dbm)
+
+    def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
+        """Attenuators at these egress ports; none on a switch that has none, or knows of none."""
+        (reply,) = self._session.query_all([tl1_polatis.ATTENUATORS_QUERY])
+        if reply.completion is tl1.Completion.DENIED:
+            return {}
+        modes = self._parsed(
+            tl1_polatis.ATTENUATORS_QUERY, reply.records, tl1_polatis.parse_attenuator_modes
+        )
+        if modes in ([], [_NO_ATTENUATORS]):
+            return {}
+        query = tl1_polatis.attenuator_query(sorted(set(ports)))
+        return {
+            row.port: Attenuator(_attenuator_mode(row.mode), row.level, row.mode)
+            for row in self._records(query, tl1_polatis.parse_attenuator)
+        }
+
+    def _thresholds(self) -> Mapping[int, AlarmThresholds]:
+        rows = self._records(tl1_polatis.THRESHOLDS_QUERY, tl1_polatis.parse_thresholds)
+        return {row.port: AlarmThresholds(row.on, row.low_dbm, row.high_dbm) for row in rows}
+
     def _per_port(
         self,
         ports: Collection[int],
@@ -149,6 +218,11 @@ class PolatisTl1(Tl1Switch):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.enter_patches([(c.ingress, c.egress) for c in cross_connects])
         return self._tell({"setting up": command})[1]
+
+
+def _attenuator_mode(word: str) -> AttenuatorMode:
+    known = (mode for name, mode in _ATTENUATORS.items() if word.startswith(name))
+    return next(known, AttenuatorMode.FIXED)
 
 
 def _ssh_endpoint(address: str) -> str | None:

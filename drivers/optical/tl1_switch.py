@@ -162,7 +162,7 @@ class Tl1Switch(ABC):
         check_untaken(self._name, change.added, self._taken)
         self._check_locks({c: standings[c].locked_by for c in change.removed})
         if change:
-            check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
+            self._check_light(change.added)
             self._check_result(change, self._carry_out(change))
 
     @abstractmethod
@@ -190,6 +190,10 @@ class Tl1Switch(ABC):
         self._size = None
 
     # --- changes --------------------------------------------------------------------------------
+
+    def _check_light(self, added: Collection[CrossConnect]) -> None:
+        """Raises DeviceError where light must not move yet."""
+        check_input_power(self._name, self._max_input_dbm, added, self.power_dbm)
 
     def _check_locks(self, holders: Mapping[CrossConnect, str]) -> None:
         """Raises DeviceError for a cross-connect that another user has locked."""

@@ -10,7 +10,6 @@ trunk without an untagged VLAN has VLAN 1 as its native one, and does not carry 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
@@ -21,6 +20,7 @@ from drivers.codecs import iscli
 from drivers.codecs.iscli import IscliError
 from drivers.exclusive import exclusive
 from drivers.tor import membership
+from drivers.tor.session import SessionTor
 from drivers.transports.iscli_session import IscliSession
 from drivers.transports.serial_line import SerialOptions, SerialStream
 from drivers.transports.ssh import SshOptions
@@ -67,31 +67,14 @@ def check(rack: Rack) -> Iterator[Problem]:
     yield from option_problems(SshOptions if path is None else ConsoleOptions, rack.tor.options)
 
 
-class G8264Tor:
+class G8264Tor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch`; ports are ``1`` to ``64``, as printed on the switch."""
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(self, name: str, cli: IscliSession) -> None:
-        self._name = name
-        self._lock = threading.RLock()
+        super().__init__(name, cli)
         self._cli = cli
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> TorCapabilities:
-        return CAPABILITIES
-
-    @exclusive
-    def open(self) -> None:
-        """Log in; a second call on an open device does nothing. Raises DeviceUnavailable."""
-        self._cli.open()
-
-    @exclusive
-    def close(self) -> None:
-        """Drop the session; safe to repeat. The next use logs in again."""
-        self._cli.close()
 
     @exclusive
     def ports(self) -> tuple[str, ...]:

@@ -6,11 +6,12 @@ replaced as a whole. Neighbouring VLANs are written as ranges (``300..310``).
 EOS, NX-OS and IOS-XE drop untagged frames on a trunk unless its ``native-vlan`` is among its
 ``trunk-vlans``: it is written into both, and one that is not in the list reads as none. SONiC has
 no ``native-vlan``: an untagged VLAN is its ``access-vlan``, and not in the list.
+
+The VLANs of a LAG are those of its ``aggregation``, those of another interface in ``ethernet``.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -18,9 +19,10 @@ from typing import Final, Protocol, TypeVar
 
 from drivers.codecs import openconfig
 from drivers.codecs.openconfig import Leaves
-from drivers.codecs.yang_json import YangJsonError
+from drivers.codecs.yang_json import Json, YangJsonError
 from drivers.exclusive import exclusive
 from drivers.tor import membership
+from drivers.tor.session import Session, SessionTor
 from hydra.errors import DeviceError, ProtocolError
 from hydra.model import VlanId
 from hydra.roles import PortCounters, PortVlans, TorCapabilities
@@ -72,16 +74,11 @@ NATIVE: Final = Dialect("native-vlan", among_allowed=True)
 SONIC: Final = Dialect("access-vlan", among_allowed=False)
 
 
-class Interfaces(Protocol):
+class Interfaces(Session, Protocol):
     """The contract of the ways to a switch's interfaces; methods raise DeviceError and its kinds.
 
     Both calls that talk connect if need be.
     """
-
-    def open(self) -> None:
-        """Connect; a second call on an open connection does nothing."""
-
-    def close(self) -> None: ...
 
     def dialect(self) -> Dialect:
         """That of the switch; connects if need be."""
@@ -96,31 +93,14 @@ class Interfaces(Protocol):
         """Replace the VLANs of these ports, all or none; ``check`` raises if that was not done."""
 
 
-class OpenconfigTor:
+class OpenconfigTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch` with counters; all ports of a change go in one edit."""
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(self, name: str, interfaces: Interfaces) -> None:
-        self._name = name
-        self._lock = threading.RLock()
+        super().__init__(name, interfaces)
         self._interfaces = interfaces
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> TorCapabilities:
-        return CAPABILITIES
-
-    @exclusive
-    def open(self) -> None:
-        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
-        self._interfaces.open()
-
-    @exclusive
-    def close(self) -> None:
-        """Drop the session; safe to repeat. The next use connects again."""
-        self._interfaces.close()
 
     @exclusive
     def ports(self) -> tuple[str, ...]:
@@ -180,6 +160,26 @@ class OpenconfigTor:
             return parse(leaves)
         except YangJsonError as error:
             raise ProtocolError(self._name, f"port {port} has {error}") from error
+
+
+def leaves_by_port(
+    device: str, interfaces: Mapping[str, Json], container: Container
+) -> dict[str, Leaves | None]:
+    """Leaves of a container of each interface; None where there is none. Raises ProtocolError."""
+    try:
+        return {
+            port: openconfig.leaves_at(interface, *_path(interface, container))
+            for port, interface in interfaces.items()
+        }
+    except YangJsonError as error:
+        raise ProtocolError(device, f"interfaces: {error}") from error
+
+
+def _path(interface: Json, container: Container) -> list[str]:
+    path = container.value.split("/")
+    if container is Container.VLANS:
+        path.insert(0, "aggregation" if openconfig.is_lag(interface) else "ethernet")
+    return path
 
 
 def check_present(device: str, ports: Collection[str], found: Collection[str]) -> None:

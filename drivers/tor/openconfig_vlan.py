@@ -1,15 +1,18 @@
 """Switches with OpenConfig VLANs over NETCONF (nodes as in the OpenConfig modules
-``openconfig-interfaces``, ``openconfig-if-ethernet`` and ``openconfig-vlan``).
+``openconfig-interfaces``, ``openconfig-if-ethernet``, ``openconfig-if-aggregate`` and
+``openconfig-vlan``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from lxml import etree
 
+from drivers.codecs import openconfig as codec
 from drivers.codecs.openconfig import Leaves
+from drivers.codecs.yang_json import Json
 from drivers.tor import openconfig
 from drivers.tor.openconfig import Container, Dialect, OpenconfigTor
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
@@ -22,15 +25,29 @@ from hydra.roles import TorSwitch
 CAPABILITIES: Final = openconfig.CAPABILITIES
 
 _INTERFACES: Final = "http://openconfig.net/yang/interfaces"
+_AGGREGATE: Final = "http://openconfig.net/yang/interfaces/aggregate"
 _ETHERNET: Final = "http://openconfig.net/yang/interfaces/ethernet"
 _VLAN: Final = "http://openconfig.net/yang/vlan"
 _CONFIG: Final = f"{{{_VLAN}}}config"
-_STATE: Final = f"{{{_INTERFACES}}}state"
-_PATHS: Final[Mapping[Container, tuple[str, ...]]] = {
-    Container.VLANS: (f"{{{_ETHERNET}}}ethernet", f"{{{_VLAN}}}switched-vlan", _CONFIG),
-    Container.STATE: (_STATE,),
-    Container.COUNTERS: (_STATE, f"{{{_INTERFACES}}}counters"),
+_SWITCHED: Final = (f"{{{_VLAN}}}switched-vlan", _CONFIG)
+_PLACES: Final = {
+    False: f"{{{_ETHERNET}}}ethernet",
+    True: f"{{{_AGGREGATE}}}aggregation",
 }
+"""Where an interface has its VLANs; True: a LAG."""
+_STATE: Final = f"{{{_INTERFACES}}}state"
+_TYPE: Final = f"{{{_INTERFACES}}}type"
+_PATHS: Final[Mapping[Container, tuple[tuple[str, ...], ...]]] = {
+    Container.VLANS: (
+        (f"{{{_INTERFACES}}}config", _TYPE),
+        (_STATE, _TYPE),
+        (_PLACES[False], *_SWITCHED),
+        (_PLACES[True], *_SWITCHED),
+    ),
+    Container.STATE: ((_STATE, f"{{{_INTERFACES}}}oper-status"),),
+    Container.COUNTERS: ((_STATE, f"{{{_INTERFACES}}}counters"),),
+}
+"""What is asked for of an interface."""
 
 
 class Options(SshOptions):
@@ -81,20 +98,35 @@ class NetconfInterfaces:
         return tuple(self._listed(root))
 
     def read(self, ports: Collection[str], container: Container) -> Mapping[str, Leaves | None]:
-        path = _PATHS[container]
-        root = etree.Element(f"{{{_INTERFACES}}}interfaces")
-        for port in ports:
-            node = _interface(root, port)
-            for tag in path:
-                node = etree.SubElement(node, tag)
-            if container is Container.STATE:
-                etree.SubElement(node, f"{{{_INTERFACES}}}oper-status")
-        found = self._listed(root)
-        openconfig.check_present(self._device, ports, found)
-        return {port: _leaves(found[port].find("/".join(path))) for port in ports}
+        found = self._present(ports, container)
+        return openconfig.leaves_by_port(self._device, found, container)
 
     def replace(self, wanted: Mapping[str, Leaves], check: Callable[[], None]) -> None:
-        self._netconf.edit(_edit(wanted), check)
+        present = self._present(wanted, Container.VLANS)
+        places = {port: _PLACES[codec.is_lag(entry)] for port, entry in present.items()}
+        self._netconf.edit(_edit(wanted, places), check)
+
+    def _present(self, ports: Collection[str], container: Container) -> dict[str, Json]:
+        """These interfaces by name. Raises DeviceError for those that the switch does not have."""
+        self._netconf.open()
+        root = etree.Element(f"{{{_INTERFACES}}}interfaces")
+        for port in ports:
+            interface = _interface(root, port)
+            for path in filter(self._knows, _PATHS[container]):
+                node = interface
+                for tag in path:
+                    present = node.find(tag)
+                    node = etree.SubElement(node, tag) if present is None else present
+        found = self._listed(root)
+        openconfig.check_present(self._device, ports, found)
+        return {port: _node(found[port]) for port in ports}
+
+    def _knows(self, path: tuple[str, ...]) -> bool:
+        """False for what a switch that announces its modules has none for."""
+        modules = self._netconf.capabilities
+        if path[0] != _PLACES[True] or not any(uri.startswith(_INTERFACES) for uri in modules):
+            return True
+        return any(uri.startswith(_AGGREGATE) for uri in modules)
 
     def _listed(self, root: Element) -> dict[str, Element]:
         """The interfaces in the answer to a request, by name."""
@@ -103,21 +135,24 @@ class NetconfInterfaces:
         return {_text(entry.find(f"{{{_INTERFACES}}}name")): entry for entry in listed}
 
 
-def _leaves(container: Element | None) -> Leaves | None:
-    if container is None:
-        return None
-    found: dict[str, list[str]] = {}
-    for leaf in container.iterchildren("{*}*"):
-        found.setdefault(etree.QName(leaf).localname, []).append(_text(leaf))
-    return found
+def _node(element: Element) -> Json:
+    """An element as JSON has it: children by their names, or a leaf's text; ``{}`` for neither."""
+    node: dict[str, Any] = {}
+    for child in element.iterchildren("{*}*"):
+        name, value = etree.QName(child).localname, _node(child)
+        if name in node:
+            several = node[name] if isinstance(node[name], list) else [node[name]]
+            value = [*several, value]
+        node[name] = value
+    return node or _text(element) or {}
 
 
-def _edit(wanted: Mapping[str, Leaves]) -> Element:
+def _edit(wanted: Mapping[str, Leaves], places: Mapping[str, str]) -> Element:
     root = etree.Element(f"{{{NETCONF_NS}}}config", nsmap={"nc": NETCONF_NS})
     interfaces = etree.SubElement(root, f"{{{_INTERFACES}}}interfaces", nsmap={None: _INTERFACES})
     for port, leaves in wanted.items():
-        ethernet = etree.SubElement(_interface(interfaces, port), f"{{{_ETHERNET}}}ethernet")
-        switched = etree.SubElement(ethernet, f"{{{_VLAN}}}switched-vlan", nsmap={None: _VLAN})
+        place = etree.SubElement(_interface(interfaces, port), places[port])
+        switched = etree.SubElement(place, f"{{{_VLAN}}}switched-vlan", nsmap={None: _VLAN})
         config = etree.SubElement(switched, _CONFIG)
         config.set(OPERATION, "replace")
         for name, texts in leaves.items():

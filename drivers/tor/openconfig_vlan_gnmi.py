@@ -1,9 +1,8 @@
 """Switches with OpenConfig VLANs over gNMI, with TLS, user and password.
 
 Interfaces are read whole: what a Get of several containers answers, where some of them are not
-there, differs from switch to switch. The VLANs of a LAG are those of its ``aggregation``. Values
-are in JSON_IETF, or in JSON where the switch has no other (NX-OS); names bear those of their
-modules in the former alone.
+there, differs from switch to switch. Values are in JSON_IETF, or in JSON where the switch has no
+other (NX-OS); names bear those of their modules in the former alone.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ class GnmiInterfaces(GnmiSession):
 
     def read(self, ports: Collection[str], container: Container) -> Mapping[str, Leaves | None]:
         found = self._present(ports)
-        try:
-            return {port: _leaves(found[port], container) for port in ports}
-        except YangJsonError as error:
-            raise ProtocolError(self._device, f"interfaces: {error}") from error
+        return openconfig.leaves_by_port(self._device, found, container)
 
     def replace(self, wanted: Mapping[str, Leaves], check: Callable[[], None]) -> None:
         ietf, messages = self._speaks_ietf(), self._messages()
@@ -134,10 +130,3 @@ class GnmiInterfaces(GnmiSession):
         if port is not None:
             elements[1].key["name"] = port
         return messages.Path(origin=_ORIGIN, elem=elements)
-
-
-def _leaves(interface: object, container: Container) -> Leaves | None:
-    path = container.value.split("/")
-    if container is Container.VLANS:
-        path.insert(0, "aggregation" if codec.is_lag(interface) else "ethernet")
-    return codec.leaves_at(interface, *path)

@@ -8,13 +8,13 @@ nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from drivers.codecs.openflow import messages
 from drivers.codecs.openflow.messages import OpenFlowError, PortDescription
 from drivers.exclusive import exclusive
+from drivers.tor.session import SessionTor
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
 from hydra.config.devices import NoOptions, endpoint_problems, no_login_problems, option_problems
@@ -46,29 +46,14 @@ def check(rack: Rack) -> Iterator[Problem]:
         yield Problem("datapath_id", "is missing: by it the controller knows the ToR")
 
 
-class OpenFlowTor:
+class OpenFlowTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch` and :class:`~hydra.roles.CounterReader`."""
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(self, name: str, session: OpenFlowSession) -> None:
-        self._name = name
-        self._lock = threading.RLock()
+        super().__init__(name, session)
         self._session = session
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> TorCapabilities:
-        return CAPABILITIES
-
-    @exclusive
-    def open(self) -> None:
-        self._session.open()
-
-    @exclusive
-    def close(self) -> None:
-        self._session.close()
 
     @exclusive
     def ports(self) -> tuple[str, ...]:

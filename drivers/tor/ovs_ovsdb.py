@@ -198,6 +198,7 @@ class OvsTor:
         self._timeout_s = timeout_s
         self._idl: Any = None
         self._lock_name: str | None = None
+        self._steals = False
 
     @property
     def name(self) -> str:
@@ -226,12 +227,14 @@ class OvsTor:
             self._idl = None
 
     @exclusive
-    def claim(self) -> None:
+    def claim(self, *, steal: bool = False) -> None:
         """Hold the bridge by a lock of the database (RFC 7047, section 4.1.8).
 
         The server frees it when the session ends, and refuses transactions of sessions without it.
+        With ``steal``, the first session that connects takes it from another one (4.1.9).
         """
         self.close()
+        self._steals = steal
         # Lock names are identifiers, which bridge names need not be.
         self._lock_name = f"hydra_{self._bridge.encode().hex()}"
         self.open()
@@ -372,9 +375,23 @@ class OvsTor:
             idl = self._idl
             idl.set_lock(self._lock_name)
             self._run_until(lambda: idl.has_lock or idl.is_lock_contended, call)
+            if not idl.has_lock and self._steals:
+                self._steal(call)
             if not idl.has_lock:
                 self.close()
                 raise self._held_elsewhere()
+            self._steals = False  # from now on, who has it has come later
+
+    def _steal(self, call: _Call) -> None:
+        """Take the lock from who has it, whose transactions are refused from now on.
+
+        The library reads the reply as one to its own request, and has no name for this one.
+        """
+        idl = self._idl
+        idl.set_lock(None)  # a session that waits for the lock may not steal it
+        idl.lock_name = self._lock_name
+        idl._lock_request_id = idl._Idl__do_send_lock_request("steal")
+        self._run_until(lambda: idl.has_lock or idl.is_lock_contended, call)
 
     def _has_ended(self) -> bool:
         """True if the server has closed the session; never waits."""

@@ -6,7 +6,6 @@ in the state database.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,6 +17,7 @@ from drivers.codecs.sonic_vlans import Member
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
 from drivers.tor import membership
+from drivers.tor.session import SessionTor
 from drivers.transports import gnmi_session
 from drivers.transports.gnmi import GnmiDatabases
 from drivers.transports.tls import TlsOptions
@@ -51,7 +51,7 @@ def check(rack: Rack) -> Iterator[Problem]:
         yield Problem("driver", gnmi_session.MISSING)
 
 
-class SonicTor:
+class SonicTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch`.
 
     All ports of a change go in one Set, which SONiC takes whole or not at all; VLANs that are not
@@ -59,33 +59,16 @@ class SonicTor:
     database has what was configured.
     """
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(
         self, name: str, address: str, login: Login, options: TlsOptions, *, timeout_s: float
     ) -> None:
-        self._name = name
         self._timeout_s = timeout_s
-        self._lock = threading.RLock()
         self._databases = GnmiDatabases(
             name, address, login, options, timeout_s=timeout_s, hears_alarms=False
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> TorCapabilities:
-        return CAPABILITIES
-
-    @exclusive
-    def open(self) -> None:
-        """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
-        self._databases.open()
-
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
-        self._databases.close()
+        super().__init__(name, self._databases)
 
     @exclusive
     def ports(self) -> tuple[str, ...]:

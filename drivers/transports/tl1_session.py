@@ -52,6 +52,10 @@ class Tl1Session:
         self._ctags = itertools.count()
         self._reports: deque[tl1.Autonomous] = deque(maxlen=_MAX_REPORTS)
 
+    @property
+    def connected(self) -> bool:
+        return self._stream.connected
+
     def open(self) -> None:
         """Connect and log in, unless that is done. Raises DeviceUnavailable, DeviceError."""
         if self._stream.connected:

@@ -15,6 +15,7 @@ from hydra.config.problems import ProblemLog
 from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
 from hydra.errors import Problem
+from hydra.hours import Hours
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 from hydra.policy import Mode, Policy, Sharing, SourceCheck, Transition
 from hydra.sharing.slots import DUPLEX_ALONE, too_short
@@ -153,6 +154,10 @@ def check_keys_together(policy: Policy, log: ProblemLog) -> None:
             policy.slots.week_s,
             policy.slots.slot_s,
         )
+    try:
+        Hours.parse(policy.beyond_hours)
+    except ValueError as error:
+        log.add(("policy", "beyond_hours"), "{}: write two times of day, as 02:00-05:00", error)
     if policy.sharing is Sharing.SLOTTED and policy.mode is not Mode.PERIODIC:
         log.add(
             ("policy", "sharing"),

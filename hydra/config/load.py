@@ -15,6 +15,7 @@ from hydra.config.expand import Expansion, expand, too_large
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, parse_document
 from hydra.config.source import YamlDocument, YamlError, parse_yaml, read_text
+from hydra.config.store import read_store
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import ControllerSettings, Policy
@@ -92,6 +93,7 @@ def _load(
         checks.check_policy(document.policy, algorithms, log, warnings)
         checks.warn_of_disturbance(document.policy, sparing, warnings)
     openflow, rest = checks.check_controller(document, log, warnings)
+    etcd = read_store(document.controller.store, log)
     if too_large(document, log):
         raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
@@ -108,7 +110,7 @@ def _load(
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in document.controller
-        if key not in {"openflow", "rest"}
+        if key not in {"openflow", "rest", "store"}
     }
     return Loaded(
         fabric=fabric,
@@ -117,6 +119,7 @@ def _load(
             *openflow,
             *rest,
             **settings,
+            etcd=etcd,
         ),
         source=source,
         warnings=warnings.problems(yaml),

@@ -150,6 +150,26 @@ class VlanSection(_Section):
     """Only where ToR ports have VLANs."""
 
 
+class EtcdTlsSection(_Section):
+    authority: Text
+    certificate: Text | None = None
+    key: Text | None = None
+
+
+class EtcdSection(_Section):
+    endpoints: Annotated[list[Text], Field(min_length=1, max_length=16)]
+    prefix: Text = "/hydra/"
+    tls: EtcdTlsSection | None = None
+    user: LoginSection | None = None
+    lease_s: Annotated[int, Field(ge=1, le=60)] = 2
+
+
+class StoreSection(_Section):
+    """What several controllers share, in place of a journal in a file."""
+
+    etcd: EtcdSection
+
+
 class ControllerSection(_Section):
     openflow: Text = f"{_CONTROLLER.openflow_host}:{_CONTROLLER.openflow_port}"
     rest: Text = f"{_CONTROLLER.rest_host}:{_CONTROLLER.rest_port}"
@@ -167,6 +187,7 @@ class ControllerSection(_Section):
     connections_per_address: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     audit_log: Text | None = None
     journal_days: Positive = _CONTROLLER.journal_days
+    store: StoreSection | None = None
 
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)

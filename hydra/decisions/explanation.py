@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, Decision, SeenDemand
 from hydra.history import Happening
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
@@ -41,14 +42,6 @@ class Explanation:
     decisions: tuple[Decision, ...]
     """Decisions that would set up or take down a circuit between the two; newest first."""
     lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Builder:
-    """The reconfiguration that set a circuit up."""
-
-    reconfiguration: str
-    trigger: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +135,15 @@ class _Words:
         way = ">" if circuit.one_way else "="
         return f"{self._rack(one)} ={fabric.planes[circuit.plane].name}{way} {self._rack(other)}"
 
+    def _way(self, path: Path) -> str:
+        """``r1 =p2= r3 =p1= r4``, hop by hop."""
+        at, way = path.src, self._rack(path.src)
+        for circuit in path.circuits:
+            a, b = self.evidence.fabric.racks_of(circuit)
+            at = b if a == at else a
+            way += f" ={self.evidence.fabric.planes[circuit.plane].name}= {self._rack(at)}"
+        return way
+
     def _circuits(self, circuits: Iterable[Circuit]) -> str:
         return ", ".join(self._circuit(circuit) for circuit in sorted(circuits))
 
@@ -172,8 +174,7 @@ class _Words:
             yield f"traffic between {pair} is spread over {len(found.paths)} paths"
         for path in found.paths:
             if not set(path.circuits) <= set(found.circuits):
-                way = self._circuits(path.circuits)
-                yield f"traffic between {pair} takes {path.hops} hops: {way}"
+                yield f"traffic between {pair} takes {path.hops} hops: {self._way(path)}"
 
     def _what_leads(self, src: RackId, dst: RackId) -> Iterator[str]:
         """The one-way circuits from one rack to the other, and what they are for."""
@@ -214,7 +215,8 @@ class _Words:
             else:
                 yield (
                     f"{self._circuit(circuit)} was set up by reconfiguration "
-                    f"{builder.reconfiguration}, asked for by: {builder.trigger}"
+                    f"{builder.reconfiguration} of {moment(builder.unix_s)}, asked for by: "
+                    f"{builder.trigger}"
                 )
 
     def _what_they_want(self) -> Iterator[str]:

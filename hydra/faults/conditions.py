@@ -6,20 +6,23 @@ the list is short however large the fabric is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
 from typing import Final
 
+from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined
+from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.names import rack_of
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Pair, pair_of
 from hydra.reservations.admission import moment
-from hydra.reservations.reservation import GONE, Reservation
+from hydra.reservations.reservation import GONE, Reservation, ServiceClass
 from hydra.roles import Alarm
 
 _NAMED: Final = 5
@@ -101,8 +104,10 @@ class Facts:
     """Servers, or racks, whose counters are late."""
     patience_s: float = 0.0
     """Seconds for which counters may be late: those of a switch that is new have yet to be read."""
-    journal_failure: tuple[float, str] | None = None
-    """When the journal could not be written first, in Unix seconds, and why."""
+    journal_failure: tuple[float, JournalError] | None = None
+    """When the journal could not be written first, in Unix seconds, and why it can't now."""
+    fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
+    """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
 
 
 class Watch:
@@ -136,7 +141,7 @@ class Watch:
         yield from self._others(facts)
 
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
-        """Reservations that have failed, and since when.
+        """Reservations that have failed, and since when, the oldest first.
 
         Until their time is up (a day, if they have no end), they are released, or another one was
         made in their place.
@@ -156,7 +161,7 @@ class Watch:
             end_s = since_s + _MISSED_S if one.expires_unix_s is None else one.expires_unix_s
             if facts.now_unix_s < end_s and latest.get(_whose(one), 0.0) < since_s:
                 missed.append((one, since_s))
-        return missed
+        return sorted(missed, key=lambda one: one[1])
 
     def _planes(self, facts: Facts) -> Iterator[Condition]:
         kind, fabric = ConditionKind.OPTICAL_SWITCH_DOWN, facts.fabric
@@ -168,7 +173,8 @@ class Watch:
             yield Condition(
                 kind,
                 (names[plane],),
-                f"optical switch {names[plane]} can't be commanded: {reason}",
+                f"optical switch {names[plane]} can't be commanded: "
+                f"{reason.removeprefix(f'{names[plane]}: ')}",
                 since[names[plane]],
                 f"left out of plans; circuits that stand on it ({standing}) stay as its mirrors "
                 "are, and can't be moved",
@@ -187,7 +193,7 @@ class Watch:
             yield Condition(
                 kind,
                 (names[rack],),
-                f"ToR {names[rack]} can't be commanded: {reason}",
+                f"ToR {names[rack]} can't be commanded: {reason.removeprefix(f'{names[rack]}: ')}",
                 since[names[rack]],
                 "its rack is left out of plans, and its circuits stay where they are",
                 "mend it; its VLANs are restored when it answers",
@@ -281,15 +287,15 @@ class Watch:
 
 def _journal(facts: Facts) -> Iterator[Condition]:
     if facts.journal_failure is not None:
-        since_s, reason = facts.journal_failure
+        since_s, error = facts.journal_failure
         yield Condition(
             ConditionKind.JOURNAL_FAILED,
             ("journal",),
-            reason,
+            str(error),
             since_s,
             "nothing is promised and nothing moves; traffic goes on",
-            "free the disk; what has happened is written then",
-            "df -h",
+            error.to_do,
+            error.command,
         )
 
 
@@ -300,9 +306,17 @@ def _whose(one: Reservation) -> tuple[str | None, frozenset[str]]:
 def _reservations(
     facts: Facts, missed: Collection[tuple[Reservation, float]]
 ) -> Iterator[Condition]:
-    joined = {pair_of(path) for path in facts.state.topology.paths} if missed else set()
+    if not missed:
+        return
+    joined = {pair_of(path) for path in facts.state.topology.paths}
+    known = [one for one, _ in missed if _has_its_ends(facts.fabric, one)]
+    fitting_mbps = facts.fitting(known[:_MOST])
     for one, since_s in missed:
         way = "has a path of circuits" if one.pair in joined else "goes electrically"
+        if one in known:
+            to_do, command = _anew(one, fitting_mbps.get(one.id), facts.now_unix_s)
+        else:
+            to_do, command = "release it: what it was for is gone", f"hydra release {one.id}"
         yield Condition(
             ConditionKind.RESERVATION_FAILED,
             (one.id,),
@@ -310,11 +324,47 @@ def _reservations(
             f"failed: {one.reason}",
             since_s,
             f"its traffic {way}, with nothing promised",
-            f"reserve anew what fits now, or `hydra release {one.id}` if nobody needs it",
-            f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}",
+            to_do,
+            command,
             () if GONE in one.pair else (one.pair,),
             (one.id,),
         )
+
+
+def _has_its_ends(fabric: Fabric, one: Reservation) -> bool:
+    """True if a reservation between the same two names can still be asked for."""
+    try:
+        return {rack_of(fabric, one.src), rack_of(fabric, one.dst)} == set(one.pair)
+    except UnknownName:
+        return False
+
+
+def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tuple[str, str]:
+    """The next step for a reservation that has failed, and the command, for what is left of it."""
+    release = f"hydra release {one.id}"
+    who = "" if one.owner is None else f"as {one.owner}, whose it is, "
+    command = f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}"
+    least = fitting_mbps is not None and fitting_mbps < one.promised_mbps
+    if least:
+        command += f" --at-least {fitting_mbps:g}"
+    if one.starts_unix_s > now_unix_s:
+        command += f" --start {moment(one.starts_unix_s)}"
+    if one.expires_unix_s is not None:
+        command += f" --end {moment(one.expires_unix_s)}"
+    if one.priority:
+        command += f" --priority {one.priority}"
+    if one.service is not ServiceClass.SHARED:
+        command += f" --service {one.service.value}"
+    if fitting_mbps is None:
+        return (
+            f"nothing of it fits now; see what is in the way, or `{release}` if nobody needs it",
+            f"{command} --dry-run",
+        )
+    much = f"{fitting_mbps:g} of its {one.promised_mbps:g} Mb/s fit" if least else "all of it fits"
+    return (
+        f"{who}reserve it anew, {much} now, or `{release}` if nobody needs it",
+        command,
+    )
 
 
 def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]:
@@ -345,7 +395,6 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
         else:
             out = f"left out of plans until {moment(until_s)}"
         gone = "" if not pairs else "; what they carried goes electrically"
-        rack, _, port = names[0].partition(":")
         yield Condition(
             ConditionKind.PORT_QUARANTINED if blocks else ConditionKind.PORT_ON_TRIAL,
             names,
@@ -353,7 +402,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
             since_s,
             out + (gone if left else "; what they carried has other paths" if pairs else ""),
             "mend it, and clear the ports",
-            f"hydra quarantine clear {rack} {port}",
+            _clear(facts.fabric, [one.port for one in some]),
             left,
             failed,
         )
@@ -414,6 +463,14 @@ def _many(one: str, many: str, names: Collection[str], state: str) -> str:
 def _names(names: Sequence[str], between: str = ", ") -> str:
     more = len(names) - _NAMED
     return between.join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _clear(fabric: Fabric, ports: Sequence[PortId]) -> str:
+    """The commands that clear these ports, or the one that lists them if they are many."""
+    if len(ports) > _NAMED:
+        return "hydra quarantine"
+    names = (_port_name(fabric, port).partition(":") for port in ports)
+    return " && ".join(f"hydra quarantine clear {rack} {port}" for rack, _, port in names)
 
 
 def _port_name(fabric: Fabric, port: PortId) -> str:

@@ -20,6 +20,8 @@ from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Memory, Switches
 
 LOG: Final = logging.getLogger("hydra.audit")
+_AT_ONCE: Final = 1024
+"""Switches whose intended tables are in memory at a time: about 10 MB where racks are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,11 @@ class Audit:
         """Read all devices, and the tables of switches that should hold rules of ours."""
         known, state = self._switches.known, self._memory.state
         ready = sorted(known.keys() & self._switches.ready())
-        intended = dict(self._switches.tables(ready))
-        (compared,) = yield Batch("read", (CompareRules(intended),), alone=True)
-        rules: Mapping[DatapathId, RuleDrift] = compared.value
+        rules: dict[DatapathId, RuleDrift] = {}
+        for first in range(0, len(ready), _AT_ONCE):
+            intended = dict(self._switches.tables(ready[first : first + _AT_ONCE]))
+            (compared,) = yield Batch("read", (CompareRules(intended),), alone=True)
+            rules |= compared.value
         # Devices come after: while they are read, pairs may be diverted off what has died.
         actual, silent = yield from self._care.read()
         mute = [name for datapath, name in known.items() if datapath not in rules]

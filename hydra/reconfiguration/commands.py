@@ -174,12 +174,24 @@ class CompareRules:
     intended: Mapping[DatapathId, Sequence[Installation]]
 
 
+@dataclass(frozen=True, slots=True)
+class ConfirmRules:
+    """Read the tables of switches, and find those that hold exactly the rules of these
+    installations, as they would be given them now.
+
+    Value: their datapaths, a frozenset. A rule's cookie may have an earlier epoch.
+    """
+
+    intended: Mapping[DatapathId, Sequence[Installation]]
+
+
 Command = (
     ApplyRules
     | AwaitRounds
     | AwaitSwitches
     | TakeSwitches
     | CompareRules
+    | ConfirmRules
     | StageRules
     | ReadPortPackets
     | SetVlans

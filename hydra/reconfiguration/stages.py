@@ -6,7 +6,8 @@ reconfiguration of its own, and leaves a state that is worth having. (Google's J
 moves its optical switches in increments, too: Poutievski et al., SIGCOMM 2022.)
 
 A pair can take up its new path once others have let go of the ports that it needs. Pairs that need
-each other's are a circle: it moves as a whole, or some of it goes first, and waits, electrically.
+each other's are a circle: it moves as a whole, or some of it goes first, and waits. It waits over
+circuits of others where these have room (:mod:`hydra.reconfiguration.detours`), else electrically.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import DemandMatrix, NetworkState, RackId
+from hydra.errors import HydraError
+from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topology
+from hydra.reconfiguration.detours import Detours, Room, rerouted
 from hydra.reconfiguration.plan import (
     Pair,
     directions,
@@ -69,44 +72,63 @@ class Stage:
     beyond: Mapping[RackId, float]
     """Mbps that it diverts more than there is room for, at the racks where that is so."""
     last: bool
+    detoured: frozenset[Pair] = frozenset()
+    """Those of its pairs that wait for their new paths on circuits of others."""
 
 
-def next_stage(current: NetworkState, target: NetworkState, traffic: Traffic) -> Stage:
+def next_stage(
+    current: NetworkState,
+    target: NetworkState,
+    traffic: Traffic,
+    detours: Detours | None = None,
+) -> Stage:
     """The first stage on the way to ``target``.
 
     Everything, if that fits. Else pairs that can all take up their new paths, who gains most before
-    others; else pairs of which some have to wait, where that takes least off circuits. Else a
-    circle as a whole, though it is more than there is room for: the smallest, and no other at its
-    racks. Pairs that only lose their paths, and stand in nobody's way, come last.
+    others; else pairs of which some have to wait, where that takes least off circuits. Else pairs
+    that all wait, over circuits of others, so that their ports are free. Else a circle as a whole,
+    though it is more than there is room for: the smallest, and no other at its racks. Pairs that
+    only lose their paths, and stand in nobody's way, come last.
+
+    Without ``detours``, pairs wait electrically alone; so they do where circuits are one-way.
     """
+    if detours is not None and detours.fabric.one_way:
+        detours = None  # who leaves a ring, or joins one, moves all of it
     cut = _Cut(current, target, traffic)
     if cut.fits(cut.moving):
         chosen: Collection[Pair] = cut.moving
     else:
-        chosen = cut.whole_moves() or cut.moves() or cut.whole_moves(crowded=True) or cut.moving
+        chosen = cut.whole_moves() or cut.moves()
+        if not chosen and detours is not None and (stage := cut.aside(detours)) is not None:
+            return cut.stage(stage, moving_pairs(current, stage))
+        chosen = chosen or cut.whole_moves(crowded=True) or cut.moving
     stage = hold(current, target, cut.moving.difference(chosen), ())
     pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
     if not pairs:  # rings that only move as a whole
         stage, pairs = target, cut.moving
-    last = stage.topology == target.topology
-    load = cut.load(pairs)
-    return Stage(
-        target=target if last else stage,
-        pairs=frozenset(pairs),
-        diverted_mbps=max(load.values(), default=0.0),
-        beyond=cut.beyond(load),
-        last=last,
-    )
+    if detours is not None and cut.waiting(stage) and not cut.is_nearly_there(stage):
+        stage = cut.on_detours(stage, detours)
+    return cut.stage(stage, pairs)
 
 
-def stages(current: NetworkState, target: NetworkState, traffic: Traffic) -> Iterator[Stage]:
-    """All stages, if nothing changes on the way."""
+def stages(
+    current: NetworkState,
+    target: NetworkState,
+    traffic: Traffic,
+    detours: Detours | None = None,
+) -> Iterator[Stage]:
+    """All stages, if nothing changes on the way.
+
+    After detours, which have VLANs, the last one's target may have others than ``target``.
+    """
     while True:
-        stage = next_stage(current, target, traffic)
+        stage = next_stage(current, target, traffic, detours)
         yield stage
         if stage.last:
             return
         current = stage.target
+        if stage.detoured and detours is not None:
+            target = detours.toward(current, target.topology)
 
 
 class _Cut:
@@ -114,6 +136,7 @@ class _Cut:
 
     def __init__(self, current: NetworkState, target: NetworkState, traffic: Traffic) -> None:
         self.moving = moving_pairs(current, target)
+        self._current, self._target, self._traffic = current, target, traffic
         self._room = traffic.room_mbps(current).ravel().tolist()
         """Mbps out of each rack, then into each."""
         sent, on_circuits = traffic.sent_mbps, directions(current)
@@ -136,6 +159,21 @@ class _Cut:
         self._in_the_way = _InTheWay(current, target)
         arriving = self.moving.intersection(paths_by_pair(target))
         self._arriving = sorted(arriving, key=lambda pair: (-self._gain_mbps[pair], pair))
+
+    def stage(self, reached: NetworkState, pairs: Collection[Pair]) -> Stage:
+        """The stage that moves these pairs, and so gets to this state."""
+        last = (reached.topology, reached.vlans) == (self._target.topology, self._target.vlans)
+        load = self.load(pairs)
+        wanted = set(self._target.topology.paths)
+        news = set(reached.topology.paths).difference(self._current.topology.paths)
+        return Stage(
+            target=self._target if last else reached,
+            pairs=frozenset(pairs),
+            diverted_mbps=max(load.values(), default=0.0),
+            beyond=self.beyond(load),
+            last=last,
+            detoured=frozenset(pair_of(path) for path in news - wanted),
+        )
 
     def load(self, pairs: Iterable[Pair]) -> _Load:
         """Mbps that leave circuits with these pairs."""
@@ -202,6 +240,106 @@ class _Cut:
                         let_go += free({rider})
         return chosen
 
+    def waiting(self, reached: NetworkState) -> list[Pair]:
+        """Pairs with traffic that have lost their paths in this state, and are to have others.
+
+        The busiest come first.
+        """
+        left = paths_by_pair(self._current).keys() - paths_by_pair(reached).keys()
+        pairs = [pair for pair in left.intersection(self._arriving) if self._load_mbps[pair]]
+        return sorted(pairs, key=lambda pair: (-self._load_mbps[pair], pair))
+
+    def is_nearly_there(self, reached: NetworkState) -> bool:
+        """True if all that is left after this state fits into one stage: nobody waits long."""
+        left = _Cut(reached, self._target, self._traffic)
+        return left.fits(left.moving)
+
+    def on_detours(self, reached: NetworkState, detours: Detours) -> NetworkState:
+        """``reached``, with those who wait in it on circuits of others, as far as there is room."""
+        room = self._room_in(reached, detours)
+        leaving = reached.topology.circuits - self._target.topology.circuits
+        found = [
+            None if detours.expired() else room.take(pair, (), leaving)
+            for pair in self.waiting(reached)
+        ]
+        added = [path for path in found if path is not None]
+        if not added:
+            return reached
+        return self._reached(rerouted(reached.topology, added, ()), reached, detours) or reached
+
+    def aside(self, detours: Detours) -> NetworkState | None:
+        """A state in which pairs have left circuits that are in others' way, for detours.
+
+        None if there is no room for any, or no detour.
+        """
+        room = self._room_in(self._current, detours)
+        leaving = self._current.topology.circuits - self._target.topology.circuits
+        paths = paths_by_pair(self._current)
+        added: dict[Pair, Path] = {}
+        gone: set[Circuit] = set()
+        load: _Load = {}
+
+        def clear(circuits: set[Circuit], users: set[Pair]) -> bool:
+            """Give all users of these circuits detours, or none."""
+            if detours.expired():
+                return False
+            more = self._fitting(load, users - added.keys())
+            # What rides on circuits that are to go, or shares its traffic out, stays where it is.
+            if more is None or any(len(paths[pair]) > 1 or pair in added for pair in users):
+                return False
+            if not circuits.isdisjoint(one for path in added.values() for one in path.circuits):
+                return False
+            found: list[Path] = []
+            for pair in sorted(users):
+                path = room.take(pair, gone | circuits, leaving)
+                if path is None:
+                    for other in found:
+                        room.give_back(other)
+                    return False
+                found.append(path)
+            added.update((pair_of(path), path) for path in found)
+            gone.update(circuits)
+            _add(load, more)
+            return True
+
+        for pair in sorted(self._arriving, key=self._left_waiting_mbps):
+            blocking = self._in_the_way.before(pair).difference(gone)
+            if blocking and pair not in added:
+                clear(blocking, self._in_the_way.users_of(blocking) - added.keys())
+        if not added:
+            for circuit in self._in_the_way.circuits():
+                clear({circuit}, self._in_the_way.users_of([circuit]))
+        if not added:  # who rides on circuits that go may ride on others
+            for pair in sorted(self._arriving, key=self._load_mbps.__getitem__):
+                its = set(paths.get(pair, ()))
+                if any(path.hops > 1 and not leaving.isdisjoint(path.circuits) for path in its):
+                    clear(set(leaving), {pair})
+            gone.clear()
+        if not added:
+            return None
+        topology = rerouted(self._current.topology, added.values(), gone)
+        return self._reached(topology, self._current, detours, frozenset(added))
+
+    def _room_in(self, state: NetworkState, detours: Detours) -> Room:
+        return Room(detours, state.topology, self._traffic.sent_mbps, self._traffic.share)
+
+    def _reached(
+        self,
+        topology: Topology,
+        plain: NetworkState,
+        detours: Detours,
+        more: frozenset[Pair] = frozenset(),
+    ) -> NetworkState | None:
+        """The state with this topology; None if its VLANs make others move than on the way to the
+        ``plain`` one, and these.
+        """
+        try:
+            state = detours.toward(self._current, topology)
+        except HydraError:  # no VLANs are left
+            return None
+        moving = moving_pairs(self._current, state)
+        return state if moving <= moving_pairs(self._current, plain) | more else None
+
     def _circles(self) -> list[set[Pair]]:
         """Pairs that wait for each other, as sets; pairs that do not, alone.
 
@@ -266,7 +404,9 @@ class _InTheWay:
             for circuit in current.topology.circuits - target.topology.circuits
             for half in circuit.halves
         }
-        numbers = {circuit: number for number, circuit in enumerate(sorted(set(going.values())))}
+        self._circuits = sorted(set(going.values()))
+        self._numbers = {circuit: number for number, circuit in enumerate(self._circuits)}
+        numbers = self._numbers
         users: dict[int, set[Pair]] = {}
         for path in current.topology.paths:
             for circuit in path.circuits:
@@ -293,6 +433,18 @@ class _InTheWay:
     def users_before(self, pair: Pair) -> set[Pair]:
         """Other pairs, who use the circuits in its way."""
         return set().union(*(self._users[one] for one in self._before.get(pair, ()))) - {pair}
+
+    def before(self, pair: Pair) -> set[Circuit]:
+        """Circuits in its way."""
+        return {self._circuits[number] for number in self._before.get(pair, ())}
+
+    def circuits(self) -> list[Circuit]:
+        """Circuits in anybody's way."""
+        return [self._circuits[number] for number in self._users]
+
+    def users_of(self, circuits: Iterable[Circuit]) -> set[Pair]:
+        """All pairs that use these, of :meth:`circuits`."""
+        return set().union(*(self._users[self._numbers[one]] for one in circuits))
 
     def waiting(self, circuit: int) -> Sequence[Pair]:
         """Pairs in whose way it is."""

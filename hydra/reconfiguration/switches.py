@@ -37,6 +37,7 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     Batch,
+    ConfirmRules,
     Course,
     Pause,
     Steps,
@@ -252,6 +253,7 @@ class Switches:
     def synchronise(self, datapaths: Collection[DatapathId]) -> Steps:
         """Bring whole switches to the present state, in one atomic bundle each.
 
+        Switches are read first: those that hold just what they should are left as they are.
         Servers' uplinks that went down or came back since are gone around on all switches.
         """
         if not self.settled:
@@ -271,9 +273,12 @@ class Switches:
         if not taken.confirmed:
             LOG.error("%s: it is left alone", taken.failure)
             return
-        changes = dict(self._whole_tables(datapaths))
+        tables = dict(self._whole_tables(datapaths))
+        (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
+        exact: frozenset[DatapathId] = read.value or frozenset()
+        changes = {dp: self._anew(dp, table) for dp, table in tables.items() if dp not in exact}
         (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
-        for datapath, error in done.value.items():
+        for datapath, error in {**dict.fromkeys(exact), **done.value}.items():
             if error is not None:
                 LOG.error("switch %#x was not synchronised: %s", datapath, error)
                 self._synchronised.discard(datapath)
@@ -284,12 +289,15 @@ class Switches:
 
     def _whole_tables(
         self, datapaths: Iterable[DatapathId]
-    ) -> Iterator[tuple[DatapathId, tuple[RuleChange, ...]]]:
-        wiped = wipe(spare_relays=self.spares_relays)
+    ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
         if self._common_in is not self._memory.state:
             self._common_in, self._common = self._memory.state, {}
-        for datapath, table in self.tables(datapaths, self._common):
-            yield datapath, (*(wiped if datapath in self.owned else ()), *table)
+        yield from self.tables(datapaths, self._common)
+
+    def _anew(self, datapath: DatapathId, table: Sequence[Installation]) -> tuple[RuleChange, ...]:
+        """Changes that leave a switch with this table, whatever it holds."""
+        wiped = wipe(spare_relays=self.spares_relays) if datapath in self.owned else ()
+        return (*wiped, *table)
 
     def _note_uplinks(self) -> bool:
         """Note the uplinks that are down; True if they are others than before."""

@@ -88,6 +88,15 @@ def admit_most(
     return most.mbps, admit(calendar, most, limits)
 
 
+def fitting_mbps(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> float | None:
+    """The highest bandwidth up to ``ask.mbps`` that fits; None if nothing does."""
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))
+    if _fit_window(window, calendar, ask) is not None:
+        return ask.mbps
+    lower = _lower_rate(window, calendar, ask)
+    return None if lower is None else lower.bandwidth_mbps
+
+
 def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> bool:
     """True if ``ask`` fits on this very path."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))

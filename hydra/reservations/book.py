@@ -16,7 +16,13 @@ from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import rack_of
-from hydra.reservations.admission import Ask, admit_most, fastest_circuit_mbps, moment
+from hydra.reservations.admission import (
+    Ask,
+    admit_most,
+    fastest_circuit_mbps,
+    fitting_mbps,
+    moment,
+)
 from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import ask_of, booking_of, pin_of, servers_among
 from hydra.reservations.modification import Modification, modified, place_again
@@ -400,6 +406,17 @@ class ReservationBook:
             if moved != reservation:
                 changed.append(moved)
         return tuple(changed), refused
+
+    def fitting_mbps(
+        self, reservation_id: str, now: float, limits: AdmissionLimits
+    ) -> float | None:
+        """Mbps that a reservation which has failed could have now; None: nothing.
+
+        Raises UnknownName.
+        """
+        ask = ask_of(self._fabric, self.get(reservation_id), now)
+        around = limits if ask.start_unix_s <= now else AdmissionLimits(limits.max_hops)
+        return fitting_mbps(self._calendar, ask, around)
 
     def prune(self, keep: int) -> tuple[str, ...]:
         """Forget the oldest reservations that are over, all but ``keep``; returns their ids."""

@@ -23,6 +23,7 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from mininet_scenarios.emulators.mirrors import FibrePair, MirrorError
 from mininet_scenarios.emulators.rtnetlink import KernelRequests, RequestRefused, request
 
 _SYS: Final = Path("/sys/class/net")
@@ -33,22 +34,8 @@ _TC_H_ROOT: Final = 0xFFFFFFFF
 _CARRIER_TIMEOUT_S: Final = 1.0
 
 
-class LinkError(Exception):
+class LinkError(MirrorError):
     """An interface does not exist, or the kernel can't count on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FibrePair:
-    """The two fibres between a ToR port and the OCS, as one duplex veth pair.
-
-    The pair has carrier exactly when ``egress`` is fed with light. A ToR port that only sends can
-    therefore not be emulated: without light on its receiver, its transmitter has no carrier either.
-    """
-
-    ingress: int
-    egress: int
-    ocs_interface: str
-    tor_interface: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.process import endpoint
-from mininet_scenarios.emulators.sonic_switch import CA
 
 
 class Server(Protocol):

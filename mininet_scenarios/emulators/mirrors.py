@@ -1,19 +1,31 @@
-"""Mirrors of an emulated optical switch: in memory alone, or of the machine's interfaces."""
+"""Mirrors of an emulated optical switch; here those in memory alone (see also `kernel_mirrors`)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, Protocol
-
-from pydantic import TypeAdapter
-
-from mininet_scenarios.emulators.fibre_links import FibreLinks, FibrePair, LinkCounts
-from mininet_scenarios.emulators.redirections import Redirections
+from typing import Protocol
 
 CrossConnects = Mapping[int, int]
 """Egress port by ingress port."""
+
+
+class MirrorError(Exception):
+    """The machine does not let mirrors be emulated: an interface, or what the kernel can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FibrePair:
+    """The two fibres between a ToR port and the OCS, as one duplex veth pair.
+
+    The pair has carrier exactly when ``egress`` is fed with light. A ToR port that only sends can
+    therefore not be emulated: without light on its receiver, its transmitter has no carrier either.
+    """
+
+    ingress: int
+    egress: int
+    ocs_interface: str
+    tor_interface: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,138 +115,3 @@ class MemoryMirrors:
 
     def counters(self) -> MirrorCounters:
         return MirrorCounters()
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Counts by port, and the kernel's counters from which they are counted."""
-
-    links: LinkCounts
-    received_when_unaimed: Mapping[int, int]
-    unaimed_before: Mapping[int, int]
-    vanished_before: int
-
-
-_COUNTS: Final = TypeAdapter(_Counts)
-
-
-class KernelMirrors:
-    """Mirrors made of the kernel's redirections between veth pairs, and of their carrier.
-
-    OCS ports without a fibre pair are real ports of the switch with nothing plugged in. What is
-    counted is kept in a file, if one is given: another process counts on from there.
-    """
-
-    def __init__(self, pairs: Iterable[FibrePair], counts: Path | None = None) -> None:
-        self._counts = counts
-        self._pairs = tuple(pairs)
-        self._links = FibreLinks(self._pairs)
-        self._redirections = Redirections(pair.ocs_interface for pair in self._pairs)
-        self._source = {pair.ingress: pair.ocs_interface for pair in self._pairs}
-        self._target = {pair.egress: pair.ocs_interface for pair in self._pairs}
-        self._fibre = {pair.ingress: pair.egress for pair in self._pairs}
-        self._received_when_unaimed: dict[int, int] = {}
-        self._unaimed_before = dict.fromkeys(self._fibre, 0)
-        self._vanished_before = 0
-
-    @property
-    def blocking(self) -> bool:
-        return True
-
-    def start(self) -> CrossConnects:
-        ingress = {interface: port for port, interface in self._source.items()}
-        egress = {interface: port for port, interface in self._target.items()}
-        redirected = self._redirections.cross_connects()
-        standing = {ingress[a]: egress[b] for a, b in redirected.items()}
-        kept = self._kept()
-        self._links.prepare(set(standing.values()), None if kept is None else kept.links)
-        unaimed = self._fibre.keys() - standing.keys()
-        if kept is not None:
-            self._unaimed_before |= kept.unaimed_before
-            self._received_when_unaimed |= {
-                port: count for port, count in kept.received_when_unaimed.items() if port in unaimed
-            }
-        self._note_unaimed(unaimed)
-        self._vanished_before = self._vanished() if kept is None else kept.vanished_before
-        self._keep()
-        return standing
-
-    def close(self) -> None:
-        self.counters()
-        self._keep()
-        self._links.close()
-        self._redirections.close()
-
-    def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
-        gone = self._fibre.keys() & set(ingress)
-        # Mirrors before carrier, or frames under way would be sent on to a port that is down.
-        self._redirections.remove([self._source[port] for port in gone])
-        self._note_unaimed(gone)
-        self._links.darken(self._target.keys() & set(egress))
-        self._keep()
-
-    def aim(self, cross_connects: CrossConnects) -> None:
-        wired = {a: b for a, b in cross_connects.items() if a in self._source and b in self._target}
-        for port in wired:
-            reached = self._received(port) - self._received_when_unaimed.pop(port)
-            self._unaimed_before[port] += reached
-        self._redirections.add({self._source[a]: self._target[b] for a, b in wired.items()})
-        self._keep()
-
-    def light(self, egress: Collection[int]) -> None:
-        self._links.light(self._target.keys() & set(egress))
-        self._keep()
-
-    def lit(self) -> frozenset[int]:
-        return self._links.lit()
-
-    def counters(self) -> MirrorCounters:
-        at_tor, lit = self._links.lost_in_the_dark(), self._links.lit()
-        ports = tuple(
-            PortCounters(
-                pair.ingress,
-                pair.egress,
-                at_mirror=self._at_mirror(pair.ingress),
-                at_tor=at_tor[pair.egress],
-                lit=pair.egress in lit,
-            )
-            for pair in self._pairs
-        )
-        vanished = self._vanished() - self._vanished_before
-        return MirrorCounters(ports, vanished - sum(port.at_mirror for port in ports))
-
-    def _kept(self) -> _Counts | None:
-        """Counts of an earlier process; None if there was none."""
-        if self._counts is None or not self._counts.exists():
-            return None
-        return _COUNTS.validate_json(self._counts.read_bytes())
-
-    def _keep(self) -> None:
-        if self._counts is None:
-            return
-        now = _Counts(
-            self._links.counts(),
-            self._received_when_unaimed,
-            self._unaimed_before,
-            self._vanished_before,
-        )
-        fresh = self._counts.with_suffix(".new")
-        fresh.write_bytes(_COUNTS.dump_json(now))
-        fresh.replace(self._counts)
-
-    def _note_unaimed(self, ingress: Iterable[int]) -> None:
-        for port in ingress:
-            self._received_when_unaimed.setdefault(port, self._received(port))
-
-    def _at_mirror(self, ingress: int) -> int:
-        before = self._unaimed_before[ingress]
-        since = self._received_when_unaimed.get(ingress)
-        return before if since is None else before + self._received(ingress) - since
-
-    def _received(self, ingress: int) -> int:
-        return self._links.received(self._fibre[ingress])
-
-    def _vanished(self) -> int:
-        """Frames that entered the OCS and did not leave it, over the life of its interfaces."""
-        egress = self._target
-        return sum(map(self._links.received, egress)) - sum(map(self._links.sent, egress))

@@ -30,6 +30,7 @@ MODULES: Final = (
     "polatis-switch",
     "openconfig-interfaces",
     "openconfig-if-ethernet",
+    "openconfig-if-aggregate",
     "openconfig-vlan",
 )
 _SWITCH: Final = "http://www.polatis.com/yang/optical-switch"
@@ -150,12 +151,14 @@ class Netconfd:
             f'<opm-power xmlns="{_SWITCH}">{power}</opm-power>'
         )
 
-    def become_switch(self, ports: Sequence[str]) -> None:
+    def become_switch(self, ports: Sequence[str], lags: Sequence[str] = ()) -> None:
         """Present itself as these interfaces, all of them up, without VLANs."""
+        kinds = dict.fromkeys(ports, "ethernetCsmacd") | dict.fromkeys(lags, "ieee8023adLag")
         listed = "".join(
-            f"<interface><name>{port}</name><config><name>{port}</name></config>"
+            f"<interface><name>{port}</name><config><name>{port}</name>"
+            f"<type>iana-if-type:{kind}</type></config>"
             f"<state><oper-status>UP</oper-status></state></interface>"
-            for port in ports
+            for port, kind in kinds.items()
         )
         self.write(f'<interfaces xmlns="{_INTERFACES}">{listed}</interfaces>')
 

@@ -17,6 +17,7 @@ _log: Final = logging.getLogger(__name__)
 _LASER_DBM: Final = -2.0
 """Power that a ToR's transmitter sends into an ingress port, unless set otherwise."""
 _INSERTION_LOSS_DB: Final = 1.2
+ATTENUATOR_MODES: Final = ("NONE", "FIX", "MAX", "ABS", "CONV", "REL")
 
 _T = TypeVar("_T")
 Pairs = Iterable[tuple[int, int]]
@@ -57,6 +58,25 @@ class StandingAlarm:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Attenuation:
+    """Setting of the attenuator behind an egress port."""
+
+    mode: str
+    """One of :data:`ATTENUATOR_MODES`."""
+    level: float | None = None
+    """Of ``REL`` in dB; of ``ABS`` and ``CONV`` the power behind it, in dBm."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerAlarm:
+    """When a port's monitor is to raise an alarm; the defaults are a new switch's."""
+
+    on: bool = False
+    low_dbm: float = -60.0
+    high_dbm: float = 25.0
+
+
 class EmulatedOcs:
     """Ingress ports 1..N, egress ports N+1..2N; cross-connects are one-way.
 
@@ -80,6 +100,8 @@ class EmulatedOcs:
         self._broken: set[int] = set()
         self._aimed: set[int] = set()
         self._input_dbm: dict[int, float | None] = {}
+        self._attenuations: dict[int, Attenuation] = {}
+        self._power_alarms: dict[int, PowerAlarm] = {}
         self._alarms: dict[tuple[int, str], StandingAlarm] = {}
         self._alarm_listeners: list[Callable[[StandingAlarm], None]] = []
 
@@ -197,8 +219,38 @@ class EmulatedOcs:
                 dark = ingress in self._broken or ingress not in self._aimed
                 dark = dark or not self._disabled.isdisjoint((ingress, egress))
                 power = self._input_dbm.get(ingress, _LASER_DBM)
-                return None if dark or power is None else power - _INSERTION_LOSS_DB
+                return None if dark or power is None else self._attenuated(egress, power)
         return None
+
+    def attenuation(self, egress: int) -> Attenuation:
+        self._check_side([egress], self.size + 1, "egress")
+        return self._attenuations.get(egress, Attenuation("NONE"))
+
+    def attenuate(self, egress: int, attenuation: Attenuation) -> None:
+        """Set the attenuator behind an egress port."""
+        self._check_side([egress], self.size + 1, "egress")
+        has_level = attenuation.mode in ("ABS", "CONV", "REL")
+        if attenuation.mode not in ATTENUATOR_MODES or has_level != (attenuation.level is not None):
+            raise CommandError(f"no attenuation {attenuation.mode} with level {attenuation.level}")
+        self._attenuations[egress] = attenuation
+
+    def _attenuated(self, egress: int, dbm: float) -> float | None:
+        attenuation, behind = self.attenuation(egress), dbm - _INSERTION_LOSS_DB
+        if attenuation.mode == "MAX":
+            return None
+        if attenuation.level is None:
+            return behind
+        taken_off = attenuation.mode == "REL"
+        return behind - attenuation.level if taken_off else min(behind, attenuation.level)
+
+    def power_alarm(self, port: int) -> PowerAlarm:
+        self.check_port(port)
+        return self._power_alarms.get(port, PowerAlarm())
+
+    def set_power_alarm(self, port: int, alarm: PowerAlarm) -> None:
+        """Set a port's thresholds; what comes of them is for experimenters to say."""
+        self.check_port(port)
+        self._power_alarms[port] = alarm
 
     @property
     def alarms(self) -> tuple[StandingAlarm, ...]:

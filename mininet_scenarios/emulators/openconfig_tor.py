@@ -14,23 +14,19 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 from pygnmi.spec.v080 import gnmi_pb2 as messages
 
-from apps.tools.authority import Use, create_authority, issue
 from mininet_scenarios.emulators.catalogue import Emulator
+from mininet_scenarios.emulators.certificate import certify
 from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.gnmi_tor import GnmiTorEmulator, command_line, started
 from mininet_scenarios.emulators.relayed import GoneError, RelayedServer
 
 DEVICE: Final = Emulator("openconfig_tor", "admin", "root", has_directory=True)
-_CERTIFICATE: Final = "switch"
-_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_DAYS: Final = 7
 _MODULES: Final = {
     "interfaces": "openconfig-interfaces",
     "ethernet": "openconfig-if-ethernet",
@@ -146,15 +142,11 @@ class GnmiServer(RelayedServer):
         super().__init__(directory / "door.sock", DEVICE, faults)
         self.changes = 0
         """Sets of the configuration so far."""
-        self._directory = directory
         self._switch = switch
-        now = datetime.now(UTC)
-        create_authority(directory, "emulated switch", _DAYS, now)
-        issue(directory, _CERTIFICATE, _HOSTS, Use.SERVER, _DAYS - 1, now)
+        self._certificate = certify(directory, "emulated switch")
 
     async def serve(self, door: Path) -> None:
-        files = (self._directory / f"{_CERTIFICATE}{suffix}" for suffix in (".key", ".pem"))
-        key, certificate = (path.read_bytes() for path in files)
+        certificate, key = (path.read_bytes() for path in self._certificate)
         self._grpc = grpc.aio.server()
         self._grpc.add_generic_rpc_handlers((self._handler(),))
         self._grpc.add_secure_port(

@@ -6,7 +6,7 @@ configuration, and without quotes, as recorded. What else it does:
 :mod:`mininet_scenarios.emulators.process`.
 
 ``--firmware old`` has the older model, knows no ETags, writes a list of one entry without brackets,
-and does not keep its cross-connects through a power cycle.
+has no attenuators, and does not keep its cross-connects through a power cycle.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from starlette.routing import Route
 from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.ocs import (
+    Attenuation,
     BusyPortError,
     CommandError,
     EmulatedOcs,
     NoSuchPortError,
+    PowerAlarm,
 )
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.relayed import GoneError, HttpDoor, RelayedServer
@@ -38,6 +40,16 @@ from mininet_scenarios.emulators.sessions import ReplyLostError, answered
 
 _JSON: Final = "application/yang-data+json"
 _CROSS_CONNECTS: Final = "optical-switch:cross-connects"
+_ATTENUATORS: Final = "optical-switch:voa"
+_THRESHOLDS: Final = "optical-switch:opm-alarm-config"
+_MODES: Final = {
+    "VOA_MODE_NONE": "NONE",
+    "VOA_MODE_FIXED": "FIX",
+    "VOA_MODE_MAXIMUM": "MAX",
+    "VOA_MODE_ABSOLUTE": "ABS",
+    "VOA_MODE_CONVERGED": "CONV",
+    "VOA_MODE_RELATIVE": "REL",
+}
 _PAIR: Final = re.compile(rf"{_CROSS_CONNECTS}/pair=([0-9]{{1,6}})")
 _Answer = tuple[int, object]
 """Status and document; None: no body."""
@@ -64,6 +76,8 @@ class PolatisRestconf(RelayedServer):
         "DISABLED",
     )
     """Container and leaf of port states, and their words."""
+    ATTENUATES: ClassVar[bool] = True
+    """True if it has attenuators, and monitors with thresholds, at its egress ports."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         # Removed when the process ends.
@@ -151,6 +165,10 @@ class PolatisRestconf(RelayedServer):
                 for port, dbm in readings.items()
             ]
             return self._list("opm-power", "port", entries)
+        if path in (_ATTENUATORS, _THRESHOLDS) and self.ATTENUATES:
+            shown = self._attenuator if path == _ATTENUATORS else self._threshold
+            name = path.partition(":")[2]
+            return self._list(name, "port", [shown(port) for port in ports[size:]])
         if path == "optical-switch:system-config/polatis-switch:startup-mode":
             return 200, {"polatis-switch:startup-mode": self.START}
         if path == "optical-switch:product-information":
@@ -167,6 +185,21 @@ class PolatisRestconf(RelayedServer):
         """A container with a list in it; nothing, without a body, if the list is empty."""
         return (200, {f"optical-switch:{container}": {name: entries}}) if entries else (204, None)
 
+    def _attenuator(self, port: int) -> dict[str, object]:
+        setting = self._ocs.attenuation(port)
+        words = {mode: word for word, mode in _MODES.items()}
+        level = {} if setting.level is None else {"atten-level": f"{setting.level:.2f}"}
+        return {"port-id": port, "atten-mode": words[setting.mode], **level}
+
+    def _threshold(self, port: int) -> dict[str, object]:
+        alarm = self._ocs.power_alarm(port)
+        return {
+            "port-id": port,
+            "mode": f"POWER_ALARM_{'ENABLED' if alarm.on else 'DISABLED'}",
+            "signal-low-threshold": f"{alarm.low_dbm:.2f}",
+            "signal-high-threshold": f"{alarm.high_dbm:.2f}",
+        }
+
     # --- writing --------------------------------------------------------------------------------
 
     def _write(self, method: str, path: str, body: bytes) -> int:
@@ -179,6 +212,13 @@ class PolatisRestconf(RelayedServer):
             if int(match[1]) not in present:
                 raise _RefusalError(404, "data-missing", f"no pair {match[1]}")
             self._ocs.disconnect_ingress([int(match[1])])
+            return 204
+        if path in (_ATTENUATORS, _THRESHOLDS) and self.ATTENUATES and method == "PATCH":
+            for port, entry in _settings(body, path).items():
+                if path == _ATTENUATORS:
+                    self._ocs.attenuate(port, _attenuation(entry))
+                else:
+                    self._ocs.set_power_alarm(port, _power_alarm(entry))
             return 204
         if path != _CROSS_CONNECTS or method == "DELETE":
             raise _RefusalError(404, "invalid-value", f"no resource {path} to {method}")
@@ -208,6 +248,7 @@ class OldPolatisRestconf(PolatisRestconf):
     TAGS = False
     START = "volatile"
     PORTS = ("ports", "port-state", "PC_ENABLED", "PC_DISABLED")
+    ATTENUATES = False
 
     def _list(self, container: str, name: str, entries: list[dict[str, object]]) -> _Answer:
         status, document = super()._list(container, name, entries)
@@ -231,6 +272,36 @@ def _pairs(body: bytes, *, posted: bool) -> dict[int, int]:
         return {int(entry["ingress"]): int(entry["egress"]) for entry in listed}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _RefusalError(400, "malformed-message", "no pairs of ports") from None
+
+
+def _settings(body: bytes, path: str) -> dict[int, dict[str, object]]:
+    """Entries of a list of ports in a request, by port."""
+    try:
+        listed = json.loads(body)[path]["port"]
+        return {int(entry["port-id"]): dict(entry) for entry in listed}
+    except (ValueError, KeyError, TypeError):
+        raise _RefusalError(400, "malformed-message", "no list of ports") from None
+
+
+def _attenuation(entry: Mapping[str, object]) -> Attenuation:
+    level = entry.get("atten-level")
+    mode = _MODES.get(str(entry.get("atten-mode")), "")
+    return Attenuation(mode, None if level is None else _dbm(level))
+
+
+def _power_alarm(entry: Mapping[str, object]) -> PowerAlarm:
+    return PowerAlarm(
+        entry.get("mode") != "POWER_ALARM_DISABLED",
+        _dbm(entry.get("signal-low-threshold")),
+        _dbm(entry.get("signal-high-threshold")),
+    )
+
+
+def _dbm(value: object) -> float:
+    try:
+        return float(f"{value}")
+    except ValueError:
+        raise _RefusalError(400, "invalid-value", f"not a level: {value}") from None
 
 
 def _errors(error: _RefusalError) -> object:

@@ -5,18 +5,24 @@ What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``adm
 
 ``--firmware any`` is a switch of which each port may meet each, and a more difficult one: it greets
 with a banner that looks like the head of a message, takes few sessions and counts those that were
-not logged out, speaks in the middle of its replies, has another code for not logged in, and takes
-no parameter with ``RLS-ARC-EQPT``.
+not logged out, speaks in the middle of its replies, has another code for not logged in, takes
+no parameter with ``RLS-ARC-EQPT``, and has no attenuators.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from mininet_scenarios.emulators import tl1_language as language
-from mininet_scenarios.emulators.ocs import CommandError, NoSuchPortError, StandingAlarm
+from mininet_scenarios.emulators.ocs import (
+    Attenuation,
+    CommandError,
+    NoSuchPortError,
+    StandingAlarm,
+)
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
 from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, Tl1Server
@@ -34,6 +40,7 @@ class PolatisTl1Server(Tl1Server):
     USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
     NOT_LOGGED_IN = "PICC"
     MOVING = frozenset({"ENT-PATCH", "DLT-PATCH"})
+    ATTENUATES: ClassVar[bool] = True
     REPORT_KINDS: ClassVar[frozenset[str]] = frozenset({"IND"})
     """What ``RLS-ARC-EQPT`` and its opposite take for the kind of messages."""
 
@@ -53,6 +60,10 @@ class PolatisTl1Server(Tl1Server):
             "RLS-PORT-SHUTTER": self._open_shutters,
             "RTRV-PORT-POWER": self._power,
             "RTRV-ALM-ALL": self._alarms,
+            "RTRV-PORT-ATTEN": self._attenuations,
+            "SET-PORT-ATTEN": self._attenuate,
+            "RTRV-TH-PMON": self._thresholds,
+            "SET-TH-PMON": self._set_thresholds,
         }
 
     @property
@@ -81,9 +92,16 @@ class PolatisTl1Server(Tl1Server):
         return True
 
     async def _equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
-        if (command.aid, command.block(2)) != ("SYSTEM", "PARAMETER=SIZE"):
+        told = {
+            ("SYSTEM", "PARAMETER=SIZE"): f"SYSTEM:SIZE={self.size()}",
+            (
+                "ATTEN",
+                "PARAMETER=CONFIG",
+            ): f"ATTEN::CONFIG={'ABSOLUTE' if self.ATTENUATES else 'NONE'}",
+        }
+        if (command.aid, command.block(2)) not in told:
             raise Denied("IPNV", "Parameter not valid")
-        return [f"SYSTEM:SIZE={self.size()}"]
+        return [told[command.aid, command.block(2)]]
 
     def size(self) -> str:
         """Its ports on each side."""
@@ -169,6 +187,47 @@ class PolatisTl1Server(Tl1Server):
     async def _alarms(self, _client: Tl1Client, _command: Tl1Command) -> Records:
         return [self.alarm_record(alarm) for alarm in self.ocs.alarms]
 
+    async def _attenuations(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if not self.ATTENUATES:
+            raise Denied("SROF", "no attenuators")
+        found = {port: self.ocs.attenuation(port) for port in self._ports(command.aid)}
+        return [
+            f"{port}:{setting.mode},{'' if setting.level is None else f'{setting.level:.1f}'},"
+            for port, setting in found.items()
+        ]
+
+    async def _attenuate(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if not self.ATTENUATES:
+            raise Denied("SROF", "no attenuators")
+        values = _values(command.block(2))
+        level = _number(values["LEVEL"]) if "LEVEL" in values else None
+        for port in self._ports(command.aid):
+            self.ocs.attenuate(port, Attenuation(values.get("MODE", ""), level))
+        return []
+
+    async def _thresholds(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        """Of the loss-of-signal alarms; monitors are at egress ports."""
+        size = self.ocs.size
+        ports = self._ports(command.aid) if command.aid else range(size + 1, 2 * size + 1)
+        alarms = {port: self.ocs.power_alarm(port) for port in ports}
+        return [
+            f"{port}:{'CONT' if alarm.on else 'OFF'},LOW,{alarm.high_dbm:.1f},{alarm.low_dbm:.1f}"
+            for port, alarm in alarms.items()
+        ]
+
+    async def _set_thresholds(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        values = _values(command.block(2))
+        for port in self._ports(command.aid):
+            alarm = self.ocs.power_alarm(port)
+            if "MODE" in values:
+                alarm = dataclasses.replace(alarm, on=values["MODE"] != "OFF")
+            if "LOW" in values:
+                alarm = dataclasses.replace(alarm, low_dbm=_number(values["LOW"]))
+            if "HIGH" in values:
+                alarm = dataclasses.replace(alarm, high_dbm=_number(values["HIGH"]))
+            self.ocs.set_power_alarm(port, alarm)
+        return []
+
     def _ports(self, aid: str) -> list[int]:
         numbers = language.port_numbers(aid, 2 * self.ocs.size)
         for number in numbers:
@@ -184,6 +243,7 @@ class AnyToAnyServer(PolatisTl1Server):
     SESSIONS = 12
     REPORTS_IN_MID_REPLY = True
     NOT_LOGGED_IN = "PIUI"
+    ATTENUATES = False
     REPORT_KINDS = frozenset({""})
 
     def size(self) -> str:
@@ -198,6 +258,20 @@ class AnyToAnyServer(PolatisTl1Server):
 
     def power(self, dbm: float) -> str:
         return f"{dbm:+.2f}"
+
+
+def _values(block: str) -> dict[str, str]:
+    """``MODE=ABS,LEVEL=(-10.0)`` by name."""
+    pairs = (item.upper().partition("=") for item in language.items(block) if item)
+    return {name: value for name, _, value in pairs}
+
+
+def _number(text: str) -> float:
+    """``5`` or ``(-10.0)``: negative numbers are in brackets."""
+    try:
+        return float(text.strip("()"))
+    except ValueError:
+        raise Denied("IPNV", f"not a number: {text}") from None
 
 
 PRODUCT: Final = Product(

@@ -18,10 +18,8 @@ from typing import Any, Final, Protocol
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
 from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.emulators.fibre_links import FibrePair, LinkError
-from mininet_scenarios.emulators.mirrors import KernelMirrors, MemoryMirrors
+from mininet_scenarios.emulators.mirrors import FibrePair, MemoryMirrors, MirrorError, Mirrors
 from mininet_scenarios.emulators.ocs import EmulatedOcs, StandingAlarm, Timing
-from mininet_scenarios.emulators.redirections import RedirectionError
 
 _log: Final = logging.getLogger(__name__)
 _SEVERITIES: Final = ("CR", "MJ", "MN", "CL")
@@ -179,19 +177,23 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
             f"ports {n + 1}..{2 * n}"
         )
     try:
-        mirrors = (
-            MemoryMirrors()
-            if options.backend == "memory"
-            else KernelMirrors(options.port, options.counts)
-        )
+        mirrors = MemoryMirrors() if options.backend == "memory" else _kernel_mirrors(options)
         timing = Timing(options.switching_ms / 1000, options.debounce_ms / 1000)
         ocs = EmulatedOcs(options.ports, mirrors, timing)
         emulator = OcsEmulator(product, options.name, ocs, firmware=options.firmware)
         asyncio.run(_serve(emulator, options))
-    except (LinkError, RedirectionError, OSError) as error:
+    except (MirrorError, OSError) as error:
         _log.error("%s: %s", options.name, error)
         return 1
     return 0
+
+
+def _kernel_mirrors(options: argparse.Namespace) -> Mirrors:
+    from mininet_scenarios.emulators.kernel_mirrors import (  # noqa: PLC0415 - loads pyroute2
+        KernelMirrors,
+    )
+
+    return KernelMirrors(options.port, options.counts)
 
 
 async def _serve(emulator: OcsEmulator, options: argparse.Namespace) -> None:

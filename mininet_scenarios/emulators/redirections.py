@@ -17,6 +17,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink import nlmsg
 from pyroute2.netlink.exceptions import NetlinkError
 
+from mininet_scenarios.emulators.mirrors import MirrorError
 from mininet_scenarios.emulators.rtnetlink import KernelRequests, RequestRefused, request
 
 _CLSACT_INGRESS: Final = 0xFFFFFFF2
@@ -30,7 +31,7 @@ _FILTER: Final = {
 _NOARP: Final = 0x80
 
 
-class RedirectionError(Exception):
+class RedirectionError(MirrorError):
     """An interface does not exist, or the kernel can't redirect."""
 
 

@@ -17,13 +17,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.ocs import EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.sonic_databases import DatabaseError, Databases
 from mininet_scenarios.emulators.sonic_gnmi import GnmiServer
 from mininet_scenarios.emulators.sonic_orchagent import DIALECTS, Orchagent
 from mininet_scenarios.emulators.sonic_restconf import RestconfServer
-from mininet_scenarios.emulators.sonic_switch import CA, SonicServer
+from mininet_scenarios.emulators.sonic_switch import SonicServer
 
 _log: Final = logging.getLogger(__name__)
 _SERVERS: Final = {"gnmi": (GnmiServer, 8080), "restconf": (RestconfServer, 443)}

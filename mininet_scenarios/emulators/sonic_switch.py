@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
-from apps.tools.authority import Use, create_authority, issue
 from mininet_scenarios.emulators.catalogue import EMULATORS
+from mininet_scenarios.emulators.certificate import certify
 from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.relayed import RelayedServer
 from mininet_scenarios.emulators.sonic_databases import Databases, Row
-
-CA: Final = "ca.pem"
-_CERTIFICATE: Final = "switch"
-_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_DAYS: Final = 7
 
 
 class RefusedError(Exception):
@@ -57,17 +52,14 @@ class SonicServer(RelayedServer):
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         if not self._started:
-            now = datetime.now(UTC)
-            create_authority(self._directory, "emulated SONiC", _DAYS, now)
-            issue(self._directory, _CERTIFICATE, _HOSTS, Use.SERVER, _DAYS - 1, now)
             await self.agent.start()
             self._started = True
         return await super().listen(host, port)
 
-    @property
+    @cached_property
     def certificate(self) -> tuple[Path, Path]:
         """Files of the certificate and its key."""
-        return self._directory / f"{_CERTIFICATE}.pem", self._directory / f"{_CERTIFICATE}.key"
+        return certify(self._directory, "emulated SONiC")
 
     async def end(self) -> None:
         """Take the time that a slow device takes for its answer."""

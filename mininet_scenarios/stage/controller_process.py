@@ -21,7 +21,7 @@ from mininet_scenarios.testbed.shell import member_environment
 
 ALL_THERE: Final = "/readyz?complete=true"
 """Answers 200 once the controller takes requests and no device or switch is away."""
-_READY_TIMEOUT_S: Final = 30.0
+READY_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 10.0
 _SAID_CHARACTERS: Final = 500
 _POLL_S: Final = 0.05
@@ -75,7 +75,7 @@ class ControllerProcess:
         config: Path,
         *,
         log: Path | None = None,
-        ready_timeout_s: float = _READY_TIMEOUT_S,
+        ready_timeout_s: float = READY_TIMEOUT_S,
         launch: Callable[[Path, BinaryIO], Launched] = launch,
     ) -> None:
         self.config = config.resolve()

@@ -20,7 +20,12 @@ from hydra.model import Fabric
 from hydra.policy import Mode
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_client import ControllerClient
-from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
+from mininet_scenarios.stage.controller_process import (
+    READY_TIMEOUT_S,
+    ControllerProcess,
+    Launched,
+    launch,
+)
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.layout import server_interface
 from mininet_scenarios.testbed.servers import run_in
@@ -124,12 +129,26 @@ class Stage:
         ):
             yield client
 
+    def written(self, policy: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+        """A new configuration file, with these changes to policy and the controller's section."""
+        self._jobs += 1
+        path = self.work_dir / f"fabric-{self._jobs}.yaml"
+        own = {**self.config.get("controller", {}), **settings}
+        document = {
+            **self.config,
+            "controller": {**own, "journal": str(self.work_dir / "journal.db")},
+            "policy": {**self.config.get("policy", {}), **policy},
+        }
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        return path
+
     @contextmanager
     def process(
         self,
         policy: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
         launch: Callable[[Path, BinaryIO], Launched] = launch,
+        ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> Iterator[ControllerProcess]:
         """A controller, ready to work, with these changes to the policy and to its own section.
 
@@ -137,20 +156,12 @@ class Stage:
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
-        self._jobs += 1
-        path = self.work_dir / f"fabric-{self._jobs}.yaml"
-        own = {**self.config.get("controller", {}), **(settings or {})}
-        document = {
-            **self.config,
-            "controller": {**own, "journal": str(self.work_dir / "journal.db")},
-            "policy": {**self.config.get("policy", {}), **policy},
-        }
-        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        path = self.written(policy, settings or {})
         if self._kept is not None:
             with self._kept.serve(path) as process:
                 yield process
             return
-        with ControllerProcess(path, launch=launch) as process:
+        with ControllerProcess(path, launch=launch, ready_timeout_s=ready_timeout_s) as process:
             yield process
 
     # -- jobs in hosts -------------------------------------------------------------------------

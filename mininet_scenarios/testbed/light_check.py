@@ -17,7 +17,8 @@ from typing import Final
 
 from pyroute2 import IPRoute
 
-from mininet_scenarios.emulators.fibre_links import FibreLinks, FibrePair
+from mininet_scenarios.emulators.fibre_links import FibreLinks
+from mininet_scenarios.emulators.mirrors import FibrePair
 from mininet_scenarios.testbed.links import Cable, lay, limit_rates
 
 _FRAME: Final = bytes.fromhex("0200000000020200000000018888") + bytes(986)

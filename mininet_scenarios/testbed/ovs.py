@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -235,6 +235,19 @@ def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:
 def set_controller(bridge: str, controller: str) -> None:
     """Have a bridge connect to this controller, given in OVS's notation."""
     _transact(_controller_arguments(bridge, controller))
+
+
+def set_controllers(bridge: str, controllers: Sequence[str]) -> None:
+    """Have a bridge connect to all of these controllers at once."""
+    arguments: list[str] = []
+    names = [f"@c{number}" for number in range(len(controllers))]
+    for name, controller in zip(names, controllers, strict=True):
+        arguments += [
+            *("--", f"--id={name}", "create", "controller", f"target={json.dumps(controller)}"),
+            f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
+            f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
+        ]
+    _transact([*arguments, "--", "set", "bridge", bridge, f"controller={','.join(names)}"])
 
 
 def _controller_arguments(bridge: str, controller: str) -> list[str]:

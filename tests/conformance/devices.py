@@ -17,9 +17,9 @@ import yaml
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.catalogue import EMULATORS
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
-from mininet_scenarios.emulators.sonic_switch import CA
 from tests.conformance.candidate import Bench, Candidate, Deviation
 from tests.conformance.local_devices import PORTS, openflow_bridge, panel
 

@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from apps.etcd.gateway import Etcd
+from apps.journal.etcd import EtcdJournal
 from hydra.journal import (
     KEPT,
     Change,
@@ -23,6 +26,7 @@ from hydra.journal import (
     Kind,
     entry,
 )
+from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.journals import SqliteJournal
 
 REPOSITORY = Path(__file__).parents[2]
@@ -53,9 +57,41 @@ class SqliteStore:
         journal._db.execute("PRAGMA max_page_count=1000000000")
 
 
-@pytest.fixture(params=[SqliteStore], ids=["sqlite"])
+class EtcdStore:
+    """As SqliteStore, in a real etcd; each test has a prefix of its own."""
+
+    def __init__(self, etcd: EtcdMembers) -> None:
+        self._settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
+        self.program = (
+            "from apps.journal.etcd import EtcdJournal\n"
+            "from hydra.policy import EtcdSettings\n"
+            f"journal = EtcdJournal({self._settings!r})"
+        )
+
+    def open(self, kept_days: float | None = None) -> EtcdJournal:
+        return EtcdJournal(self._settings, kept_days=kept_days)
+
+    def look(self) -> EtcdJournal:
+        return EtcdJournal(self._settings, read_only=True)
+
+    @contextmanager
+    def full(self, _journal: EtcdJournal) -> Iterator[None]:
+        """With this alarm, which etcd raises by itself, it takes no more."""
+        alarm = {"memberID": 0, "alarm": "NOSPACE"}
+        etcd = Etcd(self._settings)
+        etcd.ask("/maintenance/alarm", {**alarm, "action": "ACTIVATE"})
+        try:
+            yield
+        finally:
+            etcd.ask("/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
+            etcd.close()
+
+
+@pytest.fixture(params=["sqlite", "etcd"])
 def store(request, tmp_path):
-    return request.param(tmp_path)
+    if request.param == "sqlite":
+        return SqliteStore(tmp_path)
+    return EtcdStore(request.getfixturevalue("etcd"))
 
 
 @pytest.fixture
@@ -179,6 +215,33 @@ def test_it_holds_what_was_written_over_many_openings(store, seed):
             journal = store.open()
     expected = {kind: list(records.values()) for kind, records in keyed.items()}
     assert everything(journal) == expected | appended
+
+
+def test_its_changes_make_it_again(store, tmp_path):
+    journal = store.open()
+    journal.write([webhook("b"), entry(1.0, "one", {}), webhook("a"), webhook("b", url="new")])
+    journal.write([Change(Kind.STATE, "network", {"epoch": 3}), entry(1.0, "one", {})])
+    other = SqliteJournal(tmp_path / "copy.db")
+    other.write([change for kind in Kind for change in journal.changes(kind)])
+    assert everything(other) == everything(journal)
+    other.write([webhook("a", url="known by its key")])
+    assert [one.get("url") for one in other.records(Kind.WEBHOOK)] == ["new", "known by its key"]
+
+
+@pytest.mark.parametrize("number", [1, 150])
+def test_writes_may_be_large(store, number):
+    """Larger than a transaction of etcd's: in the size of a record, and in the number of them."""
+    journal = store.open()
+    large = {"text": "x" * (2_000_000 // number)}
+    journal.write([webhook("kept"), webhook("0", **large)])
+    many = [webhook(str(one), **large) for one in range(number)]
+    journal.write([webhook("first"), *many, Change(Kind.WEBHOOK, "kept", None)])
+    assert journal.records(Kind.WEBHOOK)[:1] == [{"id": "0", **large}]
+    assert ids(journal) == ["0", "first", *(str(one) for one in range(1, number))]
+    journal.write([webhook(str(one)) for one in range(number)])
+    assert store.look().records(Kind.WEBHOOK)[0] == {"id": "0"}
+    journal.write([Change(Kind.WEBHOOK, str(one), None) for one in range(number)])
+    assert ids(journal) == ids(store.open()) == ["first"]
 
 
 # --- all or nothing -----------------------------------------------------------------------------

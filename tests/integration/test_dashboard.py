@@ -78,8 +78,8 @@ def test_an_operator_sees_a_reconfiguration_happen(network, page):
     assert {"r1", "p1"} <= {step.device for step in record.timeline}
     expect(page.locator("#summary")).to_contain_text("epoch 1")
     page.get_by_role("button", name=re.compile(r"Why is r1 =p\d= r2 here")).click()
-    expect(page.locator("#why")).to_contain_text(f"{record.id} on")
-    expect(page.locator("#why")).to_contain_text("asked for by operator")
+    expect(page.locator("#why")).to_contain_text(f"was set up by reconfiguration {record.id} of")
+    expect(page.locator("#why")).to_contain_text("asked for by: operator")
 
 
 def test_a_viewer_sees_what_an_operator_does_and_can_change_nothing(demo_testbed, tmp_path, page):
@@ -147,4 +147,4 @@ def test_a_ring_of_one_way_circuits_is_seen_with_its_directions(network, page):
     page.get_by_role("button", name="Why is r3 =p1> r1 here?").click()
     why = page.locator("#why")
     expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
-    expect(why).to_contain_text(f"{record.id} on")
+    expect(why).to_contain_text(f"was set up by reconfiguration {record.id} of")

@@ -47,7 +47,7 @@ from mininet_scenarios.testbed.shell import run
 from .warm import warm
 
 pytestmark = [
-    pytest.mark.takes(45),
+    pytest.mark.takes(90),
     pytest.mark.ovs,
     pytest.mark.usefixtures("machine"),
 ]
@@ -143,7 +143,6 @@ def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
     assert rules.count("actions=") == 2  # the last transfer was a plain one
 
 
-@rates
 def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 50, part=1 / 32)
     case = fig6.helped("40:1", 300.0, 1.0, Transition.HITLESS)
@@ -154,7 +153,6 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
     assert run.seconds < fig6_scenario.PAPER_ELECTRICAL_S  # 60 in the paper
 
 
-@rates
 def test_what_is_sorted_gets_circuits_in_turn(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 80, part=1 / 32)
     case = fig8.helped("40:1", 100.0, 1.0, Transition.HITLESS)
@@ -178,7 +176,6 @@ def test_ranks_get_circuits_in_turn(tmp_path, narrator):
     assert run.dark_frames == 0
 
 
-@rates
 def test_circuits_follow_flows_that_shift(tmp_path, narrator):
     case = stability.Case("PStride", 2.0, Transition.HITLESS, "EDC")
     setting = Setting(False, 1, tmp_path, Rates(2000))

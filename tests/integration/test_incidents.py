@@ -235,9 +235,11 @@ def test_a_fibre_is_cut_and_no_plane_is_free(night):
         explained = night.run("explain", "circuit", "r1", "r2")[1]
         assert f"carrier lost at r1:hyt-r1-{plane}" in explained
         assert f"reservation {lost['id']} (r1 to r2, 80 Mb/s) is failed" in explained
+        assert first["command"] == "hydra reserve r1 r2 --mbps 80 --at-least 20", "by two relays"
         assert night.run("release", other["id"])[0] == 0
+        first, _ = night.conditions()
         command = first["command"].split()
-        assert command[:2] == ["hydra", "reserve"]
+        assert command == ["hydra", "reserve", "r1", "r2", "--mbps", "80"]
         assert night.run(*command[1:], "--wait")[0] == 0, "what it says to do helps"
         assert night.kinds() == {"port-quarantined"}
 
@@ -305,7 +307,9 @@ def test_the_controller_is_away_and_comes_back_while_the_page_is_open(night):
     expect(page.locator("#error")).to_be_hidden()
     expect(page.locator("#reservations")).to_contain_text(kept["id"])
     assert night.run("status")[0] == 0
-    assert f"reservation {kept['id']}" in night.run("explain", "circuit", "r1", "r2")[1]
+    explained = night.run("explain", "circuit", "r1", "r2")[1]
+    assert f"reservation {kept['id']}" in explained
+    assert f"asked for by: reservation {kept['id']}" in explained, "from before it was away"
 
 
 def test_the_disk_is_full(night):

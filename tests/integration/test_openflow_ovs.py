@@ -26,7 +26,7 @@ from drivers.codecs.openflow.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from drivers.codecs.openflow.rule_tables import decode_rules, intended_table
+from drivers.codecs.openflow.rule_tables import decode_rules, intended_table, is_exact
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_changes,
@@ -59,6 +59,7 @@ from hydra.forwarding.rules import (
     BY_UPLINK,
     FlowRule,
     Install,
+    InstallAll,
     Remove,
     RemoveByCookie,
     circuit_rules,
@@ -358,8 +359,10 @@ def test_rules_read_back_are_the_rules_that_were_sent(
     sent = encode_changes([Install(rule) for rule in rules], PORTS, 7, 7)
     assert empty.confirm(sent, 7) == []
     replies = empty.statistics(encode_flow_stats_request(0xFF, 0, 0, 8))
-    held = decode_rules(b"".join(reply[16:] for reply in replies))
-    assert held == intended_table(map(Install, rules), PORTS)
+    body = b"".join(reply[16:] for reply in replies)
+    assert decode_rules(body) == intended_table(map(Install, rules), PORTS)
+    assert is_exact((InstallAll(tuple(rules[3:])), *map(Install, rules[:3])), PORTS, body)
+    assert not is_exact(tuple(map(Install, rules[1:])), PORTS, body)
 
 
 def meters_of(bridge: str) -> str:

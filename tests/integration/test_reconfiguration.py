@@ -8,11 +8,8 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, on_each_substrate
 
-pytestmark = [
-    pytest.mark.ovs,
-    pytest.mark.alone("not one datagram may be lost, and a busy machine sends in bursts"),
-    on_each_substrate,
-]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(30), on_each_substrate]
+no_bursts = pytest.mark.alone("not one datagram may be lost, and a busy machine sends in bursts")
 
 ORDER = ["divert", "drain", "move", "carrier", "announce", "probe", "activate"]
 
@@ -30,6 +27,7 @@ def network(running):
     running.give_everything_back()
 
 
+@no_bursts
 def test_order_on_the_wire_and_no_loss(network):
     """A paced stream of the affected pair, at 64 % of the electrical rate, over six changes."""
     network.change("r1", "r2", "p1")
@@ -67,6 +65,7 @@ def test_order_on_the_wire_and_no_loss(network):
     assert len(runs) == 1 + len(records), runs
 
 
+@no_bursts
 def test_an_unaffected_pair_loses_nothing(network):
     assert network.reserve("r3", "r4")["state"] == "active"
     network.change("r1", "r2", "p1")

@@ -11,7 +11,7 @@ from mininet_scenarios.stage.controller_process import ALL_THERE
 from .live import wait_until
 from .reserved import RESERVED_MBPS, kept_against_greedy_tcp, ofctl, release, slow
 
-pytestmark = [pytest.mark.ovs, pytest.mark.alone("measures the rates of streams that compete")]
+pytestmark = pytest.mark.ovs
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,7 @@ def reserve(network):
         release(network, reservation)
 
 
+@pytest.mark.alone("measures the rates of streams that compete")
 def test_a_reservation_is_kept_against_greedy_tcp_which_uses_the_rest(network, reserve):
     kept_against_greedy_tcp(network, reserve())
 

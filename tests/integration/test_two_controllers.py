@@ -57,6 +57,26 @@ def test_only_one_holds_a_switch_and_only_it_writes(drivers):
     assert "p1" in first.vlans(["p1"])
 
 
+def test_who_steals_it_has_it_and_the_other_writes_nothing_more(drivers, database):
+    """And does not get it back: a later leader takes it from one that is paused."""
+    first, second = drivers
+    first.claim()
+    second.claim(steal=True)
+    with pytest.raises(HeldElsewhere):
+        first.set_vlans(WANTED)
+    with pytest.raises(HeldElsewhere):
+        first.vlans(["p1"])
+    assert "p1" in second.vlans(["p1"])
+    third = OvsTor("r1", database.address, BRIDGE, timeout_s=1)
+    with closing(third):
+        third.claim(steal=True)
+        with pytest.raises(HeldElsewhere):
+            second.set_vlans(WANTED)
+        with pytest.raises(HeldElsewhere):
+            second.vlans(["p1"])
+    assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[]"
+
+
 def test_it_is_free_when_the_holder_ends_and_not_got_back_by_it(drivers):
     first, second = drivers
     first.claim()

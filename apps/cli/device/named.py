@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from apps.cli.output import CommandError, UnknownOutcomeError, UnreachableError, warn
-from apps.journal.sqlite import SqliteJournal
+from apps.journal.opening import looked_into
 from apps.process.configuration import load_configuration
 from apps.tools.in_use import InUse, read_in_use
 from drivers.registry import optical_switch, tor_switch
@@ -55,12 +55,12 @@ def find_plane(fabric: Fabric, name: str) -> Plane:
 
 
 def in_use_by_controller(loaded: Loaded) -> InUse:
-    path = loaded.controller.journal
-    if not Path(path).exists():
+    settings, path = loaded.controller, loaded.controller.journal
+    if settings.etcd is None and not Path(path).exists():
         warn(f"there is no journal at {path}: what a controller set up is not known")
         return InUse()
     try:
-        with closing(SqliteJournal(path, read_only=True)) as journal:
+        with looked_into(settings) as journal:
             return read_in_use(loaded.fabric, journal)
     except HydraError as error:
         raise CommandError(str(error)) from error

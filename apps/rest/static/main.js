@@ -2,6 +2,7 @@
 
 import { clearQuarantine, plan, policy, setAside } from "./actions.js";
 import { Refused, follow, get, signIn, signOut, token } from "./api.js";
+import * as day from "./day.js";
 import { by, clock, count, el, keepFocus, mbps, options, row, rows } from "./dom.js";
 import * as heat from "./heat.js";
 import { ofPair } from "./load.js";
@@ -9,7 +10,7 @@ import * as reservations from "./reservations.js";
 import * as ring from "./ring.js";
 import * as tenant from "./tenant.js";
 import { gantt } from "./timeline.js";
-import { describe, explain } from "./why.js";
+import { describe, explain, said } from "./why.js";
 
 const PAUSE_MS = 2000;
 const SOON_MS = 100;
@@ -36,10 +37,13 @@ const OF_THE_NETWORK = {
   devices: ["/v1/devices", (document) => document.devices],
   quarantine: ["/v1/quarantine", (document) => document.ports],
   history: ["/v1/history?limit=50", (document) => document.happenings],
+  day: [day.path, day.add],
   decisions: ["/v1/decisions", (document) => document.decisions],
   missing: ["/readyz", (document) => document.missing ?? []],
   conditions: ["/v1/conditions", (document) => document.conditions],
 };
+
+const address = (path) => (typeof path === "function" ? path() : path);
 
 async function refresh() {
   if (reading) {
@@ -53,7 +57,7 @@ async function refresh() {
   try {
     const reads = who.role === "tenant" ? tenant.READS : OF_THE_NETWORK;
     const names = Object.keys(reads);
-    const documents = await Promise.all(names.map((name) => get(reads[name][0])));
+    const documents = await Promise.all(names.map((name) => get(address(reads[name][0]))));
     names.forEach((name, index) => { seen[name] = reads[name][1](documents[index]); });
     shownAt = Date.now() / 1000;
     by("error").hidden = true;
@@ -134,6 +138,7 @@ function render() {
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
   by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
+  day.render(by("day"));
   rows(by("history"), seen.history.map((one) => row(clock(one.unix_s), one.kind, one.text)), "Nothing yet.");
   reservations.render(seen);
   renderDevices();
@@ -267,7 +272,7 @@ function pairRow(one) {
   return row(`${one.src} to ${one.dst}`, mbps(one.rate_mbps), mbps(one.estimated_mbps), button);
 }
 
-const tellOfPair = (src, dst) => tell(`${src} to ${dst}, the last hour`, ofPair(src, dst));
+const tellOfPair = (src, dst) => tell(`${src} to ${dst}, the last hour`, ofPair(src, dst), ...said(src, dst));
 
 function circuitRow(circuit) {
   const share = ring.load(circuit);

@@ -35,8 +35,9 @@ export function gantt(reconfiguration, isOver) {
     const took = `${(step.finished_ms - step.started_ms).toFixed(1)} ms`;
     grid.append(
       el("span", { className: step.device === null ? "" : "device" }, step.device === null ? step.step : `${step.device} ${step.step}`),
-      el("span", { className: "track", title: `${step.step}: ${took} ${step.note}` }, piece(step.started_ms, step.finished_ms, end, step.open ? "piece open" : "piece")),
+      el("span", { className: "track" }, piece(step.started_ms, step.finished_ms, end, step.open ? "piece open" : "piece")),
       el("span", {}, step.open ? "" : took),
+      ...(step.note ? [el("span", { className: "note" }, step.note)] : []),
     );
   }
   const more = steps.length - MOST_ROWS;

@@ -1,9 +1,9 @@
-// Why a circuit is here: who uses it, who was promised it, and which change made it.
+// Why a circuit is here: who uses it, who was promised it, and what the controller says of its ends.
 
-import { el, clock, mbps } from "./dom.js";
+import { get } from "./api.js";
+import { el, mbps } from "./dom.js";
 import { ofCircuit } from "./load.js";
 
-const ends = (one) => [one.a.rack, one.a.port, one.b.rack, one.b.port, one.plane].join(" ");
 const is = (end, rack, port) => end.rack === rack && end.port === port;
 const leads = (hop, from, to) => is(from, hop.from_rack, hop.from_port) && is(to, hop.to_rack, hop.to_port);
 export const uses = (path, circuit) => path.hops.some((hop) =>
@@ -20,14 +20,24 @@ function lights({ one_way, b }, circuits) {
   return onward ? [el("p", {}, `It lights ${b.rack} ${b.port}, which sends on ${describe(onward)}.`)] : [];
 }
 
-export function explain(circuit, { topology, demand, reservations, reconfigurations }) {
+const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
+
+// What the controller says of two racks, from before its last start, too: who set up what, what
+// they want, what was decided and what happened.
+export function said(a, b) {
+  const place = el("div", {}, el("p", { className: "quiet" }, "Reading what the controller says…"));
+  get(`/v1/explanations/circuits/${encodeURIComponent(a)}/${encodeURIComponent(b)}`).then(
+    ({ lines }) => place.replaceChildren(list(lines)),
+    (error) => place.replaceChildren(el("p", { className: "bad" }, error.message)));
+  return [el("h3", {}, `What the controller says of ${a} and ${b}`), place];
+}
+
+export function explain(circuit, { topology, demand, reservations }) {
   const paths = topology.paths.filter((path) => uses(path, circuit));
   const promised = reservations.filter((one) => (one.path ?? one.booked) && uses(one.path ?? one.booked, circuit) && !["expired", "failed", "cancelled", "released"].includes(one.state));
-  const made = reconfigurations.find((one) => one.connected.some((other) => ends(other) === ends(circuit)));
   const rate = (src, dst) => demand.entries.find((one) => one.src === src && one.dst === dst)?.rate_mbps ?? 0;
   const beside = (path) => topology.paths.filter((one) => one.src === path.src && one.dst === path.dst).length;
   const shared = (path) => (beside(path) > 1 ? `, on ${beside(path)} paths together` : "");
-  const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
   const carried = (path) => `${mbps(rate(path.src, path.dst))} Mb/s${path.one_way ? "" : ` there, ${mbps(rate(path.dst, path.src))} back`}${shared(path)}`;
   const parts = [
     el("p", {}, circuit.one_way
@@ -42,10 +52,7 @@ export function explain(circuit, { topology, demand, reservations, reconfigurati
       : el("p", {}, "None: it is idle, and free for the next plan."),
     el("h3", {}, "Reservations that were promised it"),
     promised.length ? list(promised.map((one) => `${one.id} ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`)) : el("p", {}, "None."),
-    el("h3", {}, "The change that made it"),
-    el("p", {}, made
-      ? `${made.id} on ${clock(made.created_unix_s)}, asked for by ${made.trigger}${made.reason ? `: ${made.reason}` : ""}.`
-      : "It is older than the history that the controller keeps: it stood before, or was adopted at the start."),
+    ...said(circuit.a.rack, circuit.b.rack),
   ];
   return parts;
 }

@@ -11,13 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+from weakref import WeakKeyDictionary
 
-import numpy as np
-
+from drivers.codecs.openflow import _tables
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
-from drivers.codecs.openflow.statistics import MalformedReplyError, entry_runs
-from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, Table
-from hydra.forwarding.rules import InstallAll, Installation, RemoveByCookie
+from drivers.codecs.openflow.statistics import MalformedReplyError
+from hydra.forwarding.pipeline import (
+    COOKIE_KIND_EPOCH_MASK,
+    COOKIE_KIND_MASK,
+    COOKIE_TAG,
+    COOKIE_TAG_MASK,
+    RuleKind,
+    Table,
+)
+from hydra.forwarding.rules import Install, InstallAll, Installation, RemoveByCookie
 from hydra.reconfiguration.drift import NOTHING, Drift, DriftKind, RuleDrift
 
 _FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")
@@ -27,13 +34,11 @@ _ENTRY: Final = struct.Struct("!HBx8xH10xQ16x")
 """Length, table, priority, cookie."""
 _HEAD_BYTES: Final = 48
 """Before the match, in a flow-mod as in an entry of flow statistics."""
-_FIXED_CONSTANT: Final = [2, 12, 13]
-"""Bytes of an entry's head that do not change: table and priority."""
-_CONSTANT_HEAD: Final = struct.Struct("!BH")
-_KEPT: Final = 64
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
+_COUNTED_COOKIE_BITS: Final = _EVERY_BIT & ~COOKIE_KIND_EPOCH_MASK | COOKIE_KIND_MASK
+"""All but the epoch: rules of pairs that a change left alone have that of an earlier one."""
 _KIND_BY_NUMBER: Final = {kind.value: kind for kind in RuleKind}
 
 RuleKey = tuple[int, int, frozenset[bytes]]
@@ -109,86 +114,56 @@ def decode_rules(body: bytes) -> RuleTable:
     return table
 
 
-class TableCheck:
-    """Whether switches hold what they should, for many with rules in common.
+_ALL_COMMON: Final[WeakKeyDictionary[InstallAll, dict[SwitchPorts, _tables.Table]]] = (
+    WeakKeyDictionary()
+)
+"""Tables of rules in common, for as long as somebody has the installation itself."""
 
-    A switch's entry for a rule is the same bytes at every switch that holds it, but for cookie,
-    counters and age. So a rule in common is read once, and known again by its bytes.
+
+def is_exact(intended: Sequence[Installation], ports: SwitchPorts, body: bytes) -> bool:
+    """True if an OFPMP_FLOW reply body lists the ``intended`` rules, each once, and no others.
+
+    Table, priority, match, instructions, flags, time-outs and cookie of each agree; of a cookie its
+    epoch does not count. False also for a malformed body, and where one of the rules replaces
+    another.
     """
-
-    def __init__(self) -> None:
-        self._common: dict[tuple[InstallAll, SwitchPorts], tuple[RuleTable, set[bytes]]] = {}
-
-    def drift(
-        self,
-        name: str,
-        intended: Sequence[Installation],
-        ports: SwitchPorts,
-        body: bytes,
-        *,
-        alone: bool = True,
-    ) -> RuleDrift:
-        """Differences of the table in an OFPMP_FLOW reply body from the ``intended`` one.
-
-        ``alone``: the table is to hold no other rules. Raises MalformedReplyError.
-        """
-        if self._is_as_intended(intended, ports, body):
-            return RuleDrift((), ())
-        wanted, held = intended_table(intended, ports), decode_rules(body)
-        if not alone:
-            held = {key: rule for key, rule in held.items() if key in wanted}
-        return RuleDrift(tuple(rule_drift(name, wanted, held)), tuple(foreign(wanted, held)))
-
-    def _is_as_intended(
-        self, intended: Sequence[Installation], ports: SwitchPorts, body: bytes
-    ) -> bool:
-        """False also where it is not simple to say."""
-        several = [one for one in intended if isinstance(one, InstallAll)]
-        if len(several) != 1:
-            return False
-        common, known = self._known(several[0], ports)
-        own = dict(intended_table([one for one in intended if one is not several[0]], ports))
-        if not own.keys().isdisjoint(common.keys()):
-            return False
-        parts = _constant_parts(body)
-        others = parts - known
-        missing = len(common) - (len(parts) - len(others))
-        for part in others:
-            key, instructions = _read_constant_part(part)
-            if key in common and common[key].instructions == instructions:
-                known.add(part)
-                missing -= 1
-            elif key not in own or own.pop(key).instructions != instructions:
-                return False
-        return not missing and not own
-
-    def _known(self, several: InstallAll, ports: SwitchPorts) -> tuple[RuleTable, set[bytes]]:
-        """Rules in common, and the bytes by which they are known; the last racks' are kept."""
-        if (several, ports) not in self._common:
-            if len(self._common) == _KEPT:
-                del self._common[next(iter(self._common))]
-            self._common[several, ports] = intended_table([several], ports), set()
-        return self._common[several, ports]
+    if len(body) < sum(len(one.rules) if isinstance(one, InstallAll) else 1 for one in intended):
+        return False  # a switch that was never given rules: nothing has to be encoded
+    several = [one for one in intended if isinstance(one, InstallAll)]
+    common = _common(several[0], ports) if several else _table((), ports)
+    own = _table([one for one in intended if one not in several[:1]], ports)
+    return common.held_with(own, body)
 
 
-def _constant_parts(body: bytes) -> set[bytes]:
-    """Table, priority, match and instructions of each entry, as they stand there."""
-    octets = np.frombuffer(body, np.uint8)
-    parts: set[bytes] = set()
-    for start, length, number in entry_runs(body):
-        entries = octets[start : start + number * length].reshape(number, length)
-        constant = np.concatenate((entries[:, _FIXED_CONSTANT], entries[:, _HEAD_BYTES:]), axis=1)
-        parts.update(constant.view(f"V{constant.shape[1]}").ravel().tolist())
-    return parts
+def _common(several: InstallAll, ports: SwitchPorts) -> _tables.Table:
+    tables = _ALL_COMMON.setdefault(several, {})
+    if ports not in tables:
+        tables[ports] = _table(map(Install, several.rules), ports)
+    return tables[ports]
 
 
-def _read_constant_part(part: bytes) -> tuple[RuleKey, bytes]:
-    number, priority = _CONSTANT_HEAD.unpack_from(part)
-    try:
-        fields, instructions = _split(part, _CONSTANT_HEAD.size, len(part))
-    except struct.error as error:
-        raise MalformedReplyError("a flow entry is cut short") from error
-    return (number, priority, fields), instructions
+def _table(installations: Iterable[Installation], ports: SwitchPorts) -> _tables.Table:
+    return _tables.Table(encode_changes(installations, ports, 0, None), _COUNTED_COOKIE_BITS)
+
+
+def table_drift(
+    name: str,
+    intended: Sequence[Installation],
+    ports: SwitchPorts,
+    body: bytes,
+    *,
+    alone: bool = True,
+) -> RuleDrift:
+    """Differences of the table in an OFPMP_FLOW reply body from the ``intended`` one.
+
+    ``alone``: the table is to hold no other rules. Raises MalformedReplyError.
+    """
+    if alone and is_exact(intended, ports, body):
+        return RuleDrift((), ())
+    wanted, held = intended_table(intended, ports), decode_rules(body)
+    if not alone:
+        held = {key: rule for key, rule in held.items() if key in wanted}
+    return RuleDrift(tuple(rule_drift(name, wanted, held)), tuple(foreign(wanted, held)))
 
 
 def _of_an_experiment(rule: HeldRule) -> bool:

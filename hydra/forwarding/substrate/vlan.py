@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from hydra.forwarding.pipeline import Port, RuleKind
@@ -109,8 +110,7 @@ class _TaggingServers(WholeTables):
 
         Constant, so that a reconfiguration only retags optical ports.
         """
-        first, last = self.fabric.circuit_vlans.first, self.fabric.circuit_vlans.last
-        circuits = frozenset(VlanId(vlan) for vlan in range(first, last + 1))
+        circuits = _from_to(self.fabric.circuit_vlans.first, self.fabric.circuit_vlans.last)
         this = self.fabric.racks[rack]
         vlans = PortVlans(circuits, native=this.tor.native_vlan)
         return {server.tor_port: vlans for server in this.servers}
@@ -213,6 +213,12 @@ class SingleHomedVlan(_TaggingServers):
 
     def electrical_mbps(self, rack: Rack) -> float:
         return self.fabric.electrical_rate_mbps if rack.servers else 0.0
+
+
+@lru_cache(maxsize=4)
+def _from_to(first: int, last: int) -> frozenset[VlanId]:
+    """VLANs of a range; thousands, asked for by each rack, and always the same."""
+    return frozenset(VlanId(vlan) for vlan in range(first, last + 1))
 
 
 def vswitch_of(server: Server) -> VSwitch:

@@ -15,10 +15,10 @@ import pytest
 from hydra.model import DatapathId, Login, Rack, RackId, Tor, VlanId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.catalogue import EMULATORS
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
 from mininet_scenarios.emulators.openconfig_tor import DEVICE, MAKES
-from mininet_scenarios.emulators.sonic_switch import CA
 from mininet_scenarios.testbed import open_vswitch
 from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
 
@@ -84,12 +84,12 @@ def open_vswitch_bridge(driver: str, address: str) -> Iterator[TorBench]:
 @contextmanager
 def netconfd() -> Iterator[TorBench]:
     """A real NETCONF server on our OpenConfig modules."""
-    ports = tuple(f"Ethernet{number}" for number in range(1, 5))
+    ports, lag = tuple(f"Ethernet{number}" for number in range(1, 4)), "Port-Channel1"
     with TemporaryDirectory() as directory, Netconfd(Path(directory)) as server:
-        server.become_switch(ports)
+        server.become_switch(ports, [lag])
         options = {"host_key": server.host_key}
         wanted = rack("openconfig-vlan", server.address, login=server.login, options=options)
-        yield TorBench(wanted, ports)
+        yield TorBench(wanted, (*ports, lag))
 
 
 def emulated(

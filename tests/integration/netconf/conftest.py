@@ -15,6 +15,7 @@ from mininet_scenarios.emulators.netconfd import Netconfd
 SIZE = 16
 MONITORING = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
 PORTS = [f"Ethernet{number}" for number in range(1, 65)]
+LAG = "Port-Channel1"
 
 
 class Stranger:
@@ -51,7 +52,7 @@ def server(
     datastore = getattr(request, "param", "candidate")
     with Netconfd(tmp_path_factory.mktemp("netconfd"), datastore) as server:
         server.become_polatis(SIZE)
-        server.become_switch(PORTS)
+        server.become_switch(PORTS, [LAG])
         yield server
 
 

@@ -8,10 +8,11 @@ from drivers.registry import tor_switch
 from hydra.errors import DeviceError, ProtocolError
 from hydra.model import Rack, RackId, Tor, VlanId
 from hydra.roles import CounterReader, PortCounters, PortVlans
-from tests.integration.netconf.conftest import PORTS
+from tests.integration.netconf.conftest import LAG, PORTS
 
 INTERFACES = "http://openconfig.net/yang/interfaces"
 ETHERNET = "http://openconfig.net/yang/interfaces/ethernet"
+AGGREGATE = "http://openconfig.net/yang/interfaces/aggregate"
 VLAN = "http://openconfig.net/yang/vlan"
 
 
@@ -62,6 +63,20 @@ def test_what_is_written(tor, stranger):
     }
     tor.set_vlans({port: trunk(12)})  # replaced, not united
     assert configured(stranger, port) == {"interface-mode": ["TRUNK"], "trunk-vlans": ["12"]}
+
+
+def test_the_vlans_of_a_lag_are_those_of_its_aggregation(tor, stranger, server):
+    wanted = {LAG: trunk(40, 41, native=7), PORTS[1]: trunk(40)}
+    tor.set_vlans(wanted)
+    assert tor.vlans([*wanted]) == wanted
+    assert configured(stranger, LAG)["trunk-vlans"] == ["40..41", "7"]
+    path = f'<interfaces xmlns="{INTERFACES}"/>'
+    data = stranger.session.get_config("running", filter=("subtree", path)).data_ele
+    for port, place in ((LAG, AGGREGATE), (PORTS[1], ETHERNET)):
+        (entry,) = (one for one in data.iter(f"{{{INTERFACES}}}interface") if one[0].text == port)
+        (switched,) = entry.iter(f"{{{VLAN}}}switched-vlan")
+        assert switched.getparent().tag.startswith(f"{{{place}}}")
+    assert tor.link_up([LAG]) == {LAG: True}
 
 
 def test_the_same_again_writes_nothing(tor, stranger):

@@ -64,6 +64,32 @@ def test_a_switch_that_starts_dark_is_warned_of(switch, server, caplog, mode, wa
     assert len(told) == warned
 
 
+def test_attenuators_and_thresholds_are_held_against_what_is_expected(server, caplog):
+    limits = {"min_input_dbm": -4.0, "loss_budget_db": 3.0}
+    options = Options(host_key=server.host_key, stream="NETCONF", **limits)
+    server.write(
+        f'<voa xmlns="{SWITCH}"><port><port-id>18</port-id><atten-mode>VOA_MODE_ABSOLUTE'
+        "</atten-mode><atten-level>-12.50</atten-level></port></voa>"
+        f'<opm-alarm-config xmlns="{SWITCH}"><port><port-id>17</port-id><mode>POWER_ALARM_ENABLED'
+        "</mode><signal-low-threshold>-6.00</signal-low-threshold></port></opm-alarm-config>"
+    )
+    switch = PolatisNetconf("p1", server.address, server.login, options, timeout_s=10)
+    with caplog.at_level(logging.WARNING, "drivers"):
+        switch.open()
+    assert "port 18 holds its light at -12.50 dBm (VOA_MODE_ABSOLUTE)" in caplog.text
+    assert "port 17 has an alarm below -6.00 dBm, where -7.00 dBm are to be expected" in caplog.text
+    with pytest.raises(DeviceError, match=r"port 18 .*8\.50 dB below .* nothing was moved"):
+        switch.change([], CIRCUIT)
+    assert switch.cross_connects() == frozenset()
+    server.write(
+        f'<voa xmlns="{SWITCH}"><port><port-id>18</port-id><atten-mode>VOA_MODE_NONE</atten-mode>'
+        "</port></voa>"
+    )
+    switch.change([], CIRCUIT)
+    switch.change(CIRCUIT, [])
+    switch.close()
+
+
 def test_a_circuit_is_made_moved_and_torn_down(switch):
     switch.change([], CIRCUIT)
     assert switch.cross_connects() == CIRCUIT

@@ -252,5 +252,5 @@ def test_a_reservation_is_modified(call, service):
 
 def test_how_it_would_be_cut_is_told(call):
     said = " ".join(call("plan", "--demand", "r1:r2=80").stdout.split())
-    words = "at most 90.0 Mb/s of a rack are diverted at a time, more than there is room for at r1"
-    assert f"stages 1; {words} (10.0 Mb/s)" in said
+    words = "at most 90.0 Mb/s of a rack are diverted at a time, 1 pairs wait on circuits of others"
+    assert f"stages 1; {words}, more than there is room for at r1 (10.0 Mb/s)" in said

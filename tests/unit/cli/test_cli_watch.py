@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import json
 import threading
@@ -37,6 +38,23 @@ def happenings(service):
     thread.join()
 
 
+@contextlib.contextmanager
+def once_followed(service, act):
+    """``act`` is called in a thread of its own as soon as somebody follows the events."""
+
+    def wait_and_act():
+        deadline_s = time.monotonic() + 60
+        while not service.events._listeners:
+            assert time.monotonic() < deadline_s, "nobody follows the events"
+            time.sleep(0.01)
+        act()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    yield
+    thread.join()
+
+
 def test_a_line_for_each_event(call, happenings):
     result = call("watch", "--count", "4")
     assert result.exit_code == 0, result.output
@@ -45,20 +63,16 @@ def test_a_line_for_each_event(call, happenings):
 
 
 def test_a_reconfiguration_is_told_by_its_states(call, service, happenings):
-    timer = threading.Timer(0.3, service.reconfigure, (None, "operator"))
-    timer.start()
-    result = call("watch", "--count", "1", "--kind", "reconfiguration")
-    timer.join()
+    with once_followed(service, lambda: service.reconfigure(None, "operator")):
+        result = call("watch", "--count", "1", "--kind", "reconfiguration")
     assert "reconfiguration  c0 queued" in result.stdout
 
 
 def test_an_alarm_is_told_in_the_devices_words(call, service):
     alarm = DeviceAlarm("p1", Alarm(Severity.CRITICAL, 3, "LOS", "fibre cut"))
     told = functools.partial(service.events.publish, EventKind.ALARM, time.time(), alarm=alarm)
-    timer = threading.Timer(0.3, told)
-    timer.start()
-    result = call("watch", "--count", "1", "--kind", "alarm")
-    timer.join()
+    with once_followed(service, told):
+        result = call("watch", "--count", "1", "--kind", "alarm")
     assert "alarm            p1 at port 3 LOS critical: fibre cut" in result.stdout
 
 

@@ -30,6 +30,17 @@ def change(data, path, value):
 R, S, T = ("racks", 0), ("racks", 0, "servers", 0), ("racks", 0, "tor")
 V, P, W = (*S, "vswitch"), ("planes", 0), ("wiring", 0)
 
+STORE, ETCD = ("controller", "store"), "controller.store.etcd"
+
+
+def etcd(**keys):
+    return {"etcd": {"endpoints": ["http://e:2379"], **keys}}
+
+
+TLS_WITHOUT_KEY = etcd(
+    endpoints=["https://e:2379"], tls={"authority": "ca.pem", "certificate": "me.pem"}
+)
+
 CASES = [
     # --- the form of the file
     (("racks", 0, "nmaes"), "r[1-4]", "racks[0].nmaes", "unknown key; did you mean 'names'?"),
@@ -216,6 +227,16 @@ CASES = [
     (("controller", "openflow"), "6653", "controller.openflow", "is not host:port"),
     (("controller", "rest"), "127.0.0.1:0", "controller.rest", "is not host:port"),
     (("controller", "rest"), "127.0.0.1:6653", "controller.rest", "taken by OpenFlow"),
+    (("controller", "store"), {}, "controller.store.etcd", "is missing"),
+    (STORE, etcd(endpoints=[]), f"{ETCD}.endpoints", "needs at least one entry"),
+    (STORE, etcd(endpoints=["10.0.0.1:2379"]), f"{ETCD}.endpoints[0]", "is not the URL of a mem"),
+    (STORE, etcd(endpoints=["https://e:2379"]), f"{ETCD}.endpoints[0]", "with no tls: write http"),
+    (STORE, etcd(tls={"authority": "ca.pem"}), f"{ETCD}.endpoints[0]", "with tls: write https"),
+    (STORE, etcd(endpoints=["http://e:1", "http://e:1"]), f"{ETCD}.endpoints[1]", "listed twice"),
+    (STORE, etcd(prefix="hydra/"), f"{ETCD}.prefix", "does not begin with a slash"),
+    (STORE, etcd(lease_s=0), f"{ETCD}.lease_s", "must be at least 1, got 0"),
+    (STORE, etcd(user={"username": "u"}), f"{ETCD}.user", "exactly one of password_env or"),
+    (STORE, TLS_WITHOUT_KEY, f"{ETCD}.tls", "certificate and key go together"),
     (("electrical", "rate_mbps"), 0, "electrical.rate_mbps", "at least 0.001, got 0"),
     (("electrical", "rate_mbps"), NAN, "electrical.rate_mbps", "finite number, got nan"),
     (("server_rate_mbps",), -5, "server_rate_mbps", "at least 0.001, got -5"),

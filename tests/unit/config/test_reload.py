@@ -43,6 +43,8 @@ APPLIED = {
     "quarantine_s",
     "divert_share",
     "beyond_room",
+    "beyond_hours",
+    "replan_share",
     "drain",
     "agents",
     "slots",
@@ -62,7 +64,7 @@ def another(value):
     if isinstance(value, Enum):
         return next(one.value for one in type(value) if one is not value)
     if isinstance(value, str):
-        return "hydra-bfs"
+        return "01:00-05:00" if ":" in value else "hydra-bfs"
     return value + 1 if isinstance(value, int) else value / 2 or 0.5
 
 

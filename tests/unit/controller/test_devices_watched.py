@@ -8,6 +8,7 @@ import pytest
 from apps.controller import devices as room
 from apps.controller.devices import Devices
 from apps.process.configuration import load_configuration
+from hydra.errors import DeviceError
 from hydra.failures import FailureKind
 from hydra.roles import Severity
 from mininet_scenarios.emulators.faults import FaultKind
@@ -26,7 +27,8 @@ def watched(request, monkeypatch):
         _, other = loaded.fabric.planes
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
         told = []
-        devices = Devices(fabric, loaded.policy, tell_alarm=told.append)
+        policy = replace(loaded.policy, timeouts=replace(loaded.policy.timeouts, ocs_s=1.0))
+        devices = Devices(fabric, policy, tell_alarm=told.append)
         devices.told = told
         devices.mirrors(bench.plane.id)
         devices._watchman.start()
@@ -79,3 +81,30 @@ def test_a_switch_without_alarms_is_missed_too_when_it_dies(watched):
     wait_until(lambda: not devices.statuses()[0].connected, 10)
     problem = devices.plane_problem(0)
     assert (problem.subject, problem.kind) == ("p1", FailureKind.NOT_CONNECTED)
+
+
+@pytest.mark.parametrize(
+    "watched", ["polatis-scpi", "polatis-restconf", "glimmerglass-tl1"], indirect=True
+)
+def test_a_switch_that_loses_its_power_and_closes_no_session_is_missed(watched, monkeypatch):
+    devices, switch = watched
+    assert devices.statuses()[0].connected
+    switch.fault(FaultKind.MUTE)
+    monkeypatch.setattr(room, "_QUIET_S", 0.2)
+    wait_until(lambda: not devices.statuses()[0].connected, 10)
+    assert devices.plane_problem(0).kind is FailureKind.NOT_CONNECTED
+
+
+@pytest.mark.parametrize("watched", ["polatis-scpi"], indirect=True)
+def test_one_that_refuses_what_it_is_asked_is_there(watched, monkeypatch):
+    devices, _ = watched
+    asked = []
+
+    def refuse(switch):
+        asked.append(switch.name)
+        raise DeviceError(switch.name, "it does not tell who it is")
+
+    monkeypatch.setattr(devices._planes[0], "ask", refuse)
+    monkeypatch.setattr(room, "_QUIET_S", 0.0)
+    wait_until(lambda: len(asked) > 3, 10)
+    assert devices.statuses()[0].connected

@@ -11,7 +11,7 @@ from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
 from hydra.failures import Failure, FailureKind
-from hydra.journal import JournalError, JournalTaken
+from hydra.journal import Change, JournalError, JournalTaken, Kind
 from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
@@ -171,6 +171,33 @@ def test_the_history_survives_a_restart(ledger, disk):
     assert pair == (("r1", "r2"),)
 
 
+def test_what_set_a_circuit_up_survives_restarts_as_long_as_the_circuit_stands(ledger, disk):
+    (circuit,) = STANDING.topology.circuits
+    for trigger in ("operator", "periodic"):
+        entry = ledger.enter(trigger)
+        ledger.settle(STANDING)
+        ledger.save("reconfigured")
+        ledger.update(entry.id, state=ReconfigurationState.DONE, connected={circuit})
+    ledger.close()
+    again = restarted(SqliteJournal(disk.name))
+    (by,) = again.builders().values()
+    assert (by.reconfiguration, by.trigger, by.unix_s) == (
+        entry.id,
+        "periodic",
+        ledger.reconfiguration(entry.id).created_unix_s,
+    )
+    again.settle(NetworkState())
+    again.save("reconfigured")
+    assert again.builders() == {}
+    assert SqliteJournal(disk.name).records(Kind.BUILDER) == []
+
+
+def test_what_another_release_wrote_of_builders_is_left_out(ledger, disk, caplog):
+    disk.write([Change(Kind.BUILDER, "a", {"by": "another release"})])
+    assert restarted(disk).builders() == {}
+    assert "what set up circuits, by another release, is left out" in caplog.text
+
+
 def test_a_path_is_told_of_once(ledger):
     one = reserve(ledger)
     ledger.settle(state_of(FABRIC, NetworkState(), one.booked))
@@ -201,17 +228,17 @@ def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk
     disk.full = True
     with pytest.raises(JournalError):
         reserve(ledger)
-    since_s, reason = ledger.journal_failure
-    assert "disk is full" in reason
+    since_s, error = ledger.journal_failure
+    assert "disk is full" in str(error)
     ledger._next_try_s = 0.0
     ledger.catch_up()
-    assert ledger.journal_failure == (since_s, reason)
+    assert ledger.journal_failure[0] == since_s
     disk.full = False
     ledger._next_try_s = 0.0
     ledger.catch_up()
     assert ledger.journal_failure is None
     ledger.catch_up()
-    assert told(restarted(disk))[-3:-1] == [reason, "it can be written again"]
+    assert told(restarted(disk))[-3:-1] == [str(error), "it can be written again"]
 
 
 def test_the_next_promise_takes_along_what_is_late(ledger, disk):
@@ -247,6 +274,7 @@ def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
     ledger.change(one.id, State.FAILED, "as it sees it")
     ledger.catch_up()
     assert ledger.behind
+    assert isinstance(ledger.journal_failure[1], JournalTaken)
     assert [r.state for r in restarted(SqliteJournal(tmp_path / "journal.db")).reservations()] == [
         State.ACTIVATING
     ]

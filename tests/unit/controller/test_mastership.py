@@ -11,12 +11,14 @@ import pytest
 from apps.controller.mastership import NO_GENERATION, Mastership
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo
+from apps.process.term import Alone
 from drivers.codecs.openflow.rules import ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere
 from hydra.failures import FailureKind
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
+ALONE = Alone()
 V1 = FABRIC.servers[0].vswitch.datapath_id
 
 
@@ -47,10 +49,10 @@ class _Connection:
 
 
 @contextmanager
-def commanding(switch, *, counts=True):
+def commanding(switch, *, counts=True, term=ALONE):
     fleet = Fleet(FABRIC, lambda function: function())
     switch.serve(fleet)
-    mastership = Mastership(fleet, {V1: "h11"}, 1.0, counts=counts)
+    mastership = Mastership(fleet, {V1: "h11"}, 1.0, term, counts=counts)
     try:
         mastership.take([V1])
         mastership.start()
@@ -65,6 +67,27 @@ def test_a_fresh_switch_is_taken_at_once():
     with commanding(switch) as (_, fleet):
         assert time.monotonic() - started < 1
         assert switch.master is fleet
+
+
+class Term:
+    """Of a leader, by its generation."""
+
+    def __init__(self, generation):
+        self.generation = generation
+
+
+def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back():
+    """Not even by asking anew, as after a pause; and nobody waits to see whether it counts."""
+    switch = SharedSwitch()
+    started = time.monotonic()
+    with commanding(switch, term=Term(7)) as (first, fleet):
+        assert (switch.master, switch.generation) == (fleet, 7)
+        with commanding(switch, term=Term(9)) as (_, second):
+            assert (switch.master, switch.generation) == (second, 9)
+            first.forget(V1)
+            first.take([V1])
+            assert (switch.master, switch.generation) == (second, 9)
+    assert time.monotonic() - started < 1
 
 
 def test_a_living_master_is_left_alone():

@@ -8,6 +8,7 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -179,12 +180,30 @@ class Stage:
         sent_mbps[0, 1] = 0.9 * len(FABRIC.racks[0].servers) * FABRIC.electrical_rate_mbps
         self.move(JOINED)
         plan = planning.diff(JOINED, planning.toward(JOINED, OTHERWISE.topology))
-        asker = Asker(lambda: sent_mbps, lambda: plan, lambda _execution, _first: None)
+        asker = Asker(
+            lambda: sent_mbps, lambda: plan, lambda: None, False, lambda _execution, _first: None
+        )
         try:
             staging.carry_out(self.controller._ledger.enter("test"), plan, asker)
         except PlanError:
             return None
         return {rack for one in staging.foresee(plan, sent_mbps) for rack in one.beyond}
+
+    def waits_for_hours(self):
+        """Whether a change that there is no room for waits at ten in the morning."""
+        policy, staging = self.controller._policy, self.controller._loop._staging
+        policy.now = replace(policy.now, beyond_room=Beyond.AT_HOURS)
+        staging._minute_of_day = lambda: 600
+        self.beyond_room()
+        return any(change.for_hours for change in staging._changes.values())
+
+    def plans_anew(self):
+        """Whether demand that has trebled has a change in stages planned anew."""
+        staging = self.controller._loop._staging
+        one, three = np.full((2, RACKS, RACKS), 1000.0) * [[[1]], [[3]]]
+        asker = Asker(lambda: one, lambda: None, three.copy, False, lambda *_: None)
+        change = SimpleNamespace(wanted_mbps=one, asker=asker, on_circuits=frozenset())
+        return staging._moved_demand(change)[1] is not None
 
     def slots_fit(self):
         try:
@@ -227,6 +246,8 @@ EFFECTS = {
     "on_drift": (OnDrift.MEND, Stage.after_drift, False, True),
     "divert_share": (0.95, Stage.beyond_room, {0, 1}, set()),
     "beyond_room": (Beyond.REFUSE, Stage.beyond_room, {0, 1}, None),
+    "beyond_hours": ("00:00-12:00", Stage.waits_for_hours, True, False),
+    "replan_share": (5.0, Stage.plans_anew, True, False),
     "on_silent_vswitch": (OnSilence.CLOSE, Stage.after_silence, set(), {FIRST.name}),
     "source_check": (
         SourceCheck.OFF,

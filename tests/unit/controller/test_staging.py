@@ -46,6 +46,10 @@ class Staged:
         self.staging._put = self.queue.append
         self.sent_mbps = np.zeros((RACKS, RACKS))
         self.sent_mbps[2, 0], self.sent_mbps[2, 3] = to_r1 * ROOM_MBPS, to_r4 * ROOM_MBPS
+        self.wanted_mbps = None
+        self.recurs = False
+        self.pays = True
+        self.target = AFTER
         self.told = []
         self.plans = 0
 
@@ -67,17 +71,30 @@ class Staged:
 
     def _plan_again(self):
         self.plans += 1
-        return self.plan_to()
+        return self.plan_to(self.target) if self.pays else None
+
+    def asker(self):
+        return Asker(
+            lambda: None if self.sent_mbps is None else self.sent_mbps.copy(),
+            self._plan_again,
+            lambda: None if self.wanted_mbps is None else self.wanted_mbps.copy(),
+            self.recurs,
+            lambda execution, first: self.told.append((execution.state.value, first)),
+        )
 
     def begin(self, target=AFTER):
         entry = self.ledger.enter("test")
-        asker = Asker(
-            lambda: None if self.sent_mbps is None else self.sent_mbps.copy(),
-            self._plan_again,
-            lambda execution, first: self.told.append((execution.state.value, first)),
-        )
-        self.staging.carry_out(entry, self.plan_to(target), asker)
+        self.staging.carry_out(entry, self.plan_to(target), self.asker())
         return entry.id
+
+    def started_anew(self, prepare=lambda _new: None):
+        """The network as it is, under a controller that knows what the journal says."""
+        (unfinished,) = self.ledger.unfinished()
+        new = Staged(before=self.ledger.state)
+        new.sent_mbps = self.sent_mbps
+        prepare(new)
+        entry = new.staging.resume(unfinished, new.asker(), new.sent_mbps)
+        return new, entry.id
 
     def next(self):
         self.queue.pop(0)()
@@ -170,6 +187,221 @@ def test_too_much_for_a_rack_is_announced_or_refused(caplog):
         "diverts more than the electrical network has room for: r1 by 2 Mb/s, r3 by 20 Mb/s"
         in caplog.text
     )
+
+
+def test_a_change_goes_on_after_a_restart():
+    staged = Staged()
+    first = staged.begin()
+    new, entry = staged.started_anew()
+    assert entry == first
+    assert new.staging.under_way
+    assert new.entry(entry).reason == "goes on after a restart, with stage 2"
+    while new.queue:
+        new.next()
+    assert new.ledger.state.topology == AFTER.topology
+    assert new.entry(entry).state is ReconfigurationState.DONE
+    assert new.entry(entry).stages_done == 2
+    assert new.ledger.unfinished() == []
+
+
+def test_so_does_one_that_was_paused_once_somebody_says_so():
+    staged = Staged()
+    staged.rooms._loop.pause(staged.begin(), True)
+    new, entry = staged.started_anew()
+    new.next()
+    assert (new.entry(entry).paused, new.queue) == (True, [])
+    new.rooms._loop.pause(entry, False)
+    while new.queue:
+        new.next()
+    assert new.ledger.state.topology == AFTER.topology
+
+
+@pytest.mark.parametrize("ended", ["done", "stopped"])
+def test_what_is_over_is_not_gone_on_with(ended):
+    staged = Staged()
+    entry = staged.begin()
+    if ended == "stopped":
+        staged.rooms._loop.stop(entry, "an operator")
+    while staged.queue:
+        staged.next()
+    assert staged.ledger.unfinished() == []
+
+
+@pytest.mark.parametrize(("recurs", "then"), [(True, "by the next decision"), (False, "ask for")])
+def test_what_a_failure_contradicts_does_not_go_on(recurs, then):
+    staged = Staged()
+    staged.begin()
+
+    def fail(new):
+        new.recurs = recurs
+        new.rooms._quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
+
+    new, entry = staged.started_anew(fail)
+    assert new.queue == []
+    ended = new.entry(entry)
+    assert ended.state is ReconfigurationState.PARTIAL
+    assert "does not go on after a restart: ports that it needs are set aside" in ended.reason
+    assert then in ended.reason
+    assert any(then in one for one in said_of(new, entry))
+    assert new.ledger.state == staged.ledger.state
+    assert new.ledger.unfinished() == []
+
+
+def test_without_a_measurement_it_does_not_go_on():
+    staged = Staged()
+    staged.begin()
+    new, entry = staged.started_anew(lambda new: setattr(new, "sent_mbps", None))
+    assert "nobody measures traffic" in new.entry(entry).reason
+    assert new.queue == []
+
+
+def test_an_end_that_can_not_be_written_is_written_later(monkeypatch):
+    def full(_changes):
+        raise JournalError("full")
+
+    staged = Staged()
+    entry = staged.begin()
+    journal = staged.ledger._journal
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "write", full)
+        staged.ledger.note_finished(entry)
+    assert staged.ledger.behind
+    assert staged.ledger.unfinished() != []
+    staged.ledger._next_try_s = 0.0
+    staged.ledger.catch_up()
+    assert (staged.ledger.behind, staged.ledger.unfinished()) == (False, [])
+
+
+WANTED = np.full((RACKS, RACKS), 10.0)
+
+
+def moved_demand(goal=AFTER, pays=True, to_mbps=20.0):
+    """A change after its first stage, with a demand that has moved since."""
+    staged = Staged()
+    staged.wanted_mbps = WANTED.copy()
+    entry = staged.begin()
+    staged.target, staged.pays = goal, pays
+    staged.wanted_mbps = np.full((RACKS, RACKS), to_mbps)
+    return staged, entry
+
+
+def said_of(staged, entry):
+    return [one.text for one in staged.ledger.history(0, np.inf, (), 99) if entry in one.text]
+
+
+def test_steady_demand_has_nothing_planned_anew():
+    staged, _ = moved_demand(to_mbps=12.4)  # by less than a quarter
+    while staged.queue:
+        staged.next()
+    assert staged.plans == 0
+    assert staged.ledger.state.topology == AFTER.topology
+
+
+def test_pairs_that_wait_want_what_they_did():
+    staged, _ = moved_demand(to_mbps=10.0)
+    for a, b in ((0, 2), (2, 0), (1, 3), (3, 1)):  # they wait, electrically
+        staged.wanted_mbps[a, b] = 0.0
+    staged.next()
+    assert staged.plans == 0
+
+
+def test_demand_that_has_moved_leaves_the_goal_if_that_is_still_the_best():
+    staged, entry = moved_demand()
+    while staged.queue:
+        staged.next()
+    assert staged.plans == 1, "the demand of then is the one to compare with"
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    (said,) = [one for one in said_of(staged, entry) if "goes on" in one]
+    assert said.endswith("demand has moved by 100% since it was planned: goes on as planned")
+
+
+def test_demand_that_has_moved_amends_the_goal():
+    other = joined(BEFORE, (0, 1, 1), (2, 3, 1), (0, 3, 0))
+    staged, entry = moved_demand(goal=other)
+    while staged.queue:
+        staged.next()
+    assert staged.ledger.state.topology == other.topology
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert any(one.endswith("is amended") for one in said_of(staged, entry))
+
+
+def test_demand_that_has_moved_stops_what_does_not_pay_any_more():
+    staged, entry = moved_demand(pays=False)
+    state = staged.ledger.state
+    staged.next()
+    assert staged.queue == []
+    assert staged.ledger.state == state
+    ended = staged.entry(entry)
+    assert ended.state is ReconfigurationState.PARTIAL
+    assert ended.reason == (
+        "after stage 1: demand has moved by 100% since it was planned: "
+        "what is left does not pay any more"
+    )
+    assert not staged.staging.under_way
+
+
+class Clock:
+    """The time of day, by hours and minutes."""
+
+    def __init__(self, staged, hour):
+        self.hour = hour
+        staged.staging._minute_of_day = lambda: 60 * self.hour
+        staged.policy(beyond_room=Beyond.AT_HOURS, beyond_hours="22:00-04:00")
+
+
+def test_too_much_for_a_rack_waits_for_its_hours():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    clock = Clock(staged, 12)
+    entry = staged.begin()
+    waiting = staged.entry(entry)
+    assert waiting.state is ReconfigurationState.QUEUED
+    assert waiting.reason.startswith("waits for 22:00-04:00: no room now at r1 by 2 Mb/s, r3 by")
+    assert said_of(staged, entry)
+    assert not staged.staging.under_way, "others go on meanwhile"
+    staged.staging.keep_time()
+    assert staged.ledger.state.topology == BEFORE.topology
+    clock.hour = 23
+    staged.staging.keep_time()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.plans == 1, "the network may be another by then"
+
+
+def test_what_waits_for_its_hours_need_not_once_the_policy_is_another():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    Clock(staged, 12)
+    entry = staged.begin()
+    staged.policy(beyond_room=Beyond.ANNOUNCE)
+    staged.staging.keep_time()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
+
+
+def test_what_waits_for_its_hours_can_be_stopped():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    Clock(staged, 12)
+    entry = staged.begin()
+    staged.rooms._loop.stop(entry, "an operator")
+    staged.next()
+    stopped = staged.entry(entry)
+    assert stopped.state is ReconfigurationState.REFUSED
+    assert stopped.reason == "stopped by an operator"
+
+
+def test_a_periodic_change_is_asked_for_again_instead_of_waiting_for_hours():
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    clock = Clock(staged, 12)
+    staged.recurs = True
+    with pytest.raises(PlanError, match=r"no room .* r3 by .*beyond_hours are 22:00-04:00"):
+        staged.begin()
+    clock.hour = 22
+    entry = staged.begin()
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).state is ReconfigurationState.DONE
 
 
 @pytest.mark.parametrize("stuck", [{(0, 1)}, {(0, 2)}, {(0, 1), (2, 3)}, {(0, 1), (0, 2), (1, 3)}])

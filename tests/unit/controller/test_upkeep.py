@@ -258,9 +258,11 @@ def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(
 def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     stage.upkeep.look_after()
     first = next(iter(stage.network.names))
+    stage.network.tables[first].clear()
     stage.network.faults = Faults(vswitch=1.0)
     stage.core.switches.doubt([first])
     stage.upkeep.synchronise()
+    stage.network.tables[first].clear()
     stage.network.faults = Faults()
     stage.upkeep.synchronise()
     assert first not in stage.reach.ready_switches()

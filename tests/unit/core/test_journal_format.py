@@ -2,10 +2,17 @@ import json
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.journal_format import read_state, state_record
+from hydra.journal_format import (
+    Unfinished,
+    read_state,
+    read_unfinished,
+    state_record,
+    unfinished_record,
+)
 from hydra.model import NetworkState, OpticalPort, PortId, RackId
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -37,6 +44,18 @@ def test_what_is_written_is_read_back(seed):
     fabric = random_fabric(rng)
     state = random_state(fabric, first_state(fabric, rng), rng)
     assert read_state(fabric, through_json(fabric, state)) == state
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_unfinished_change_is_read_back_as_far_as_there_are_its_parts(lost):
+    change = Unfinished("abc", "periodic", STATE.topology, whole=True, stages_done=2, paused=True)
+    record = json.loads(json.dumps(unfinished_record(FABRIC, change)))
+    if not lost:
+        assert read_unfinished(FABRIC, record) == change
+        return
+    read = read_unfinished(small_fabric(racks=4, planes=1), record)
+    assert not read.whole
+    assert [(path.src, path.dst) for path in read.goal.paths] == [(0, 1), (2, 3)]
 
 
 def reordered(fabric, order):

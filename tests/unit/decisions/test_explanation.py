@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from apps.offline.rehearsal import Rehearsal
+from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, seen_demand
-from hydra.decisions.explanation import Builder, Evidence, explain
+from hydra.decisions.explanation import Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing
 from hydra.worth import no_plan
@@ -119,9 +120,10 @@ def test_flows_that_spill_are_named_with_the_reason():
 def test_who_set_it_up():
     loop = evidence(rates(r1_r2=40))
     (circuit,) = loop.state.topology.circuits
-    known = replace(loop, builders={circuit: Builder("7f3a", "operator")})
+    known = replace(loop, builders={circuit: Builder("7f3a", "operator", 0.0)})
     assert explain(known, R1, R2).lines[1] == (
-        "r1 =p1= r2 was set up by reconfiguration 7f3a, asked for by: operator"
+        "r1 =p1= r2 was set up by reconfiguration 7f3a of 1970-01-01T00:00:00Z, asked for by: "
+        "operator"
     )
 
 
@@ -171,6 +173,19 @@ def test_slots_are_pointed_to():
     assert told not in explain(evidence(rates(r1_r2=40)), R1, R3).lines
 
 
+def test_hops_are_told_in_the_order_of_the_way():
+    fabric = small_fabric(racks=4, planes=2, servers=2)
+    first, second, relay, back = (fabric.ports_of(rack)[plane] for rack, plane in HOPS)
+    near = Circuit(first.plane, *sorted((first.id, second.id)))
+    far = Circuit(relay.plane, *sorted((relay.id, back.id)))
+    path = Path(R3, R1, (far, near))
+    assert sorted(path.circuits) != [*path.circuits]
+    state = NetworkState(1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)})
+    none = np.zeros((4, 4))
+    found = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R1, R3)
+    assert "traffic between r1 and r3 takes 2 hops: r3 =p2= r2 =p1= r1" in found.lines
+
+
 def test_a_relay_is_described_by_its_hops():
     fabric = small_fabric(racks=4, planes=2, servers=2)
     first, second, relay, back = (fabric.ports_of(rack)[plane] for rack, plane in HOPS)
@@ -183,7 +198,7 @@ def test_a_relay_is_described_by_its_hops():
     assert (found.circuits, found.paths) == ((), {path: 100})
     assert found.lines[:2] == (
         "no circuit joins r3 and r1 directly",
-        "traffic between r3 and r1 takes 2 hops: r1 =p1= r2, r2 =p2= r3",
+        "traffic between r3 and r1 takes 2 hops: r1 =p1= r2 =p2= r3",
     )
     used = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R1, R2)
     assert used.lines[0] == "r1 =p1= r2 stands, and carries: r1 - r3"

@@ -55,7 +55,7 @@ def exposed(controller):
 def test_the_rules_and_the_configuration_are_sound():
     done = promtool("check", "config", "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "15 rules found" in done.stdout
+    assert "16 rules found" in done.stdout
 
 
 def test_the_rules_fire_when_they_should():
@@ -76,11 +76,25 @@ def test_every_alert_has_a_section_in_the_operators_guide():
         assert told == ["Symptom", "Meaning", "Check", "Cure"], name
 
 
+def asked_by_grafana():
+    """What panels ask, and what marks incidents on them, by title."""
+    board = json.loads((DEPLOY / "grafana" / "hydra.json").read_text())
+    marks = board["annotations"]["list"]
+    assert [mark["name"] for mark in marks][:2] == ["What is wrong", "Circuits lost"]
+    return [
+        *(
+            (panel["title"], target["expr"])
+            for panel in board["panels"]
+            for target in panel["targets"]
+        ),
+        *((mark["name"], mark["expr"]) for mark in marks),
+    ]
+
+
 def test_rules_and_panels_ask_for_what_there_is(exposed):
     rules = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.yml").read_text())
-    board = json.loads((DEPLOY / "grafana" / "hydra.json").read_text())
     asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    asked += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    asked += [expression for _, expression in asked_by_grafana()]
     names = {name for expression in asked for name in NAMES.findall(expression)}
     assert len(names) > 15
     assert names <= exposed
@@ -99,11 +113,8 @@ def test_prometheus_scrapes_us_and_every_panel_can_be_asked(prometheus):
         assert time.monotonic() < deadline_s, "Prometheus has not scraped the controller"
         time.sleep(0.2)
     assert [one["value"][1] for one in ask(prometheus, "hydra_ready")] == ["1"]
-    board = json.loads((DEPLOY / "grafana" / "hydra.json").read_text())
-    for panel in board["panels"]:
-        for target in panel["targets"]:
-            expression = target["expr"].replace("$instance", ".+")
-            answer = prometheus.get("/query", params={"query": expression})
-            assert answer.status_code == 200, (panel["title"], answer.text)
+    for title, expression in asked_by_grafana():
+        answer = prometheus.get("/query", params={"query": expression.replace("$instance", ".+")})
+        assert answer.status_code == 200, (title, answer.text)
     rules = prometheus.get("/rules").json()["data"]["groups"][0]["rules"]
     assert {rule["health"] for rule in rules} <= {"ok", "unknown"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,11 @@ class Codec:
         again = self.decode([b"".join(map(self.encode, whole.events))])
         assert again == Outcome(whole.events, None), "what it accepts it does not reproduce"
         text = data.decode("latin-1")
+        values = {text, *(line.strip(' "') for line in text.splitlines())}
         for parse in self.parse:
-            try:
-                parse(text)
-            except self.parse_error:
-                continue
+            for value in values:
+                with suppress(self.parse_error):
+                    parse(value)
         return whole
 
     def kept(self) -> list[Path]:
@@ -221,11 +222,14 @@ CODECS = [
             tl1.parse_alarm,
             tl1.parse_pairs,
             tl1.parse_power_dbm,
+            tl1_polatis.parse_attenuator,
+            tl1_polatis.parse_attenuator_modes,
             tl1_polatis.parse_patch,
             tl1_polatis.parse_power,
             tl1_polatis.parse_serial,
             tl1_polatis.parse_shutter,
             tl1_polatis.parse_size,
+            tl1_polatis.parse_thresholds,
             tl1_polatis.parse_type,
             tl1_calient.parse_connection,
             tl1_calient.parse_element,
@@ -258,10 +262,12 @@ CODECS = [
         _decode_polatis_restconf,
         lambda pairs: polatis_restconf.pairs_text(pairs) + b"\n",
         (
+            _of_body(polatis_restconf.parse_attenuators),
             _of_body(polatis_restconf.parse_port_states),
             _of_body(polatis_restconf.parse_powers),
             _of_body(polatis_restconf.parse_product),
             _of_body(polatis_restconf.parse_start),
+            _of_body(polatis_restconf.parse_thresholds),
             _of_body(yang_json.parse_refusal),
         ),
         yang_json.YangJsonError,

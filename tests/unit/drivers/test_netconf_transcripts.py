@@ -53,11 +53,11 @@ def switch(monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")
     fronts, drivers = [], []
 
-    def start(answer, revision="2018-03-22"):
+    def start(answer, revision="2018-03-22", **options):
         front = SshFront(served(answer, revision))
         plane = Plane(
             PlaneId(0), "p1", "polatis-netconf", front.address, 16, 5.0, 1.0,
-            Login("admin", password_env=VARIABLE), {"host_key": front.host_key},
+            Login("admin", password_env=VARIABLE), {"host_key": front.host_key, **options},
         )  # fmt: skip
         drivers.append(optical_switch(plane, 5.0))
         fronts.append(front)
@@ -117,6 +117,54 @@ def test_cross_connects_of_which_one_may_be_missing_are_not_taken_for_all(switch
 
     with pytest.raises(NetconfRefusal, match="no OpenFlow"):
         switch(answer).cross_connects()
+
+
+PRODUCT = {
+    "manufacturer": "Polatis",
+    "serial-number": "002414",
+    "model-name": "I-OST-16x16-LU1",
+    "software-version": "6.4",
+}
+
+
+def listed(container: str, **leaves: str) -> str:
+    """A reply with one port."""
+    told = "".join(
+        f"<{leaf.replace('_', '-')}>{text}</{leaf.replace('_', '-')}>"
+        for leaf, text in leaves.items()
+    )
+    return f'<data><{container} xmlns="{SWITCH}"><port>{told}</port></{container}></data>'
+
+
+@pytest.mark.parametrize("revision", ["2018-03-22", "2015-02-18"])
+def test_alarm_thresholds_of_both_models(switch, caplog, revision):
+    """As two public clients read and write them; a new switch's alarms are off, from -60 to 25."""
+    thresholds = {
+        "opm-alarm-config": listed(
+            "opm-alarm-config", port_id="32", mode="POWER_ALARM_ENABLED",
+            signal_low_threshold="-60.0", signal_degrade_threshold="-60.0",
+            signal_high_threshold="25.0", alarm_clear_holdoff="20",
+        ),
+        "ports": listed(
+            "ports", port_id="32",
+            opm="<power-high-alarm>25.0</power-high-alarm><power-low-alarm>-60.0</power-low-alarm>"
+            "<power-alarm-control>POWER_ALARM_DISABLED</power-alarm-control>",
+        ),
+    }  # fmt: skip
+
+    def answer(request: str) -> str:
+        if "product-information" in request:
+            told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in PRODUCT.items())
+            return (
+                f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
+            )
+        found = (reply for name, reply in thresholds.items() if name in request)
+        return "<ok/>" if "create-subscription" in request else next(found, "<data/>")
+
+    switch(answer, revision, min_input_dbm=-5.0).open()
+    older = revision.startswith("2015")
+    told = "its alarm off" if older else "an alarm below -60.00 dBm, though receivers lose"
+    assert f"p1: port 32 has {told}" in caplog.text
 
 
 def test_the_model_before_2017(switch):

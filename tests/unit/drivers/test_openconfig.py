@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 
 from drivers.codecs import openconfig
 from drivers.codecs.yang_json import YangJsonError
 from drivers.registry import TOR, tor_switch
-from drivers.tor.openconfig import NATIVE, SONIC, Dialect
+from drivers.tor.openconfig import NATIVE, SONIC, Container, Dialect
+from drivers.tor.openconfig_vlan import NetconfInterfaces
 from hydra.errors import DeviceError
 from hydra.model import Login, Rack, RackId, Tor, VlanId
 from hydra.roles import PortVlans
@@ -289,3 +291,40 @@ def test_what_can_not_work_is_found_before_anything_connects(monkeypatch):
     (told,) = check(RACK)
     assert told.path == "driver"
     assert "restconf" not in str(told)
+
+
+# --- over NETCONF -------------------------------------------------------------------------------
+
+INTERFACES = "http://openconfig.net/yang/interfaces"
+
+
+class Answers:
+    """A NETCONF session that announces these modules, and answers with what it is asked for."""
+
+    def __init__(self, *modules: str) -> None:
+        self.capabilities = frozenset(f"{module}?module=m" for module in modules)
+        self.asked = ""
+
+    def open(self) -> None: ...
+
+    def get(self, root):
+        self.asked = etree.tostring(root).decode()
+        data = etree.Element("data")
+        data.append(root)
+        return data
+
+
+@pytest.mark.parametrize(
+    ("modules", "asked"),
+    [
+        ((INTERFACES, f"{INTERFACES}/aggregate"), True),
+        ((INTERFACES, f"{INTERFACES}/ethernet"), False),  # it might refuse what it does not know
+        (("urn:ietf:params:xml:ns:yang:ietf-yang-library",), True),  # it lists its modules there
+    ],
+)
+def test_a_netconf_switch_is_asked_for_lags_if_it_may_have_them(modules, asked):
+    session = Answers(*modules)
+    found = NetconfInterfaces("r1", session).read(["Ethernet1"], Container.VLANS)
+    assert ("aggregation" in session.asked) == asked
+    assert session.asked.count("type") == 2
+    assert found == {"Ethernet1": {}}

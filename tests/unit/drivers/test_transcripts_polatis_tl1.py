@@ -202,6 +202,57 @@ def test_polatis_tl1_any_to_any(play):
     switch.change([CrossConnect(3, 7)], [CrossConnect(4, 7)])
 
 
+def test_polatis_tl1_attenuators_and_thresholds(play, caplog):
+    modes = "ATTEN::CONFIG=ABSOLUTE"
+    attenuators = ["5:NONE,,", "6:ABS,-10.0,", "7:FIX,,", "8:REL,2.0,4"]
+    thresholds = ["5:CONT,LOW,25.0,-60.0", "6:OFF,LOW,25.0,-60.0", "7:SINGLE,LOW,25.0,-20.0"]
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=4x4")),
+            (b"RTRV-EQPT::ATTEN:4:::PARAMETER=CONFIG;\n", completed(4, modes)),
+            (b"RTRV-PORT-ATTEN::5&6&7&8:5:;\n", completed(5, *attenuators)),
+            (b"RTRV-TH-PMON:::6:;\n", completed(6, *thresholds)),
+            (b"RTRV-PATCH:::7:;\n", completed(7)),
+            (b"RTRV-EQPT::ATTEN:8:::PARAMETER=CONFIG;\n", completed(8, modes)),
+            (b"RTRV-PORT-ATTEN::6&8:9:;\n", completed(9, "6:ABS,-10.0,", "8:REL,2.0,4")),
+        ],
+        user="admin",
+        options={"min_input_dbm": -4.0, "loss_budget_db": 3.0},
+    )
+    switch.open()
+    for told in (
+        "port 6 holds its light at -10.00 dBm (ABS), 6.00 dB below",
+        "port 7 takes off light (FIX), and does not tell how much",
+        "port 5 has an alarm below -60.00 dBm",
+        "port 6 has its alarm off",
+    ):
+        assert told in caplog.text
+    assert "port 8" not in caplog.text
+    with pytest.raises(DeviceError, match=r"port 6 holds its light at .*nothing was moved"):
+        switch.change([], [CrossConnect(1, 8), CrossConnect(2, 6)])
+
+
+@pytest.mark.parametrize("answer", [completed(4, "ATTEN::CONFIG=NONE"), denied(4, "ICNV", "what?")])
+def test_polatis_tl1_without_attenuators(play, answer):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_START,
+            (b"RTRV-EQPT::ATTEN:4:::PARAMETER=CONFIG;\n", answer),
+            (b"RTRV-PATCH:::5:;\n", completed(5)),
+            (b"RTRV-EQPT::ATTEN:6:::PARAMETER=CONFIG;\n", answer.replace(b"M  4", b"M  6")),
+            (b"ENT-PATCH::1,17:7:;\n", completed(7)),
+            (b"RTRV-PATCH:::8:;\n", completed(8, "1,17")),
+        ],
+        user="admin",
+        options={"loss_budget_db": 3.0},
+    )
+    switch.open()
+    switch.change([], [CrossConnect(1, 17)])
+
+
 def test_a_banner_may_look_like_the_head_of_a_message(play):
     banner = b"Authorised users only.\r\nLast login: 16-11-07 11:20:14\r\nfrom 10.0.0.7\r\n\r\n>"
     switch = play(

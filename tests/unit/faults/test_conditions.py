@@ -6,11 +6,12 @@ import pytest
 
 from hydra.faults.conditions import ConditionKind, Facts, MissingSwitch, Watch
 from hydra.faults.quarantine import Quarantined
+from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.reservation import ReservationRequest
+from hydra.reservations.reservation import GONE, ReservationRequest, ServiceClass
 from hydra.roles import Alarm, Severity
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -51,10 +52,64 @@ def test_a_reservation_that_failed_is_listed_with_what_to_do(watch):
     assert one.kind is ConditionKind.RESERVATION_FAILED
     assert one.what == "reservation v1 (r1 to r2, 40 Mb/s) has failed: no other path"
     assert (one.since_unix_s, one.pairs, one.reservations) == (NOW_S - 60, (PAIR,), ("v1",))
-    assert one.command == "hydra reserve r1 r2 --mbps 40"
+    assert one.command == "hydra reserve r1 r2 --mbps 40 --dry-run"
     assert one.done == "its traffic goes electrically, with nothing promised"
     joined = only(watch, facts(reservations=[failed()]))
     assert joined.done == "its traffic has a path of circuits, with nothing promised"
+
+
+@pytest.mark.parametrize(
+    ("request_", "fitting_mbps", "command"),
+    [
+        ({}, 40.0, "hydra reserve r1 r2 --mbps 40"),
+        ({}, 25.0, "hydra reserve r1 r2 --mbps 40 --at-least 25"),
+        ({}, None, "hydra reserve r1 r2 --mbps 40 --dry-run"),
+        (
+            {"duration_s": 3600.0, "priority": 3, "service": ServiceClass.GUARANTEED},
+            40.0,
+            "hydra reserve r1 r2 --mbps 40 --end 1970-01-01T03:44:40Z --priority 3 "
+            "--service guaranteed",
+        ),
+        (
+            {"start_unix_s": NOW_S + 100, "duration_s": 100.0},
+            40.0,
+            "hydra reserve r1 r2 --mbps 40 --start 1970-01-01T02:48:20Z --end 1970-01-01T02:50:00Z",
+        ),
+        (
+            {"service": ServiceClass.BEST_EFFORT},
+            0.0,
+            "hydra reserve r1 r2 --mbps 40 --service best-effort",
+        ),
+    ],
+)
+def test_what_to_do_asks_for_what_fits_now(watch, request_, fitting_mbps, command):
+    def fitting(some):
+        return {} if fitting_mbps is None else {one.id: fitting_mbps for one in some}
+
+    one = only(watch, facts(reservations=[failed(**request_)], fitting=fitting))
+    assert one.command == command
+    assert "`hydra release v1` if nobody needs it" in one.to_do
+    assert ("nothing of it fits" in one.to_do) == (fitting_mbps is None)
+    assert ("25 of its 40 Mb/s" in one.to_do) == (fitting_mbps == 25.0)
+
+
+def test_whoever_failed_has_to_be_told(watch):
+    one = replace(failed(), owner="spark")
+    found = only(watch, facts(reservations=[one], fitting=lambda _: {"v1": 40.0}))
+    assert found.to_do.startswith("as spark, whose it is, reserve it anew")
+
+
+@pytest.mark.parametrize("gone", [{"src_rack": GONE}, {"src": "h99"}, {"src": "r3"}])
+def test_what_nobody_can_ask_for_any_more_is_to_be_released(watch, gone):
+    asked = []
+
+    def fitting(some):
+        asked.extend(some)
+        return {}
+
+    one = only(watch, facts(reservations=[replace(failed(), **gone)], fitting=fitting))
+    assert one.command == "hydra release v1"
+    assert asked == []
 
 
 def test_it_is_listed_until_its_time_is_up_or_another_one_was_made(watch):
@@ -87,8 +142,10 @@ def test_a_lost_circuit_is_one_condition_whatever_the_number_of_its_ports(watch)
     assert (len(ports.subjects), ports.pairs, ports.reservations) == (2, (PAIR,), ("v1",))
     assert ports.since_unix_s == NOW_S - 5
     assert "goes electrically" in ports.done
-    rack, port = ports.subjects[0].split(":")
-    assert ports.command == f"hydra quarantine clear {rack} {port}"
+    ends = [subject.replace(":", " ") for subject in ports.subjects]
+    assert ports.command == (
+        f"hydra quarantine clear {ends[0]} && hydra quarantine clear {ends[1]}"
+    )
     elsewhere = only(watch, facts(quarantine=entries))
     assert elsewhere.pairs == ()
     assert "has other paths" in elsewhere.done
@@ -102,7 +159,7 @@ def test_circuits_on_an_optical_switch_that_is_down_belong_to_its_condition(watc
     plane = CIRCUIT.plane
     name = FABRIC.planes[plane].name
     active = replace(failed(), state=ReservationState.ACTIVE, booked=PATH)
-    one = only(watch, facts(planes_down={plane: "refused"}, reservations=[active]))
+    one = only(watch, facts(planes_down={plane: f"{name}: refused"}, reservations=[active]))
     assert one.what == f"optical switch {name} can't be commanded: refused"
     assert "circuits that stand on it (1) stay" in one.done
     assert (one.pairs, one.reservations) == ((PAIR,), ("v1",))
@@ -159,7 +216,7 @@ def test_the_others_have_their_words_too(watch):
             dead_uplinks={"h12", "h11"},
             alarms={"p1": [alarm]},
             drift=drift,
-            journal_failure=(NOW_S - 7, "can't write the journal"),
+            journal_failure=(NOW_S - 7, JournalError("can't write the journal")),
         )
     )
     assert [(one.kind, one.what) for one in found] == [
@@ -177,3 +234,11 @@ def test_the_others_have_their_words_too(watch):
     ]
     assert found[0].since_unix_s == NOW_S - 7
     assert all(one.done and one.to_do and one.command for one in found)
+
+
+def test_what_to_do_about_the_journal_depends_on_what_is_wrong_with_it(watch):
+    full, taken = JournalError("the disk is full"), JournalTaken("another controller has it")
+    assert only(watch, facts(journal_failure=(NOW_S, full))).command == "df -h"
+    found = only(watch, facts(journal_failure=(NOW_S, taken)))
+    assert "disk" not in found.to_do
+    assert found.command == "pgrep -af hydra"

@@ -343,6 +343,7 @@ def test_each_switch_has_its_own_outcome(fleet):
 
 def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(monkeypatch):
     monkeypatch.setattr("apps.openflow.switchboard._UNDER_WAY", 2)
+    monkeypatch.setattr("apps.openflow.switchboard._SENT_TOGETHER", 1)
     fabric = small_fabric(racks=5, planes=1, servers=1)
     fleet = Fleet(fabric, lambda function: function())
     silent, *others = [server.vswitch.datapath_id for server in fabric.servers]
@@ -363,6 +364,14 @@ def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(m
     assert answers == others
     assert asked == [silent, *others]
     assert not fleet._pending
+
+
+def test_any_number_of_switches_that_are_away_hide_none(fleet):
+    Switch(fleet, V1, agrees)
+    away = range(1_000, 2_000)
+    answers = fleet.apply({**dict.fromkeys(away, CHANGES), V1: CHANGES}, 0.5)
+    assert [datapath for datapath, failure in answers.items() if failure is None] == [V1]
+    assert len(answers) == len(away) + 1
 
 
 def test_another_switchs_answer_is_not_taken(fleet):

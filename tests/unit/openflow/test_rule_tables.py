@@ -1,20 +1,25 @@
 """Rules as a switch reports them; the real Open vSwitch is asked in tests/integration."""
 
+import itertools
 import struct
+from dataclasses import replace
 
 import pytest
 
+from drivers.codecs.openflow import _tables
+from drivers.codecs.openflow.messages import encode_bundle_control
 from drivers.codecs.openflow.rule_tables import (
-    TableCheck,
-    _read_constant_part,
     decode_rules,
     foreign,
     intended_table,
+    is_exact,
     rule_drift,
+    table_drift,
 )
-from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from drivers.codecs.openflow.rules import SwitchPorts, encode_changes, encode_open_bundle
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.forwarding.rules import Install, InstallAll, emulated_rules
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import Install, InstallAll, Remove, emulated_rules
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
@@ -36,7 +41,7 @@ def reply(rules, ports=PORTS, cookie=None):
         mod = encode_changes([Install(rule)], ports, 0, None)
         head = struct.pack(
             "!BxIIHHHHxxxxQQQ",
-            mod[24], 1, 2, *struct.unpack_from("!H", mod, 30), 0, 0, 0,
+            mod[24], 1, 2, *struct.unpack_from("!H", mod, 30), 0, 0, mod[45],
             rule.cookie if cookie is None else cookie, 7, 700,
         )  # fmt: skip
         entry = head + mod[48:]
@@ -90,8 +95,12 @@ COMMON = InstallAll(tuple(RULES[5:]))
 OWN = RULES[:5]
 
 
-def checked(check, held, own=OWN):
-    return check.drift("v1", (COMMON, *map(Install, own)), PORTS, held)
+def checked(held, own=OWN):
+    return table_drift("v1", (COMMON, *map(Install, own)), PORTS, held)
+
+
+def exact(held, own=OWN):
+    return is_exact((COMMON, *map(Install, own)), PORTS, held)
 
 
 @pytest.mark.parametrize(
@@ -107,33 +116,92 @@ def checked(check, held, own=OWN):
     ids=["common gone", "own gone", "one more", "other actions", "one of common gone", "none"],
 )
 def test_the_quick_look_finds_what_the_slow_one_finds(held):
-    check = TableCheck()
-    for _ in range(2):  # at first nothing is known, then all that is right
-        assert list(checked(check, reply(held)).items) == drift(RULES, reply(held))
-        assert checked(check, reply(RULES)).items == ()
+    assert not exact(reply(held))
+    assert list(checked(reply(held)).items) == drift(RULES, reply(held))
+    assert exact(reply(reversed(RULES)))
+    assert checked(reply(RULES)).items == ()
+
+
+def test_a_rule_twice_in_place_of_another_is_not_exact():
+    assert not exact(reply([*RULES[:-1], RULES[0]]))
+    assert not exact(reply([*RULES[:5], *RULES[6:], RULES[7]]))
 
 
 def test_a_switch_that_holds_what_another_should_is_found():
     others = [*RULES[5:], *(rule for rule in RULES[:5] if rule != RULES[0])]
-    check = TableCheck()
-    assert checked(check, reply(others), own=RULES[1:5]).items == ()
-    (item,) = checked(check, reply(others)).items
+    assert exact(reply(others), own=RULES[1:5])
+    (item,) = checked(reply(others)).items
     assert item.actual == "nothing"
 
 
-def test_rules_in_common_are_known_again_by_their_bytes(monkeypatch):
-    check = TableCheck()
-    checked(check, reply(RULES))
-    read = []
-    monkeypatch.setattr(
-        "drivers.codecs.openflow.rule_tables._read_constant_part",
-        lambda part, real=_read_constant_part: read.append(part) or real(part),
-    )
-    assert checked(check, reply(reversed(RULES))).items == ()
-    assert len(read) == len(OWN)
+def test_epochs_are_not_looked_at_but_all_else_of_a_cookie_is():
+    assert exact(reply([*RULES[:-1], circuit_rule(RackId(1), VlanId(104), 1)]))
+    last = RULES[-1]
+    for bit in (0, 31, 48, 55, 63):
+        assert not exact(reply([*RULES[:-1], replace(last, cookie=last.cookie ^ 1 << bit)]))
+
+
+@pytest.mark.parametrize("at", [2, 12, 14, 16, 18, 60, -1])
+def test_a_bit_of_anything_but_counters_and_age_is_seen(at):
+    """Table, priority, time-outs, flags, match and instructions of the last rule."""
+    first = reply(RULES[:-1])
+    last = bytearray(reply(RULES[-1:]))
+    for counter in (4, 8, 32, 40):  # age, packets and bytes
+        last[counter] ^= 1
+    assert exact(first + last)
+    last[at] ^= 1
+    assert not exact(first + last)
+
+
+def test_masks_of_ones_and_the_order_of_fields_do_not_count():
+    rule = next(one for one in RULES if one.kind is RuleKind.ACCOUNT_V4)
+    mod = encode_changes([Install(rule)], PORTS, 0, None)
+    table = _tables.Table(mod, 2**64 - 1)
+    nothing = _tables.Table(b"", 2**64 - 1)
+    (held,) = [reply([rule])]
+    _, match_bytes = struct.unpack_from("!HH", held, 48)
+    fields, at = [], 52
+    while at < 48 + match_bytes:
+        size = 4 + held[at + 3]
+        fields.append(held[at : at + size])
+        at += size
+    assert len(fields) > 1
+    other = held[:52] + b"".join(reversed(fields)) + held[at:]
+    assert table.held_with(nothing, other)
+    plain = next(one for one in fields if not one[2] & 1)
+    size = plain[3]
+    masked = plain[:2] + bytes([plain[2] | 1, 2 * size]) + plain[4:] + b"\xff" * size
+    match = b"".join(masked if one == plain else one for one in fields)
+    whole = held[48:50] + struct.pack("!H", 4 + len(match)) + match + bytes(-(4 + len(match)) % 8)
+    entry = held[:48] + whole + held[48 + (match_bytes + 7) // 8 * 8 :]
+    assert table.held_with(nothing, struct.pack("!H", len(entry)) + entry[2:])
 
 
 @pytest.mark.parametrize("cut", [1, 40, 60])
 def test_the_quick_look_refuses_what_is_cut_short(cut):
+    assert not exact(reply(RULES)[:-cut])
     with pytest.raises(MalformedReplyError):
-        checked(TableCheck(), reply(RULES)[:-cut])
+        checked(reply(RULES)[:-cut])
+
+
+def test_lengths_that_lie_are_survived():
+    """Each byte of a reply, changed in turn, as no switch would send it."""
+    table = _tables.Table(encode_changes(map(Install, RULES), PORTS, 0, None), 0)
+    nothing, held = _tables.Table(b"", 0), bytearray(reply(RULES))
+    assert table.held_with(nothing, held)
+    for at, value in itertools.product(range(len(held)), (0, 1, 0x7F, 0xFF)):
+        lying = held.copy()
+        lying[at] = value
+        table.held_with(nothing, bytes(lying))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 50])
+def test_only_flow_mods_that_add_make_a_table(cut):
+    mods = encode_changes(map(Install, RULES), PORTS, 0, None)
+    assert len(_tables.Table(mods, 0)) == len(RULES)
+    for other in (mods[:-cut], encode_changes([Remove(RULES[0])], PORTS, 0, None), bytes(64)):
+        with pytest.raises(ValueError, match="no flow-mods"):
+            _tables.Table(other, 0)
+    bundle = encode_open_bundle([InstallAll(tuple(RULES))], PORTS, 7, 1)
+    opening = len(encode_bundle_control(1, 0, 7))
+    assert len(_tables.Table(bundle[opening:], 0)) == len(RULES)

@@ -51,6 +51,7 @@ from hydra.reconfiguration.commands import (
     Batch,
     Command,
     CompareRules,
+    ConfirmRules,
     Marker,
     MoveMirrors,
     Outcome,
@@ -200,16 +201,19 @@ class Network:
 
         A switch forwards by cached decisions for a while after it has confirmed other rules.
         """
-        if server.name in self.dead_uplinks | self.closed:
+        if server.name in self.dead_uplinks or server.name in self.closed:
             return set()
         datapath = self.switch_of[server.name].datapath
         ways = self._ways.setdefault(datapath, {})
         if to not in ways:
             ways[to] = self._sends(to, self.tables[datapath])
+        cached = self._cached(datapath)
+        if not cached:
+            return ways[to]
         off = self.dead_uplinks | self.closed
         if all(other.name in off for other in self.fabric.racks[to].servers):
             return ways[to]  # nothing that was sent there earlier can be taken any more
-        return ways[to].union(*(self._sends(to, table) for table in self._cached(datapath)))
+        return ways[to].union(*(self._sends(to, table) for table in cached))
 
     def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
         metadata = rack_metadata(to)
@@ -371,6 +375,7 @@ class Network:
             AwaitSwitches: self._await_switches,
             TakeSwitches: self._nothing,
             CompareRules: self._compare_rules,
+            ConfirmRules: self._confirm_rules,
         }
         return handlers[type(command)](command)
 
@@ -448,6 +453,18 @@ class Network:
             found[datapath] = RuleDrift(tuple(items), tuple(foreign))
         yield
         return found, None
+
+    def _confirm_rules(self, command: ConfirmRules) -> _Doing:
+        """As tables are: silent switches say nothing."""
+        exact = set()
+        for datapath, installations in command.intended.items():
+            if self.hears(datapath) and not self._hit(self.faults.read):
+                wanted = {match_key(rule): rule.args for rule in installed(installations)}
+                held = {key: rule.args for key, rule in self.tables[datapath].items()}
+                if held == wanted:
+                    exact.add(datapath)
+        yield
+        return frozenset(exact), None
 
     def _apply_rules(self, command: ApplyRules) -> _Doing:
         failures: dict[DatapathId, Failure | None] = {}

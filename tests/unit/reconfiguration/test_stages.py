@@ -1,15 +1,18 @@
 """Stages lead to the target, each sound by itself, and divert no more than there is room for."""
 
 import random
+from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hydra.model import NetworkState
-from hydra.reconfiguration.plan import diff, paths_by_pair
+from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.plan import changed_pairs, diff, paths_by_pair
 from hydra.reconfiguration.stages import Traffic, next_stage, stages
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -23,6 +26,7 @@ from topology.checks import check_topology
 from topology.marks import marks_of
 
 SEEDS = st.integers(0, 2**32)
+EMPTY = NetworkState()
 
 
 def drawn(seed):
@@ -56,6 +60,54 @@ def test_stages_lead_to_the_target_and_each_is_sound(seed):
         assert not wanted & had - has, "what has arrived stays"
 
 
+def detours_of(fabric, reserved=()):
+    return Detours(fabric, 3, frozenset(reserved), marks_of(fabric).state)
+
+
+def busiest(fabric, state, traffic):
+    """Mbps in each direction of each circuit."""
+    load = Counter()
+    paths = paths_by_pair(state)
+    for path in state.topology.paths:
+        here = path.src
+        for circuit in path.circuits:
+            a, b = fabric.racks_of(circuit)
+            there = b if a == here else a
+            share = len(paths[path.src, path.dst])
+            load[circuit, here] += traffic.sent_mbps[path.src, path.dst] / share
+            load[circuit, there] += traffic.sent_mbps[path.dst, path.src] / share
+            here = there
+    return load
+
+
+@given(SEEDS)
+def test_detours_are_sound_and_have_room_and_end_at_the_target(seed):
+    fabric, old, new, traffic = drawn(seed)
+    assume(not fabric.one_way)
+    kept = frozenset(sorted(old.topology.circuits)[:1])
+    found = list(stages(old, new, traffic, detours_of(fabric, kept)))
+    states = [old, *(stage.target for stage in found)]
+    assert states[-1].topology == new.topology
+    wanted = set(new.topology.paths)
+    for stage, (before, after) in zip(found, pairwise(states), strict=True):
+        plan = diff(fabric, before, after, order_of(fabric))
+        order = plan.disconnect_first, plan.connect_last
+        assert marks_of(fabric).transit_problems(before, after, *order) == []
+        assert marks_of(fabric).problems(after) == []
+        assert check_topology(fabric, after.topology, max_hops=3, paths_per_pair=99) == []
+        had, has = set(before.topology.paths), set(after.topology.paths)
+        assert not wanted & had - has, "what has arrived stays"
+        detours = has - had - wanted
+        assert {(path.src, path.dst) for path in detours} == stage.detoured
+        load = busiest(fabric, after, traffic)
+        for path in detours:
+            assert kept.isdisjoint(path.circuits)
+            for circuit in path.circuits:
+                rate_mbps = fabric.rate_of(circuit) + 1e-6
+                assert all(load[circuit, rack] <= rate_mbps for rack in fabric.racks_of(circuit))
+        assert plan.affected <= stage.pairs
+
+
 @given(SEEDS)
 def test_no_stage_diverts_more_than_there_is_room_for_but_one_move_at_a_rack(seed):
     _, old, new, traffic = drawn(seed)
@@ -82,6 +134,7 @@ def test_no_stage_diverts_more_than_there_is_room_for_but_one_move_at_a_rack(see
         )
         beyond = {rack for rack in range(len(room)) if most[rack] < -1e-6}
         assert beyond == stage.beyond.keys()
+        assert changed_pairs(state, stage.target) <= stage.pairs
         assert stage.diverted_mbps == pytest.approx(max([*diverted_out, *diverted_into]))
         state = stage.target
 
@@ -154,6 +207,53 @@ def test_who_is_electrical_and_finds_free_ports_goes_first():
     assert first.diverted_mbps == 0
     assert pairs_of(others) == [{2, 3}]
     assert others[0].beyond == {0: 30.0}
+
+
+def test_a_pair_of_which_only_the_vlan_changes_is_named_and_has_its_turn():
+    vlans = dict(zip(BEFORE.topology.paths, (201, 202, 203), strict=True))
+    retagged = replace(BEFORE, vlans=vlans)
+    found = list(stages(BEFORE, retagged, sent(r2=50, r3=50, r4=20)))
+    assert pairs_of(found) == [{2, 4}, {3}]
+    assert [stage.diverted_mbps for stage in found] == [70, 50]
+    assert [stage.last for stage in found] == [False, True]
+    assert found[-1].target == retagged
+    assert found[0].target.vlans[BEFORE.topology.paths[1]] == BEFORE.vlans[BEFORE.topology.paths[1]]
+
+
+def test_a_circle_that_no_rack_has_room_for_is_opened_over_circuits_of_others():
+    fabric = small_fabric(racks=4, planes=3)
+    before = round_robin(fabric, 0)
+    after = round_robin(fabric, 1, before)
+    everywhere = Traffic(20.0 * (1 - np.eye(4)), np.full(4, 40.0), 0.8)  # room for one pair a rack
+    [whole] = stages(before, after, everywhere)
+    assert whole.beyond.keys() == {0, 1, 2, 3}
+    found = list(stages(before, after, everywhere, detours_of(fabric)))
+    assert [stage.beyond for stage in found] == [{}] * len(found)
+    assert max(stage.diverted_mbps for stage in found) == 20
+    joined = [len(paths_by_pair(stage.target)) for stage in found]
+    assert joined == [6] * len(found), "each pair has a path all the time"
+    assert found[0].detoured
+    assert found[-1].target.topology == after.topology
+
+
+def test_a_detour_shares_no_circuit_that_is_reserved():
+    fabric = small_fabric(racks=4, planes=3)
+    before = round_robin(fabric, 0)
+    after = round_robin(fabric, 1, before)
+    everywhere = Traffic(20.0 * (1 - np.eye(4)), np.full(4, 40.0), 0.8)
+    [whole] = stages(before, after, everywhere, detours_of(fabric, before.topology.circuits))
+    assert (whole.detoured, whole.last) == (frozenset(), True)
+
+
+def round_robin(fabric, turn, current=EMPTY):
+    """The state in which four racks have a circuit to each other, each matching on its plane."""
+    matchings = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    paths = [
+        path_of(fabric, a, b, circuit_between(fabric, a, b, (number + turn) % 3))
+        for number, pairs in enumerate(matchings)
+        for a, b in pairs
+    ]
+    return state_of(fabric, current, *paths)
 
 
 def test_nothing_is_one_stage_that_moves_nobody():

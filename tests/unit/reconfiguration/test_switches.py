@@ -5,9 +5,9 @@ import random
 import pytest
 
 from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import InstallAll, constant, installed
+from hydra.forwarding.rules import InstallAll, constant, installed, match_key
 from hydra.model import NetworkState
-from hydra.reconfiguration.commands import Outcome
+from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -52,7 +52,8 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     def bring(datapath):
         course = switches.synchronise([datapath])
         next(course)
-        batch = course.send([Outcome()])
+        course.send([Outcome()])
+        batch = course.send([Outcome(frozenset())])
         (command,) = batch.commands
         (several,) = (one for one in command.changes[datapath] if isinstance(one, InstallAll))
         with pytest.raises(StopIteration):
@@ -78,3 +79,36 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
         bring(datapath)
     assert switches.all_ready
     assert not switches._common
+
+
+def test_switches_that_hold_what_they_should_are_left_as_they_are():
+    network = Network(FABRIC, STATE, random.Random(1))
+    core = SimulatedUpkeep.at_work(network, STATE)
+    switches = core.switches
+    lacking, other, *_ = sorted(switches.owned)
+    del network.tables[lacking][next(iter(network.tables[lacking]))]
+    more = constant(RuleKind.CLASS_MICE)
+    network.tables[other][match_key(more)] = more
+    for datapath in switches.owned:
+        switches.renewed(datapath)
+    assert not switches.ready() & switches.owned.keys()
+    written: list[Command | None] = []
+    core.look = written.append
+    before = {datapath: dict(table) for datapath, table in network.tables.items()}
+    core.run(switches.synchronise(sorted(switches.owned)))
+    changes = [one.changes for one in written if isinstance(one, ApplyRules)]
+    assert changes[0].keys() == {lacking, other}
+    assert network.tables[lacking].keys() - before[lacking].keys()
+    assert match_key(more) not in network.tables[other]
+    assert switches.all_ready
+
+
+def test_a_switch_that_could_not_be_read_is_written(core):
+    switches = core.switches
+    switches.settled = True
+    first, second, *_ = sorted(switches.owned)
+    course = switches.synchronise([first, second])
+    next(course)
+    course.send([Outcome()])
+    batch = course.send([Outcome(None)])
+    assert batch.commands[0].changes.keys() == {first, second}

@@ -14,6 +14,7 @@ from hydra.reconfiguration.commands import (
     AwaitSwitches,
     Batch,
     Command,
+    ConfirmRules,
     Course,
     Outcome,
     SaveState,
@@ -124,6 +125,8 @@ class SimulatedUpkeep:
                 self.network.journal.clear()
             elif isinstance(command, AwaitSwitches):
                 self._note_unbrought(set(command.datapaths) - outcome.value, ())
+            elif isinstance(command, ConfirmRules):
+                self._note_unbrought((), outcome.value)
             elif isinstance(command, ApplyRules) and batch.step == "synchronise":
                 failed = {datapath for datapath, error in outcome.value.items() if error}
                 self._note_unbrought(failed, outcome.value.keys() - failed)

@@ -282,3 +282,23 @@ def test_a_pair_is_booked_anew_around_ports_that_are_out_of_use(fabric):
     assert [r.id for r in changed] == ["c"], (
         "its time has not come: the ports may be mended by then"
     )
+
+
+def test_what_would_fit_of_one_that_has_failed(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(duration_s=1000.0), 0.0)
+    book.transition("a", State.FAILED, "cut", now=1.0)
+    limits = AdmissionLimits(1)
+    assert book.fitting_mbps("a", 10.0, limits) == 80.0
+    for number, plane in enumerate(fabric.planes):
+        mbps = 70.0 + 5 * number
+        book.add(f"b{plane.id}", request("r1", f"r{3 + number}", mbps), 2.0)
+    assert book.fitting_mbps("a", 10.0, limits) is None
+    relayed = AdmissionLimits(2)
+    book.add("c", request("r3", "r2", 40.0), 3.0)
+    assert book.fitting_mbps("a", 10.0, relayed) == 30.0
+    assert book.get("a").state is State.FAILED, "nothing is entered"
+    blocked = AdmissionLimits(2, frozenset(port.id for port in fabric.ports))
+    assert book.fitting_mbps("a", 10.0, blocked) is None
+    with pytest.raises(UnknownName):
+        book.fitting_mbps("z", 10.0, limits)

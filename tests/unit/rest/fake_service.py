@@ -11,6 +11,7 @@ import numpy as np
 from apps.demand.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
 from hydra.config.reload import Change, Reload, amended
+from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, Decision, SeenDemand, Verdict
 from hydra.decisions.decision import Proposal as ProposedChange
 from hydra.decisions.explanation import Evidence, explain
@@ -282,7 +283,14 @@ class FakeService:
             planning_ms=1.5,
             at_risk=tuple(self.away),
             stages=(
-                Stage(target, frozenset({(RackId(0), RackId(1))}), 90.0, {RackId(0): 10.0}, True),
+                Stage(
+                    target,
+                    frozenset({(RackId(0), RackId(1))}),
+                    90.0,
+                    {RackId(0): 10.0},
+                    True,
+                    frozenset({(RackId(0), RackId(1))}),
+                ),
             ),
         )
 
@@ -353,6 +361,11 @@ class FakeService:
             self.demand().estimated_mbps,
             self.reservations(),
             self.decisions(),
+            {
+                circuit: Builder(one.id, one.trigger, one.created_unix_s)
+                for one in self.reconfigurations()
+                for circuit in one.connected
+            },
             happened=self.past.concerning(*(self._fabric.racks[one].name for one in (a, b)), 3),
         )
         return explain(evidence, a, b)
@@ -510,6 +523,9 @@ class FakeService:
 
     def missing(self):
         return self.away
+
+    def note_login(self, operator, address):
+        self.past.add(CREATED_UNIX_S + 90, HappeningKind.LOGIN, f"{operator} came, from {address}")
 
     def conditions(self):
         facts = Facts(

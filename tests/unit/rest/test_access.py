@@ -11,6 +11,7 @@ import pytest
 from httpx_sse import connect_sse
 from starlette.routing import Route
 
+from apps.rest import guard
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Guard
 from apps.rest.rate import Limiter
@@ -19,6 +20,7 @@ from apps.rest.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Caller, Role, identify, make_token
 from hydra.errors import HydraError
 from hydra.events import EventKind
+from hydra.history import HappeningKind
 from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import FakeService, relay_path
@@ -45,7 +47,7 @@ OWN_WRITE |= {"PATCH /v1/reservations/{reservation_id}"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
 READ |= {"GET /v1/agents", "GET /v1/agents/{server}", "GET /v1/sharing"}
-READ |= {"GET /v1/schedule"}
+READ |= {"GET /v1/schedule", "GET /v1/replicas"}
 READ |= {"GET /v1/agents/{server}/circuits"}
 AGENT = {"GET /v1/agents/{server}", "GET /v1/agents/{server}/circuits"}
 AGENT |= {"PUT /v1/agents/{server}/backlog"}
@@ -53,6 +55,7 @@ PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
     | {"PATCH /v1/policy", "PUT /v1/sharing", "POST /v1/reconcile", "POST /v1/reload"}
+    | {"POST /v1/handover"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | AGENT
     | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}
@@ -116,8 +119,8 @@ def test_the_matrix_covers_every_route(service, ask):
     """Whatever is described, and whatever is served without being described."""
     paths = ask("olaf", "GET", "/openapi.json").json()["paths"]
     described = {f"{method.upper()} {path}" for path, some in paths.items() for method in some}
-    (guard,) = (one for one in create_app(service).user_middleware if one.cls is Guard)
-    routes = [route for route in guard.kwargs["routes"] if isinstance(route, Route)]
+    (installed,) = (one for one in create_app(service).user_middleware if one.cls is Guard)
+    routes = [route for route in installed.kwargs["routes"] if isinstance(route, Route)]
     served = {
         f"{method} {route.path_format}" for route in routes for method in route.methods - {"HEAD"}
     }
@@ -437,3 +440,16 @@ def test_viewers_see_no_secrets_of_webhooks(ask):
         assert "s3cret" not in seen
         assert "s3cret" in ask("olaf", "GET", path).text
     assert created["secret"] not in ask("olaf", "GET", "/v1/webhooks").text
+
+
+def test_the_history_tells_which_operator_came_and_from_where(ask, service, monkeypatch):
+    def logins():
+        lines = service.history(0.0, float("inf"), {HappeningKind.LOGIN}, 9)
+        return [line.text for line in lines]
+
+    for name in ("vera", "tina", "olaf", "olaf"):
+        ask(name, "GET", "/v1/whoami")
+    assert logins() == ["olaf came, from 127.0.0.1"], "who is at work has logged in once"
+    monkeypatch.setattr(guard, "_AWAY_S", 0.0)
+    ask("olaf", "GET", "/v1/topology")
+    assert len(logins()) == 2

@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from apps.rest.app import create_app
@@ -13,6 +15,7 @@ from apps.rest.routes import dashboard
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
+from hydra.history import HappeningKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.policy import DemandBasis, Prediction
@@ -63,6 +66,8 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#circuits tbody tr").first).to_contain_text("13%")
     expect(page.locator("#demand-summary")).to_contain_text("15.5 Mb/s measured")
     expect(page.locator("#timeline")).to_contain_text("h11")
+    expect(page.locator("#timeline .note")).to_have_text("2 rules")
+    expect(page.locator("#day")).to_have_text("Nothing in the last day.")  # of years ago
     expect(page.locator("#reconfiguration-facts")).to_contain_text("no light at r3")
     expect(page.locator("#reservations tbody")).to_contain_text(
         re.compile(r"r1 to r2v0r1 =p.=.* r240active38.5 / –from .* UTC until it is released")
@@ -84,10 +89,25 @@ def test_why_is_this_circuit_here(server, network, page):
     why = page.locator("#why")
     expect(why).to_contain_text("r1 =p1= r3 =p2= r2, VLAN 7: 12.5 Mb/s there")
     expect(why).to_contain_text("v0 active: r1 to r2, 40 Mb/s")
-    expect(why).to_contain_text("asked for by periodic")
+    expect(why).to_contain_text("was set up by reconfiguration c0 of")
+    expect(why).to_contain_text("asked for by: periodic")
     shoot(page, "why")
     page.keyboard.press("Escape")
     expect(why).not_to_be_visible()
+
+
+def test_the_last_day_has_a_line_for_each_kind(server, network, page):
+    now_s = time.time()
+    for hours, kind in ((30, "login"), (18, "quarantine"), (6, "quarantine"), (6, "condition")):
+        network.past.add(now_s - 3600 * hours, HappeningKind(kind), "words", [])
+    page.goto(server.url)
+    day = page.locator("#day")
+    expect(day).to_have_text(re.compile("condition1quarantine2a day agonow"))
+    places = day.locator(".piece").evaluate_all("all => all.map(one => parseFloat(one.style.left))")
+    assert sorted(places) == pytest.approx([25, 75, 75], abs=0.5)
+    network.past.add(time.time(), HappeningKind.LOGIN, "olaf came", [])
+    expect(day).to_contain_text("login1")
+    expect(day).to_contain_text("quarantine2")
 
 
 def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, page):
@@ -115,6 +135,8 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     page.keyboard.press("Enter")
     expect(page.locator("#why-title")).to_have_text("r1 to r2, the last hour")
     expect(why.locator(".load-there")).to_contain_text("r1 to r2: 80 Mb/s now")
+    expect(why).to_contain_text("carrier lost at r1:hyt-r1-p1")  # a circuit that is gone
+    expect(why).to_contain_text("reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path")
     page.keyboard.press("Escape")
     network.recorded = None
     page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
@@ -131,7 +153,8 @@ def test_one_way_circuits_are_shown_by_their_direction(server, service, page):
     why = page.locator("#why")
     expect(why).to_contain_text("from port hyt-r3-p1 to hyt-r1-p1, 100 Mb/s.")
     expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
-    expect(why.locator("li")).to_have_text("r3 =p1> r1, VLAN 7: 0 Mb/s")
+    carried = why.locator("h3:has-text('Paths that it carries') + ul > li")
+    expect(carried).to_have_text("r3 =p1> r1, VLAN 7: 0 Mb/s")
     shoot(page, "one-way")
     page.keyboard.press("Escape")
     page.locator("#heat").focus()
@@ -433,6 +456,36 @@ def test_it_fits_and_can_be_read(server, network, page, width, scheme):
     shoot(page, f"{scheme}-{width}")
 
 
+def complaints(page):
+    """What axe-core finds on the page as it is: rules, and the elements that break them."""
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_page_nor_in_its_dialogs(server, network, page, scheme):
+    recorded(network)
+    network.past.add(time.time(), HappeningKind.LOGIN, "olaf came", [])
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(server.url)
+    expect(page.locator("#conditions .bad-thing").first).to_be_visible()
+    page.get_by_text("What the periodic mode decided").click()
+    assert complaints(page) == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    dialogs = {
+        "Why is r1 =p1= r3 here?": "#why .load-there",
+        "The last hour of r3 to r4": "#why .load-there",
+        "Plan…": "#ask li",
+        "Policy…": "#ask table",
+    }
+    for button, content in dialogs.items():
+        page.get_by_role("button", name=button).click()
+        expect(page.locator(content).first).to_be_visible()
+        assert complaints(page) == [], button
+        page.keyboard.press("Escape")
+
+
 def test_every_control_can_be_reached_with_the_keyboard(server, network, page):
     page.goto(server.url)
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
@@ -500,6 +553,7 @@ def test_a_wrong_token_is_told_of_and_another_one_asked_for(guarded, network, pa
     server, tokens = guarded
     sign_in(page, server.url, tokens["vera"] + "x")
     expect(page.get_by_role("alert").filter(has_text="not valid")).to_be_visible()
+    assert complaints(page) == []
     page.get_by_label("Token").fill(tokens["vera"])
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("#who")).to_have_text("vera, viewer")
@@ -543,6 +597,7 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     ask.get_by_role("button", name="Take 60 Mb/s").click()
     expect(ask).to_contain_text("r3 to r4, 60 Mb/s in both directions")
     shoot(page, "tenant-fits")
+    assert complaints(page) == []
     ask.get_by_role("button", name="Book it").click()
     booked = page.locator("#reservations tbody tr")
     expect(booked).to_contain_text("r3 to r4v1")

@@ -142,6 +142,7 @@ def test_a_dry_run(client):
                 "pairs": [{"src": "r1", "dst": "r2"}],
                 "diverted_mbps": 90.0,
                 "beyond": [{"rack": "r1", "mbps": 10.0}],
+                "detoured": [{"src": "r1", "dst": "r2"}],
                 "last": True,
             }
         ],

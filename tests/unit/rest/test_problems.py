@@ -287,6 +287,7 @@ def test_every_problem_type_is_met_in_these_tests():
         "internal",
         "method-not-allowed",
         "not-ready",
+        "standing-by",
     }
     assert tested == {problem.slug for problem in CATALOGUE}
 

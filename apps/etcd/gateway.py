@@ -1,0 +1,264 @@
+"""etcd's v3 API through its gateway of JSON over HTTP, by whichever endpoint answers.
+
+A request is tried at one endpoint after the other until its time is up. One that was not answered
+may still be carried out, once or several times: callers put a comparison into each transaction
+that fails the second time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import requests
+
+from drivers.credentials import secret
+from hydra.errors import DeviceError, HydraError
+from hydra.model import Login
+from hydra.policy import EtcdSettings
+
+with warnings.catch_warnings():
+    # It brings a library that imports eventlet, which announces that it is in maintenance: nothing
+    # that the user of a command could act on.
+    warnings.simplefilter("ignore")
+    from etcd3gw import exceptions
+    from etcd3gw.client import Etcd3Client
+
+PATIENCE_S: Final = 5.0
+"""How long a request is tried."""
+_TRY_S: Final = 1.0
+"""A member that is stopped takes requests and says nothing."""
+_PAUSE_S: Final = 0.05
+_UNANSWERED: Final = (
+    exceptions.ConnectionFailedError,
+    exceptions.ConnectionTimeoutError,
+    exceptions.InternalServerError,
+)
+"""Also what etcd says without quorum: whether it was carried out is not known."""
+_LOGIN_ENDED: Final = "invalid auth token"
+
+Json = dict[str, Any]
+
+
+class EtcdRefused(HydraError):
+    """etcd has answered that it did not do it."""
+
+
+class EtcdUnanswered(HydraError):
+    """No endpoint has answered in time; what was asked may have been done, or may yet be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key with its value, and the revisions of the store that made it and wrote it last."""
+
+    key: str
+    value: str
+    created: int
+    modified: int
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer to a transaction, as of ``revision`` of the store."""
+
+    succeeded: bool
+    revision: int
+    found: Sequence[Sequence[Entry]]
+    """What each range found, of the branch that was taken."""
+
+
+def written(text: str) -> str:
+    """A key or value as the gateway takes it."""
+    return b64encode(text.encode()).decode("ascii")
+
+
+def put(key: str, value: str, lease: int = 0) -> Json:
+    return {"requestPut": {"key": written(key), "value": written(value), "lease": str(lease)}}
+
+
+def delete(first: str, end: str | None = None) -> Json:
+    """Delete one key, or all from ``first`` up to ``end``, which is left."""
+    return {"requestDeleteRange": _range(first, end)}
+
+
+def get(
+    first: str, end: str | None = None, *, limit: int = 0, last: bool = False, revision: int = 0
+) -> Json:
+    """Range of keys in their order; ``last``: from the end."""
+    order = {"sortOrder": "DESCEND", "sortTarget": "KEY"} if last else {}
+    asked = {"limit": str(limit), "revision": str(revision)}
+    return {"requestRange": {**_range(first, end), **order, **asked}}
+
+
+def has_value(key: str, value: str) -> Json:
+    return {"key": written(key), "target": "VALUE", "result": "EQUAL", "value": written(value)}
+
+
+def is_absent(key: str) -> Json:
+    return was_created(key, 0)
+
+
+def was_created(key: str, revision: int) -> Json:
+    """True if the key is the one that was made in this revision of the store."""
+    return {
+        "key": written(key),
+        "target": "CREATE",
+        "result": "EQUAL",
+        "create_revision": str(revision),
+    }
+
+
+def _range(first: str, end: str | None) -> Json:
+    return {"key": written(first)} | ({} if end is None else {"range_end": written(end)})
+
+
+class Etcd:
+    """Thread-safe; one request at a time."""
+
+    def __init__(self, settings: EtcdSettings, try_s: float = _TRY_S) -> None:
+        """``try_s``: how long one endpoint may keep a request."""
+        self._settings = settings
+        self._try_s = try_s
+        self._lock = Lock()
+        self._clients = [_client(settings, endpoint) for endpoint in settings.endpoints]
+        self._logged_in = False
+        """True if the first client has a token of etcd's."""
+
+    @property
+    def name(self) -> str:
+        return f"etcd {', '.join(self._settings.endpoints)}"
+
+    def transaction(
+        self,
+        compare: Sequence[Json],
+        success: Sequence[Json],
+        failure: Sequence[Json] = (),
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> Answer:
+        """Raises EtcdRefused, EtcdUnanswered."""
+        document = self.ask(
+            "/kv/txn",
+            {"compare": list(compare), "success": list(success), "failure": list(failure)},
+            patience_s=patience_s,
+        )
+        return Answer(
+            bool(document.get("succeeded", False)),
+            int(document["header"]["revision"]),
+            [
+                [_entry(one) for one in response["response_range"].get("kvs", ())]
+                for response in document.get("responses", ())
+                if "response_range" in response
+            ],
+        )
+
+    def ask(self, path: str, body: Json, *, patience_s: float = PATIENCE_S) -> Json:
+        """A request of any kind, by its path. Raises EtcdRefused, EtcdUnanswered."""
+        until_s = time.monotonic() + patience_s
+        said = "no time to ask"
+        with self._lock:
+            while (left_s := until_s - time.monotonic()) > 0:
+                try:
+                    return self._ask_first(path, body, min(self._try_s, left_s))
+                except _UNANSWERED as error:
+                    said = str(error.detail_text or error)
+                # The next one is asked first from now on.
+                self._clients.append(self._clients.pop(0))
+                self._logged_in = False
+                time.sleep(min(_PAUSE_S, max(0.0, until_s - time.monotonic())))
+        raise EtcdUnanswered(f"{self.name} did not answer within {patience_s:g} s ({said.strip()})")
+
+    def _ask_first(self, path: str, body: Json, try_s: float) -> Json:
+        client = self._clients[0]
+        client.timeout = try_s
+        for fresh in (False, True):
+            try:
+                self._log_in(client)
+                return cast(Json, client.post(client.get_url(path), json=body))
+            except _UNANSWERED:
+                raise
+            except exceptions.Etcd3Exception as error:
+                text = str(error.detail_text)
+                if _LOGIN_ENDED in text and not fresh:
+                    self._logged_in = False
+                    continue
+                raise EtcdRefused(f"{self.name} refused: {_words(text)}") from None
+            except (requests.RequestException, ValueError) as error:
+                raise exceptions.ConnectionFailedError(str(error)) from error
+        raise EtcdRefused(f"{self.name} gives out tokens that it does not take")
+
+    def _log_in(self, client: Etcd3Client) -> None:
+        settings = self._settings
+        if settings.username is None or self._logged_in:
+            return
+        login = Login(settings.username, settings.password_env, settings.password_file)
+        try:
+            password = secret("etcd", login)
+        except DeviceError as error:
+            raise EtcdRefused(str(error)) from error
+        client.session.headers.pop("Authorization", None)
+        answer = client.post(
+            client.get_url("/auth/authenticate"),
+            json={"name": settings.username, "password": password},
+        )
+        client.session.headers["Authorization"] = answer["token"]
+        self._logged_in = True
+
+    def members(self, patience_s: float = _TRY_S) -> Iterator[tuple[str, Json | None]]:
+        """Each endpoint with its status as it says itself; None if it does not answer."""
+        for endpoint in self._settings.endpoints:
+            one = Etcd(_only(self._settings, endpoint))
+            try:
+                yield endpoint, one.ask("/maintenance/status", {}, patience_s=patience_s)
+            except (EtcdRefused, EtcdUnanswered):
+                yield endpoint, None
+            finally:
+                one.close()
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.session.close()
+
+
+def _only(settings: EtcdSettings, endpoint: str) -> EtcdSettings:
+    return replace(settings, endpoints=(endpoint,))
+
+
+def _client(settings: EtcdSettings, endpoint: str) -> Etcd3Client:
+    url = urlsplit(endpoint)
+    session = requests.Session()
+    session.trust_env = False  # a proxy of the environment's is for the Internet
+    if settings.authority is not None:
+        session.verify = settings.authority
+    if settings.certificate is not None and settings.key is not None:
+        session.cert = (settings.certificate, settings.key)
+    return Etcd3Client(
+        url.hostname or "", url.port or 2379, url.scheme, api_path="/v3/", session=session
+    )
+
+
+def _entry(document: Mapping[str, Any]) -> Entry:
+    return Entry(
+        b64decode(document["key"]).decode(),
+        b64decode(document.get("value", "")).decode(),
+        int(document["create_revision"]),
+        int(document["mod_revision"]),
+        int(document.get("lease", 0)),
+    )
+
+
+def _words(text: str) -> str:
+    """The message out of the gateway's JSON."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip()

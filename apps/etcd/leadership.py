@@ -1,0 +1,300 @@
+"""Which of several controllers leads: the one whose lease the leader's key of etcd hangs on.
+
+A leader has to know that it leads no more *before* another one may lead. It counts its lease from
+before it asked for it, by a clock of its own that goes on while the process or the machine is
+stopped, and less than etcd granted: :data:`DRIFT` for two clocks that do not run alike, and
+:data:`MARGIN_S` for what is on its way to devices. If it can't renew until then, the process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, Final
+
+from apps.etcd.gateway import (
+    Answer,
+    Entry,
+    Etcd,
+    EtcdRefused,
+    EtcdUnanswered,
+    Json,
+    get,
+    is_absent,
+    put,
+    was_created,
+)
+from apps.process.term import Replica, Replicas, StoreMember
+from hydra.errors import HydraError, LifecycleError
+from hydra.policy import EtcdSettings
+
+LOG = logging.getLogger("hydra.leadership")
+DRIFT: Final = 0.01
+"""Bound on how much faster etcd's clock may run. NTP slews by 0.0005 at most."""
+MARGIN_S: Final = 0.1
+_RENEWALS: Final = 5
+"""Renewals in the time of a lease."""
+_LOOKS: Final = 10
+"""Looks of a standby whether somebody leads, in the time of a lease."""
+_LOOK_S: Final = 2.0
+_BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
+_SHIFT: Final = 28
+"""Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
+65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits."""
+
+
+def boot_s() -> float:
+    """Seconds since the machine's start, those included in which it slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Leadership:
+    """A :class:`apps.process.term.Term`, for which :meth:`start` begins to stand.
+
+    ``on_lead`` is called once in a thread of its own, when this controller leads; ``on_lost`` when
+    its lease ends before it was renewed: nothing may be done any more, and it must not return.
+    ``end`` ends the process as an operator does.
+    """
+
+    def __init__(
+        self,
+        settings: EtcdSettings,
+        name: str,
+        url: str,
+        release: str,
+        on_lead: Callable[[], None],
+        on_lost: Callable[[str], None],
+        end: Callable[[HydraError], None],
+    ) -> None:
+        self._settings = settings
+        self._on_lead = on_lead
+        self._on_lost = on_lost
+        self._end = end
+        self._me = Replica(uuid.uuid4().hex, name, url, release, time.time())
+        try_s = settings.lease_s / (_RENEWALS + 1)
+        self._etcd = Etcd(settings, try_s=try_s)
+        self._observer = Etcd(settings)
+        self._patience_s = settings.lease_s / 2
+        self._lease: int | None = None
+        self._until_s = 0.0
+        """When the lease ends for us, by :func:`boot_s`."""
+        self._created: int | None = None
+        """The revision of etcd that made this controller the leader; None: it stands by."""
+        self._begun = False
+        self._closing = threading.Event()
+        self._renewed = threading.Event()
+        self._thread = threading.Thread(target=self._stand, name="lease", daemon=True)
+        self._watch = threading.Thread(target=self._watch_end, name="lease-end", daemon=True)
+        self._trouble: str | None = None
+        """The reason why the last look at etcd failed."""
+        self._leader_seen: Replica | None = None
+
+    # -- the term ---------------------------------------------------------------------------------
+
+    @property
+    def leads(self) -> bool:
+        return self._created is not None
+
+    @property
+    def generation(self) -> int | None:
+        created = self._created
+        return None if created is None else created << _SHIFT
+
+    def over(self) -> bool:
+        return self._created is None or boot_s() >= self._until_s
+
+    def conditions(self) -> tuple[Json, ...]:
+        """Conditions of a transaction of etcd's that hold while this controller leads."""
+        if self._created is None:
+            raise RuntimeError("a controller that stands by writes nothing")
+        return (was_created(self._leader_key, self._created),)
+
+    def note_begun(self) -> None:
+        """Note that this controller has read what it is to go on with: it takes requests."""
+        self._begun = True
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Give the lease back, so that another one leads at once; optional, and repeatable."""
+        self._closing.set()
+        self._renewed.set()
+        for thread in (self._thread, self._watch):
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
+        lease, self._lease, self._created = self._lease, None, None
+        if lease is not None:
+            try:
+                self._etcd.ask("/lease/revoke", {"ID": str(lease)}, patience_s=self._patience_s)
+            except (EtcdRefused, EtcdUnanswered) as error:
+                LOG.warning("the lease is not given back, and ends by itself: %s", error)
+        self._etcd.close()
+        self._observer.close()
+
+    def others_lead(self) -> str | None:
+        if not self.over():
+            return None if self._begun else _BEGINS
+        if self._trouble is not None:
+            return f"this controller stands by, and does not know who leads: {self._trouble}"
+        seen = self._leader_seen
+        if seen is None or seen.id == self._me.id:
+            return "this controller stands by, and nobody leads: ask again in a moment"
+        return f"this controller stands by, and {seen.name} leads: ask at {seen.url}"
+
+    def replicas(self) -> Replicas:
+        store = self._members()
+        first = f"{self._settings.prefix}replicas/"
+        try:
+            answer = self._observer.transaction(
+                [], [get(self._leader_key), get(first, f"{first[:-1]}0")], patience_s=_LOOK_S
+            )
+        except (EtcdRefused, EtcdUnanswered) as error:
+            return Replicas(None, (), store, str(error))
+        leader = _replica(answer.found[0][0]) if answer.found[0] else None
+        everybody = [_replica(one) for one in answer.found[1]]
+        standing_by = (one for one in everybody if leader is None or one.id != leader.id)
+        return Replicas(leader, tuple(sorted(standing_by, key=lambda one: one.since_unix_s)), store)
+
+    def hand_over(self) -> tuple[Replica, ...]:
+        found = self.replicas()
+        if not found.standing_by:
+            raise LifecycleError(
+                f"nobody stands by to lead{f': {found.problem}' if found.problem else ''}"
+            )
+        names = ", ".join(one.name for one in found.standing_by)
+        self._end(HydraError(f"handed over, as asked for, to one of {names}"))
+        return found.standing_by
+
+    def _members(self) -> tuple[StoreMember, ...]:
+        said = dict(self._observer.members())
+        newest = max((int(one["raftIndex"]) for one in said.values() if one is not None), default=0)
+        return tuple(
+            StoreMember(endpoint, False)
+            if one is None
+            else StoreMember(
+                endpoint,
+                True,
+                one.get("leader") == one["header"]["member_id"],
+                one["version"],
+                int(one.get("dbSize", 0)) / 1e6,
+                newest - int(one["raftAppliedIndex"]),
+                tuple(one.get("errors", ())),
+            )
+            for endpoint, one in said.items()
+        )
+
+    # -- the threads ------------------------------------------------------------------------------
+
+    @property
+    def _leader_key(self) -> str:
+        return f"{self._settings.prefix}leader"
+
+    def _stand(self) -> None:
+        look_s = self._settings.lease_s / _LOOKS
+        renew_s = self._settings.lease_s / _RENEWALS
+        renewed_s = float("-inf")
+        while not self._closing.is_set():
+            try:
+                if boot_s() - renewed_s >= renew_s:
+                    asked_s = boot_s()
+                    self._renew()
+                    renewed_s = asked_s
+                if not self.leads:
+                    self._try_to_lead()
+                self._trouble = None
+            except (EtcdRefused, EtcdUnanswered) as error:
+                if self._trouble is None:
+                    LOG.warning("the lease is not renewed: %s", error)
+                self._trouble = str(error)
+            self._closing.wait(renew_s if self.leads else look_s)
+
+    def _renew(self) -> None:
+        asked_s = boot_s()
+        if self._lease is None:
+            self._grant(asked_s)
+            return
+        answer = self._ask("/lease/keepalive", {"ID": str(self._lease)})
+        granted_s = int(answer.get("result", {}).get("TTL", 0))
+        if granted_s > 0:
+            if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
+                self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
+            self._note_until(asked_s, granted_s)
+        elif self.leads:
+            self._on_lost("etcd says that its lease has ended")
+        else:
+            self._lease = None
+            self._grant(boot_s())
+
+    def _grant(self, asked_s: float) -> None:
+        answer = self._ask("/lease/grant", {"TTL": str(self._settings.lease_s), "ID": "0"})
+        lease, granted_s = int(answer["ID"]), int(answer["TTL"])
+        place = f"{self._settings.prefix}replicas/{self._me.id}"
+        self._ask_etcd([], [put(place, _text(self._me), lease)])
+        self._lease = lease
+        self._note_until(asked_s, granted_s)
+
+    def _note_until(self, asked_s: float, granted_s: int) -> None:
+        self._until_s = asked_s + granted_s * (1 - DRIFT) - MARGIN_S
+        self._renewed.set()
+
+    def _try_to_lead(self) -> None:
+        if self._lease is None:
+            return
+        key, me = self._leader_key, replace(self._me, since_unix_s=time.time())
+        answer = self._ask_etcd(
+            [is_absent(key)], [put(key, _text(me), self._lease), get(key)], [get(key)]
+        )
+        found = answer.found[0][0]
+        self._leader_seen = _replica(found)
+        if self._leader_seen.id != self._me.id:
+            return
+        if boot_s() >= self._until_s:
+            self._on_lost("its lease had ended when it was told that it leads")
+        self._created = found.created
+        LOG.info("this controller leads, by revision %s of etcd", found.created)
+        self._watch.start()
+        threading.Thread(target=self._on_lead, name="leader", daemon=True).start()
+
+    def _watch_end(self) -> None:
+        while not self._closing.is_set():
+            self._renewed.clear()
+            left_s = self._until_s - boot_s()
+            if left_s <= 0:
+                why = self._trouble or "its threads did not run"
+                self._on_lost(f"its lease of {self._settings.lease_s} s was not renewed: {why}")
+            self._renewed.wait(max(0.0, left_s))
+
+    def _ask_etcd(
+        self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
+    ) -> Answer:
+        return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
+
+    def _ask(self, path: str, body: dict[str, Any]) -> Json:
+        return self._etcd.ask(path, body, patience_s=self._patience_s)
+
+
+def _text(replica: Replica) -> str:
+    return json.dumps(asdict(replica))
+
+
+def _replica(entry: Entry) -> Replica:
+    document = json.loads(entry.value)
+    return Replica(**{one.name: document[one.name] for one in fields(Replica)})
+
+
+def who_leads(settings: EtcdSettings) -> str | None:
+    """Name of the controller that leads now; None: nobody. Raises EtcdRefused, EtcdUnanswered."""
+    etcd = Etcd(settings)
+    try:
+        found = etcd.transaction([], [get(f"{settings.prefix}leader")]).found[0]
+    finally:
+        etcd.close()
+    return _replica(found[0]).name if found else None

@@ -1,0 +1,577 @@
+"""The journal in etcd, for controllers on several machines.
+
+Keys, after the prefix, and what they hold:
+
+``format``
+    the number of this layout.
+``owner``
+    who opened the journal for writing last, and the number of its last write. Each write is one
+    transaction that finds the number before its own there, or changes nothing. So a write that was
+    not answered can be asked for again: it is made once.
+``records/KIND/ORDER/PART``
+    a record as JSON text, in parts of at most :data:`_PART`; ORDER grows by first writing.
+``redo``, ``staged/N``
+    a write that is too large for one transaction: all of it is staged first, and made when ``redo``
+    says how many pieces it has. Then it is carried over to ``records``, by whoever owns the
+    journal; a reader does so for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+from apps.etcd.gateway import (
+    PATIENCE_S,
+    Answer,
+    Entry,
+    Etcd,
+    EtcdRefused,
+    EtcdUnanswered,
+    Json,
+    delete,
+    get,
+    has_value,
+    is_absent,
+    put,
+)
+from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind
+from hydra.policy import EtcdSettings
+
+LOG = logging.getLogger("hydra.journal")
+FORMAT: Final = "1"
+"""To be raised with every change of the layout or of records that earlier releases can't read."""
+_PART: Final = 400_000
+"""Characters of a value. etcd takes requests of 1.5 MiB."""
+_MOST_OPERATIONS: Final = 100
+"""Of etcd's 128 in a transaction."""
+_MOST_CHARACTERS: Final = 1_000_000
+_PAGE: Final = 500
+_MOST_READINGS: Final = 5
+"""Attempts at one reading: etcd may compact what it began to read."""
+_COMPACTED: Final = "has been compacted"
+_FULL: Final = "space exceeded"
+_CLOSED: Final = "it is not open"
+_DAY_S: Final = 86_400.0
+_AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    key: str | None
+    unix_s: float | None
+    text: str
+
+    @property
+    def parts(self) -> int:
+        return -(-len(self.text) // _PART)
+
+
+@dataclass(slots=True)
+class _KindHeld:
+    """Records of a kind, by their order, which ascends."""
+
+    records: dict[int, _Held] = field(default_factory=dict)
+    orders: dict[str, int] = field(default_factory=dict)
+    """Of those with a key."""
+    oldest_s: float = float("inf")
+    """None is older."""
+
+    def see_oldest(self) -> None:
+        times = (one.unix_s for one in self.records.values() if one.unix_s is not None)
+        self.oldest_s = min(times, default=float("inf"))
+
+    def set(self, order: int, held: _Held | None) -> None:
+        old = self.records.pop(order, None) if held is None else self.records.get(order)
+        if old is not None and old.key is not None and held is None:
+            self.orders.pop(old.key, None)
+        if held is not None:
+            self.records[order] = held
+            if held.key is not None:
+                self.orders[held.key] = order
+            if held.unix_s is not None:
+                self.oldest_s = min(self.oldest_s, held.unix_s)
+
+
+_Delta = dict[tuple[Kind, int], _Held | None]
+"""Records to be written, or deleted, by kind and order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Keys to put, and ranges of keys to delete; all after the prefix. No key is touched twice."""
+
+    puts: Mapping[str, str]
+    deletes: Sequence[tuple[str, str]]
+
+    @property
+    def is_small(self) -> bool:
+        characters = sum(len(key) + len(value) for key, value in self.puts.items())
+        number = len(self.puts) + len(self.deletes)
+        return number <= _MOST_OPERATIONS and characters <= _MOST_CHARACTERS
+
+    def pieces(self) -> Iterator[_Work]:
+        """The same in pieces that are small."""
+        for begin in range(0, len(self.deletes), _MOST_OPERATIONS):
+            yield _Work({}, self.deletes[begin : begin + _MOST_OPERATIONS])
+        some: dict[str, str] = {}
+        characters = 0
+        for key, value in self.puts.items():
+            characters += len(key) + len(value)
+            if some and (len(some) == _MOST_OPERATIONS or characters > _MOST_CHARACTERS):
+                yield _Work(some, ())
+                some, characters = {}, len(key) + len(value)
+            some[key] = value
+        if some:
+            yield _Work(some, ())
+
+    def text(self) -> str:
+        return json.dumps({"put": dict(self.puts), "delete": [list(one) for one in self.deletes]})
+
+    @classmethod
+    def read(cls, text: str) -> _Work:
+        document = json.loads(text)
+        return cls(document["put"], [(first, end) for first, end in document["delete"]])
+
+
+class EtcdJournal:
+    """A :class:`hydra.journal.Journal`.
+
+    With ``read_only`` nothing is owned and nothing is changed. With ``later`` it is closed until
+    :meth:`open`. Entries and history older than
+    ``kept_days`` go when a new one comes; None: only their number counts.
+    """
+
+    def __init__(
+        self,
+        settings: EtcdSettings,
+        *,
+        read_only: bool = False,
+        later: bool = False,
+        kept_days: float | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Raises JournalError."""
+        self._etcd = Etcd(settings)
+        self._prefix = f"{settings.prefix}journal/"
+        self.name = f"{self._etcd.name}, {settings.prefix}"
+        self._kept_s = float("inf") if kept_days is None else kept_days * _DAY_S
+        self._compare: tuple[Json, ...] = ()
+        self.patience_s = patience_s
+        """How long a write or a reading is tried."""
+        self._lock = threading.Lock()
+        self._read_only = read_only
+        self._closed = later
+        self._number = 0
+        self._id = uuid.uuid4().hex
+        self._held = {kind: _KindHeld() for kind in Kind}
+        self._next_order = 1
+        self._unknown: tuple[str, _Work] | None = None
+        """(The owner's value after a write that was not answered, what takes that back)."""
+        self._to_carry: list[_Work] = []
+        """Pieces of a staged write that was made and not carried over yet."""
+        if not later:
+            self.open()
+
+    def open(self, compare: Sequence[Json] = ()) -> None:
+        """``compare``: conditions of every write beside those of the journal, as that this
+        controller leads. Raises JournalError.
+        """
+        with self._lock:
+            self._compare = tuple(compare)
+            try:
+                self._check_format()
+                if not self._read_only:
+                    self._own()
+            except (EtcdRefused, EtcdUnanswered) as error:
+                raise self._error("open", error) from error
+            self._closed = False
+
+    def _error(self, verb: str, error: Exception | str) -> JournalError:
+        said = str(error)
+        if _FULL in said:
+            remedy = (
+                "etcd's space is full: compact and defragment it, or raise its quota, see to free "
+                "disk space, and disarm its alarm"
+            )
+        else:
+            remedy = "see to etcd, and to the way there"
+        return JournalError(f"can't {verb} the journal {self.name} ({said}): {remedy}")
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    def _check_format(self) -> None:
+        answer = self._ask([], [get(self._key("format"))])
+        found = answer.found[0][0].value if answer.found[0] else FORMAT
+        if found != FORMAT:
+            raise JournalError(
+                f"the journal {self.name} has format {found}, this release reads {FORMAT}: start "
+                "the release that wrote it, or choose another controller.store.etcd.prefix"
+            )
+
+    def _own(self) -> None:
+        """Own the journal, carry over what was staged, and learn what there is."""
+        mine, owner = self._owner_of(self._number), self._key("owner")
+        while True:
+            found = self._ask([], [get(owner)]).found[0]
+            if found and found[0].value == mine:  # the answer to the last attempt was lost
+                break
+            before = has_value(owner, found[0].value) if found else is_absent(owner)
+            answer = self._ask(
+                [before, *self._compare], [put(owner, mine), put(self._key("format"), FORMAT)]
+            )
+            if answer.succeeded:
+                break
+            now = self._ask(list(self._compare), [], [])
+            if not now.succeeded:
+                raise self._taken()
+        self._learn()
+
+    def _learn(self) -> None:
+        entries = self._everything("")
+        work = _staged(entries)
+        for key in [key for key in entries if not key.startswith("records/")]:
+            del entries[key]
+        if work is not None:
+            _carry(entries, work)
+            self._to_carry = [*work.pieces(), _NOTHING_STAGED]
+        else:
+            self._to_carry = [_NOTHING_STAGED]
+        for kind, order, text in _texts(entries):
+            document = self._read_json(text)
+            record = document["record"]
+            held = _Held(document.get("key"), record.get("unix_s"), text)
+            self._held[kind].set(order, held)
+            self._next_order = max(self._next_order, order + 1)
+        self._carry_over()
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def write(self, changes: Iterable[Change]) -> None:
+        with self._lock:
+            if self._closed:
+                raise self._error("write", _CLOSED)
+            if self._read_only:
+                raise self._error("write", "it was opened to be read")
+            try:
+                self._settle()
+                self._carry_over()
+                delta, next_order = self._delta(changes)
+                before = {place: self._held[place[0]].records.get(place[1]) for place in delta}
+                self._make(self._work(delta, before), self._work(before, delta))
+                self._next_order = next_order
+                self._remember(delta)
+            except (EtcdRefused, EtcdUnanswered) as error:
+                raise self._error("write", error) from error
+            try:
+                self._carry_over()
+            except (EtcdRefused, EtcdUnanswered) as error:
+                LOG.warning("a large write is made, and has yet to be carried over: %s", error)
+
+    def _remember(self, delta: _Delta) -> None:
+        for (kind, order), held in delta.items():
+            self._held[kind].set(order, held)
+        for kind in _AGEING.intersection(kind for (kind, _), held in delta.items() if held is None):
+            self._held[kind].see_oldest()
+
+    def _delta(self, changes: Iterable[Change]) -> tuple[_Delta, int]:
+        """What the changes come to, and the next free order."""
+        delta: _Delta = {}
+        orders: dict[tuple[Kind, str], int | None] = {}
+        appended: dict[Kind, float | None] = {}
+        next_order = self._next_order
+        for change in changes:
+            kind, key, record = change.kind, change.key, change.record
+            order = None
+            if key is not None:
+                order = orders.get((kind, key), self._held[kind].orders.get(key))
+            if record is None:
+                if key is not None and order is not None:
+                    delta[kind, order] = None
+                    orders[kind, key] = None
+                continue
+            if order is None:
+                order, next_order = next_order, next_order + 1
+            document: dict[str, Any] = {"record": record}
+            if key is None:
+                appended[kind] = record.get("unix_s")
+            else:
+                document["key"] = key
+                orders[kind, key] = order
+            delta[kind, order] = _Held(key, record.get("unix_s"), json.dumps(document))
+        for kind, unix_s in appended.items():
+            self._forget_old(delta, kind, unix_s)
+        unknown = [
+            place
+            for place, held in delta.items()
+            if held is None and place[1] not in self._held[place[0]].records
+        ]
+        for place in unknown:  # came and went
+            del delta[place]
+        return delta, next_order
+
+    def _forget_old(self, delta: _Delta, kind: Kind, unix_s: float | None) -> None:
+        """Leave out old records of a kind, after some were appended, the last one at ``unix_s``."""
+        held = self._held[kind]
+        new = {order: one for (of, order), one in delta.items() if of is kind and one is not None}
+        excess = len(held.records) + len(new) - KEPT[kind]
+        if excess > 0:
+            for order, _ in zip(chain(held.records, new), range(excess), strict=False):
+                delta[kind, order] = None
+        if kind not in _AGEING or unix_s is None:
+            return
+        too_old_s = unix_s - self._kept_s
+        if held.oldest_s >= too_old_s and all(
+            one.unix_s is None or one.unix_s >= too_old_s for one in new.values()
+        ):
+            return
+        for order, one in chain(held.records.items(), new.items()):
+            if one.unix_s is not None and one.unix_s < too_old_s:
+                delta[kind, order] = None
+
+    def _work(self, delta: _Delta, before: _Delta) -> _Work:
+        """Keys that make it so, where it was as ``before`` says."""
+        puts: dict[str, str] = {}
+        ranges: list[tuple[str, str]] = []
+        gone: dict[Kind, set[int]] = {}
+        for (kind, order), held in delta.items():
+            if held is None:
+                gone.setdefault(kind, set()).add(order)
+                continue
+            place = _place(kind, order)
+            for part in range(held.parts):
+                puts[f"{place}/{part:04x}"] = held.text[part * _PART : (part + 1) * _PART]
+            old = before[kind, order]
+            if old is not None and old.parts > held.parts:
+                ranges.append((f"{place}/{held.parts:04x}", f"{place}0"))
+        for kind, orders in gone.items():
+            first = []
+            for order in self._held[kind].records:
+                if order not in orders:
+                    break
+                first.append(order)
+            if len(first) > 1:  # the oldest go as one range
+                ranges.append((f"records/{kind}/", f"{_place(kind, first[-1])}0"))
+                orders.difference_update(first)
+            ranges += [(f"{_place(kind, one)}/", f"{_place(kind, one)}0") for one in sorted(orders)]
+        return _Work(puts, ranges)
+
+    def _make(self, work: _Work, undone: _Work) -> None:
+        """Make all of it or nothing. ``undone`` takes it back, should it not be answered."""
+        if work.is_small:
+            self._step(work, undone)
+            return
+        text = work.text()
+        pieces = [text[begin : begin + _PART] for begin in range(0, len(text), _PART)]
+        self._step(_NOTHING_STAGED, _Work({}, ()))
+        for number, piece in enumerate(pieces):
+            self._step(_Work({_staged_key(number): piece}, ()), _Work({}, ()))
+        self._step(_Work({"redo": str(len(pieces))}, ()), _NOTHING_STAGED)
+        self._to_carry = [*work.pieces(), _NOTHING_STAGED]
+
+    def _carry_over(self) -> None:
+        while self._to_carry:
+            self._step(self._to_carry[0], self._to_carry[0])
+            del self._to_carry[0]
+
+    def _step(self, work: _Work, undone: _Work) -> None:
+        """One transaction, made once. Raises JournalTaken, EtcdRefused, EtcdUnanswered.
+
+        The last of these leaves what it came to unknown; :meth:`_settle` ends that.
+        """
+        owner = self._key("owner")
+        before, after = self._owner_of(self._number), self._owner_of(self._number + 1)
+        operations = [put(self._key(key), value) for key, value in work.puts.items()]
+        operations += [delete(self._key(one), self._key(end)) for one, end in work.deletes]
+        try:
+            answer = self._ask(
+                [has_value(owner, before), *self._compare],
+                [*operations, put(owner, after)],
+                [get(owner)],
+            )
+        except EtcdUnanswered:
+            self._unknown = after, undone
+            raise
+        if not answer.succeeded and not (answer.found[0] and answer.found[0][0].value == after):
+            raise self._taken()
+        self._number += 1
+
+    def _settle(self) -> None:
+        """Find out what became of a write that was not answered, and take it back if it was made.
+
+        From then on it can't be made any more: its number is used up.
+        """
+        if self._unknown is None:
+            return
+        after, undone = self._unknown
+        owner, following = self._key("owner"), self._owner_of(self._number + 2)
+        before = self._owner_of(self._number)
+        answer = self._ask(
+            [has_value(owner, before), *self._compare], [put(owner, following)], [get(owner)]
+        )
+        found = answer.found[0][0].value if answer.found and answer.found[0] else None
+        if not answer.succeeded and found not in {after, following}:
+            raise self._taken()
+        self._unknown = None
+        if answer.succeeded or found == following:
+            self._number += 2
+            return
+        self._number += 1
+        self._make(undone, undone)
+
+    def _taken(self) -> JournalTaken:
+        return JournalTaken(
+            f"another controller has taken over the journal {self.name}: nothing is written from "
+            "here any more, end this controller"
+        )
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
+        return [document["record"] for document in self._documents(kind, newest)]
+
+    def changes(self, kind: Kind) -> list[Change]:
+        """As :meth:`hydra.journal.Journal.changes`."""
+        return [
+            Change(kind, document.get("key"), document["record"])
+            for document in self._documents(kind, None)
+        ]
+
+    def _documents(self, kind: Kind, newest: int | None) -> list[dict[str, Any]]:
+        with self._lock:
+            if self._closed:
+                raise self._error("read", _CLOSED)
+            try:
+                entries = self._entries(kind, newest)
+            except (EtcdRefused, EtcdUnanswered) as error:
+                raise self._error("read", error) from error
+        texts = [text for _, _, text in _texts(entries)]
+        if newest is not None:
+            texts = texts[len(texts) - min(newest, len(texts)) :]
+        return [self._read_json(text) for text in texts]
+
+    def _read_json(self, text: str) -> dict[str, Any]:
+        try:
+            document: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise self._error("read", f"a record is no JSON: {error}") from error
+        return document
+
+    def _entries(self, kind: Kind, newest: int | None) -> dict[str, str]:
+        """Keys of a kind with their values, as of one moment."""
+        if newest is not None:
+            few = self._newest(kind, newest)
+            if few is not None:
+                return few
+        entries = self._everything(f"records/{kind}/", "redo")
+        if "redo" in entries:
+            everything = self._everything("")
+            work = _staged(everything)
+            if work is not None:
+                _carry(everything, work)
+            entries = everything
+        return {key: text for key, text in entries.items() if key.startswith(f"records/{kind}/")}
+
+    def _newest(self, kind: Kind, newest: int) -> dict[str, str] | None:
+        """The newest records, where one answer holds them and nothing is staged."""
+        first = self._key(f"records/{kind}/")
+        answer = self._ask(
+            [], [get(self._key("redo")), get(first, _after(first), limit=newest, last=True)]
+        )
+        if answer.found[0]:
+            return None
+        found = {one.key.removeprefix(self._prefix): one.value for one in answer.found[1]}
+        whole = all(key.endswith("/0000") for key in found)
+        return dict(sorted(found.items())) if whole else None
+
+    def _everything(self, first: str, *more: str) -> dict[str, str]:
+        """All keys that begin with ``first``, and ``more``, in their order, as of one moment."""
+        for attempt in range(_MOST_READINGS):
+            try:
+                return self._read_pages(first, more)
+            except EtcdRefused as error:
+                if _COMPACTED not in str(error) or attempt == _MOST_READINGS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _read_pages(self, first: str, more: Sequence[str]) -> dict[str, str]:
+        begin = self._key(first)
+        end, revision = _after(begin), 0
+        entries: dict[str, str] = {}
+
+        def add(found: Iterable[Entry]) -> None:
+            entries.update((one.key.removeprefix(self._prefix), one.value) for one in found)
+
+        while True:
+            others = [get(self._key(one), revision=revision) for one in more]
+            answer = self._ask([], [get(begin, end, limit=_PAGE, revision=revision), *others])
+            revision = revision or answer.revision
+            for found in answer.found:
+                add(found)
+            if len(answer.found[0]) < _PAGE:
+                return entries
+            begin = answer.found[0][-1].key + "\0"
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._etcd.close()
+
+    # -- keys -------------------------------------------------------------------------------------
+
+    def _ask(
+        self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
+    ) -> Answer:
+        return self._etcd.transaction(compare, success, failure, patience_s=self.patience_s)
+
+    def _key(self, name: str) -> str:
+        return self._prefix + name
+
+    def _owner_of(self, number: int) -> str:
+        return f"{self._id} {number}"
+
+
+def _place(kind: Kind, order: int) -> str:
+    return f"records/{kind}/{order:016x}"
+
+
+def _staged_key(number: int) -> str:
+    return f"staged/{number:08x}"
+
+
+_NOTHING_STAGED: Final = _Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
+
+
+def _after(prefix: str) -> str:
+    """The first key beyond all that begin with ``prefix``, which ends in a character of ASCII."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def _staged(entries: Mapping[str, str]) -> _Work | None:
+    """The staged write that was made; None if there is none."""
+    if "redo" not in entries:
+        return None
+    return _Work.read("".join(entries[_staged_key(one)] for one in range(int(entries["redo"]))))
+
+
+def _carry(entries: dict[str, str], work: _Work) -> None:
+    for first, end in work.deletes:
+        for key in [key for key in entries if first <= key < end]:
+            del entries[key]
+    entries.update(work.puts)
+
+
+def _texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
+    """Kind, order and text of each record, in their order."""
+    parts: dict[tuple[str, str], list[str]] = {}
+    for key, value in sorted(entries.items()):
+        _, kind, order, _ = key.split("/")
+        parts.setdefault((kind, order), []).append(value)
+    for (kind, order), some in parts.items():
+        yield Kind(kind), int(order, 16), "".join(some)

@@ -1,0 +1,98 @@
+"""A controller's term: the time in which it leads, and decides and acts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from hydra.errors import LifecycleError
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A controller of several."""
+
+    id: str
+    """Another one at each start."""
+    name: str
+    """Name of its machine."""
+    url: str
+    """Where its REST API is."""
+    release: str
+    since_unix_s: float
+    """When it began to stand by, or to lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMember:
+    """A member of the store that controllers share, as it says itself."""
+
+    endpoint: str
+    answers: bool
+    leads: bool = False
+    """Leader of the store's members, which is not the leader of the controllers."""
+    version: str = ""
+    size_mb: float = 0.0
+    behind: int = 0
+    """Entries of the store's log that this member has yet to apply."""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """All controllers that have a lease, and the store."""
+
+    leader: Replica | None
+    standing_by: tuple[Replica, ...]
+    store: tuple[StoreMember, ...]
+    problem: str = ""
+    """The reason why the store does not say who leads; empty if it does."""
+
+
+class Term(Protocol):
+    """Usable from any thread; nothing waits but :meth:`replicas`."""
+
+    @property
+    def generation(self) -> int | None:
+        """Number by which switches tell a leader from those before it; None: it has none.
+
+        A later leader's is higher.
+        """
+        ...
+
+    def over(self) -> bool:
+        """True if this controller does not lead, and has to leave all devices alone."""
+        ...
+
+    def others_lead(self) -> str | None:
+        """Words for those who ask a controller that does not lead; None: it leads."""
+        ...
+
+    def replicas(self) -> Replicas | None:
+        """All controllers of a store; None if there is but this one."""
+        ...
+
+    def hand_over(self) -> tuple[Replica, ...]:
+        """End this controller, so that one of those that stand by leads; these.
+
+        Raises LifecycleError if there are none.
+        """
+        ...
+
+
+class Alone:
+    """The term of a controller that no other one stands by for: it ends with the process."""
+
+    generation: int | None = None
+
+    def over(self) -> bool:
+        return False
+
+    def others_lead(self) -> str | None:
+        return None
+
+    def replicas(self) -> Replicas | None:
+        return None
+
+    def hand_over(self) -> tuple[Replica, ...]:
+        raise LifecycleError("this controller is alone: its journal is a file")

@@ -1,0 +1,92 @@
+"""What the controller remembers, moved from one store to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import cast
+
+from apps.journal.opening import needs_etcd
+from apps.journal.sqlite import SqliteJournal
+from apps.process.single_instance import check_private, journal_held
+from hydra.errors import HydraError
+from hydra.journal import Journal, Kind
+from hydra.policy import ControllerSettings, EtcdSettings
+
+
+class MigrationError(HydraError):
+    """Nothing was moved."""
+
+
+def to_etcd(settings: ControllerSettings) -> int:
+    """Copy the journal's file into etcd, which has to hold none; returns the number of records.
+
+    The file stays as it is. No controller may be at work on either. Raises HydraError.
+    """
+    path = Path(settings.journal)
+    if not path.is_file():
+        raise MigrationError(f"there is no journal {path}: run this where the controller ran")
+    with (
+        journal_held(settings.journal),
+        closing(SqliteJournal(path, read_only=True)) as source,
+        etcd_journal(settings) as target,
+    ):
+        return copy(source, target)
+
+
+def to_file(settings: ControllerSettings) -> int:
+    """Copy the journal in etcd into a file, which has to be new; returns the number of records.
+
+    What etcd holds stays as it is. No controller may be at work. Raises HydraError.
+    """
+    path = Path(settings.journal)
+    if path.exists():
+        raise MigrationError(
+            f"{path} is there already: move it away with {path.name}-wal, or name another file as "
+            "controller.journal"
+        )
+    with (
+        journal_held(settings.journal),
+        etcd_journal(settings) as source,
+        closing(SqliteJournal(path)) as target,
+    ):
+        number = copy(source, target)
+    check_private(settings.journal)
+    return number
+
+
+@contextmanager
+def etcd_journal(settings: ControllerSettings) -> Iterator[Journal]:
+    """The journal in etcd, opened for writing. Raises HydraError while a controller leads."""
+    etcd = needs_etcd("apps.journal.etcd")
+    leadership = needs_etcd("apps.etcd.leadership")
+    where = settings.etcd
+    if where is None:
+        raise MigrationError(
+            "the configuration names no etcd: write controller.store with its endpoints first"
+        )
+    check_nobody_leads(leadership.who_leads(where), where)
+    with closing(etcd.EtcdJournal(where)) as journal:
+        yield cast(Journal, journal)
+
+
+def check_nobody_leads(leader: str | None, where: EtcdSettings) -> None:
+    """Raise MigrationError if a controller leads."""
+    if leader is not None:
+        raise MigrationError(
+            f"{leader} leads on {', '.join(where.endpoints)} {where.prefix}: stop all controllers "
+            "first"
+        )
+
+
+def copy(source: Journal, target: Journal) -> int:
+    """Write all that ``source`` holds to ``target``, all or nothing; the number of records.
+
+    Raises MigrationError if ``target`` holds anything, and JournalError.
+    """
+    if any(target.records(kind, newest=1) for kind in Kind):
+        raise MigrationError(f"{target.name} holds a journal already, which stays as it is")
+    changes = [change for kind in Kind for change in source.changes(kind)]
+    target.write(changes)
+    return len(changes)

@@ -1,0 +1,150 @@
+"""Many paced streams of UDP at once, from and to sockets in servers' network namespaces.
+
+One process serves them all, where two a stream would be sixty-four: ``python -m benchmarks._paced
+ORDERS REPORT``. Every datagram has its number; those that the receivers do not see are lost. The
+sender keeps to a timetable and makes up for no more than a few late datagrams, so that it sends no
+bursts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+HEADERS_BYTES: Final = 14 + 20 + 8
+"""Size of Ethernet, IPv4 and UDP headers, which count at the links."""
+_CLONE_NEWNET: Final = 0x40000000
+_NUMBER: Final = struct.Struct("!I")
+_BUFFER_BYTES: Final = 4 << 20
+_LATE_S: Final = 0.02
+"""The timetable is moved when the sender is this late."""
+_AHEAD: Final = 10
+"""Niceness that vswitchd has, too: a stream that waits for its turn on the machine is not paced."""
+_LAST_S: Final = 2.0
+"""Time for the last datagrams to arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """A stream's two ends: processes in the namespaces, and addresses."""
+
+    src_pid: int
+    src: str
+    dst_pid: int
+    dst: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    sent: int
+    received: int
+    longest_silence_s: float
+    """Between two datagrams of any stream."""
+
+    @property
+    def lost(self) -> int:
+        return self.sent - self.received
+
+
+@contextmanager
+def _inside(pid: int) -> Iterator[None]:
+    """Sockets that this thread makes in the block belong to that process' network."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    here, other = Path("/proc/self/ns/net"), Path(f"/proc/{pid}/ns/net")
+    with here.open() as home, other.open() as there:
+        _enter(libc, there.fileno())
+        try:
+            yield
+        finally:
+            _enter(libc, home.fileno())
+
+
+def _enter(libc: ctypes.CDLL, namespace: int) -> None:
+    if libc.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "can't enter a network namespace")
+
+
+class Streams:
+    def __init__(self, ends: Sequence[Ends], first_port: int) -> None:
+        self._senders: list[socket.socket] = []
+        self._receivers: dict[int, socket.socket] = {}
+        self._poll = select.epoll()
+        for port, one in enumerate(ends, first_port):
+            with _inside(one.dst_pid):
+                receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+            receiver.bind((one.dst, port))
+            receiver.setblocking(False)
+            with _inside(one.src_pid):
+                sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sender.connect((one.dst, port))
+            self._senders.append(sender)
+            self._receivers[receiver.fileno()] = receiver
+            self._poll.register(receiver, select.EPOLLIN)
+        self._seen: dict[int, set[int]] = {number: set() for number in self._receivers}
+        self._silence_s = 0.0
+
+    def run(self, pps: float, payload_bytes: int, over: threading.Event) -> Counted:
+        """Send until it is over; ``pps`` is of each stream."""
+        ended = threading.Event()
+        receiving = threading.Thread(target=self._receive, args=(ended,))
+        receiving.start()
+        number, due_s = 0, time.monotonic()
+        gap_s = 1 / (pps * len(self._senders))
+        padding = bytes(payload_bytes - _NUMBER.size)
+        while not over.is_set():
+            datagram = _NUMBER.pack(number) + padding
+            for sender in self._senders:
+                wait_s = due_s - time.monotonic()
+                if wait_s > 0:
+                    time.sleep(wait_s)
+                elif wait_s < -_LATE_S:
+                    due_s = time.monotonic()
+                due_s += gap_s
+                sender.send(datagram)
+            number += 1
+        time.sleep(_LAST_S)
+        ended.set()
+        receiving.join()
+        received = sum(map(len, self._seen.values()))
+        return Counted(number * len(self._senders), received, self._silence_s)
+
+    def _receive(self, ended: threading.Event) -> None:
+        last_s: dict[int, float] = {}
+        while not ended.is_set():
+            for number, _ in self._poll.poll(0.1):
+                datagram = self._receivers[number].recv(2048)
+                now_s = time.monotonic()
+                self._silence_s = max(self._silence_s, now_s - last_s.get(number, now_s))
+                last_s[number] = now_s
+                self._seen[number].add(_NUMBER.unpack_from(datagram)[0])
+
+
+def main(orders: str, report: str) -> None:
+    os.nice(-_AHEAD)
+    asked = json.loads(Path(orders).read_text())
+    streams = Streams([Ends(**one) for one in asked["ends"]], asked["first_port"])
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    Path(f"{report}.ready").touch()
+    counted = streams.run(asked["pps"], asked["payload_bytes"], over)
+    written = Path(f"{report}.part")
+    written.write_text(json.dumps(asdict(counted)))
+    written.replace(report)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,22 @@
+/* Tables of rules, to be recognised in the flow statistics of a switch. */
+#ifndef HYDRA_TABLES_H
+#define HYDRA_TABLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Table Table;
+
+typedef enum { TABLE_NO_MEMORY, TABLE_MALFORMED } TableError;
+
+/* Rules that flow-mods add, each by itself or put into a bundle. Of their cookies, the bits in
+   `cookie_mask` count. NULL, with the error, if there is none. */
+Table *table_of(const uint8_t *messages, size_t size, uint64_t cookie_mask, TableError *error);
+void table_free(Table *table);
+size_t table_count(const Table *table);
+
+/* 1 if the reply's entries are the rules of both tables, each once, and no others; 0 if not, or if
+   the entries' lengths do not add up; -1 for want of memory. Both have the same cookie mask. */
+int tables_held(const Table *common, const Table *own, const uint8_t *body, size_t size);
+
+#endif

@@ -1,0 +1,225 @@
+"""Attenuators and alarm thresholds of a switch, held against the power that its owner expects.
+
+Power that comes in is :mod:`drivers.optical.input_power`'s matter.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Self
+
+from pydantic import Field, model_validator
+
+from drivers.optical.input_power import InputPowerOptions
+from hydra.errors import DeviceError
+from hydra.model import CrossConnect, Plane
+
+_log: Final = logging.getLogger(__name__)
+
+NO_SIGNAL_DBM: Final = -30.0
+"""At this power and below, a receiver has to report no signal (IEEE 802.3, 52.4.4 and 88.5.4)."""
+_SHOWN: Final = 3
+"""Most ports that a warning spells out."""
+
+
+class LightOptions(InputPowerOptions):
+    """``options`` of a plane whose switch tells its attenuators and alarm thresholds."""
+
+    min_input_dbm: float | None = Field(None, ge=-60, le=40)
+    """Least power at an ingress port from a transmitter that works; None: no threshold is read."""
+    loss_budget_db: float | None = Field(None, ge=0, le=60)
+    """Most loss from an ingress port to an egress port; None: no attenuator is read."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        least, most = self.min_input_dbm, self.max_input_dbm
+        if least is not None and most is not None and least > most:
+            raise ValueError(f"min_input_dbm ({least:g}) is more than max_input_dbm ({most:g})")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class LightLimits:
+    """What :class:`LightOptions` say."""
+
+    max_input_dbm: float | None = None
+    min_input_dbm: float | None = None
+    loss_budget_db: float | None = None
+
+
+def limits_of(options: LightOptions) -> LightLimits:
+    return LightLimits(options.max_input_dbm, options.min_input_dbm, options.loss_budget_db)
+
+
+def limits(plane: Plane) -> LightLimits:
+    """Limits of a plane whose options have been checked, whatever else they say."""
+    told = {name: plane.options.get(name) for name in LightOptions.model_fields}
+    return limits_of(LightOptions.model_validate(told))
+
+
+class AttenuatorMode(Enum):
+    """What an attenuator at an egress port does with the light."""
+
+    NONE = auto()
+    RELATIVE = auto()
+    """Takes its level off, in dB."""
+    POWER = auto()
+    """Holds the light at its level, in dBm."""
+    MAXIMUM = auto()
+    """Lets as little through as it can."""
+    FIXED = auto()
+    """Keeps what it took off when it was fixed, which is not told; also modes that are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attenuator:
+    mode: AttenuatorMode
+    level: float | None
+    """None in modes without one."""
+    words: str
+    """The mode as the switch calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmThresholds:
+    """When a port's monitor raises an alarm."""
+
+    on: bool
+    low_dbm: float | None
+    """None: however little light there is, it is not told."""
+    high_dbm: float | None
+
+
+def check_attenuators(
+    device: str,
+    limits: LightLimits,
+    added: Collection[CrossConnect],
+    attenuators: Callable[[Collection[int]], Mapping[int, Attenuator]],
+    power: Callable[[Collection[int]], Mapping[int, float | None]],
+) -> None:
+    """Raises DeviceError, before anything moves, for an egress port that takes too much light off.
+
+    ``attenuators`` gives those of ports, as far as they have one; ``power`` reads dBm. A port whose
+    attenuation can't be told passes.
+    """
+    if limits.loss_budget_db is None or not added:
+        return
+    found = attenuators({new.egress for new in added})
+    holding = {n.ingress for n in added if _mode(found, n.egress) is AttenuatorMode.POWER}
+    readings = power(holding) if holding and limits.min_input_dbm is None else {}
+    for new in sorted(added, key=lambda new: new.egress):
+        expected_dbm = readings.get(new.ingress, limits.min_input_dbm)
+        trouble = _too_much(found.get(new.egress), limits.loss_budget_db, expected_dbm)
+        if trouble:
+            raise DeviceError(
+                device,
+                f"port {new.egress} {trouble}: nothing was moved; clear its attenuator, or raise "
+                "the budget",
+            )
+
+
+def warn_at_attach(
+    device: str,
+    limits: LightLimits,
+    size: Callable[[], tuple[int, int]],
+    attenuators: Callable[[Collection[int]], Mapping[int, Attenuator]],
+    thresholds: Callable[[], Mapping[int, AlarmThresholds]],
+) -> None:
+    """Read what the limits ask for of a switch that has just been attached, and warn of it.
+
+    A switch that can't tell is none the worse for it: that is in the log.
+    """
+    try:
+        if limits.loss_budget_db is not None:
+            ingress, egress = size()
+            ports = range(ingress + 1, ingress + egress + 1)
+            _warn(
+                device,
+                {p: _setting_trouble(a, limits) for p, a in attenuators(ports).items()},
+            )
+    except DeviceError as error:
+        _log.info("%s does not tell how it attenuates: %s", device, error)
+    try:
+        if limits.min_input_dbm is not None:
+            ingress, _ = size()
+            found = thresholds()
+            _warn(device, {p: _false_alarm(p <= ingress, t, limits) for p, t in found.items()})
+            _warn(device, {p: _hidden_loss(t) for p, t in found.items()})
+    except DeviceError as error:
+        _log.info("%s does not tell its alarm thresholds: %s", device, error)
+
+
+def _warn(device: str, troubles: Mapping[int, str]) -> None:
+    named = [f"port {port} {text}" for port, text in sorted(troubles.items()) if text]
+    if named:
+        more = f"; and {len(named) - _SHOWN} more ports like these" if named[_SHOWN:] else ""
+        _log.warning("%s: %s%s", device, "; ".join(named[:_SHOWN]), more)
+
+
+def _mode(found: Mapping[int, Attenuator], port: int) -> AttenuatorMode:
+    attenuator = found.get(port)
+    return AttenuatorMode.NONE if attenuator is None else attenuator.mode
+
+
+def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: float | None) -> str:
+    """What is wrong with an attenuator; empty if nothing is, or if that can't be told."""
+    if attenuator is None:
+        return ""
+    beyond = f"more than options.loss_budget_db ({budget_db:g}) allows"
+    words, level = attenuator.words, attenuator.level
+    if attenuator.mode is AttenuatorMode.MAXIMUM:
+        return f"takes off as much light as it can ({words}), {beyond}"
+    if level is None:
+        return ""
+    if attenuator.mode is AttenuatorMode.RELATIVE and level > budget_db:
+        return f"takes off {level:g} dB ({words}), {beyond}"
+    if attenuator.mode is AttenuatorMode.POWER and expected_dbm is not None:
+        taken_db = expected_dbm - level
+        if taken_db > budget_db:
+            return (
+                f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what "
+                f"comes in, {beyond}"
+            )
+    return ""
+
+
+def _setting_trouble(attenuator: Attenuator, limits: LightLimits) -> str:
+    if attenuator.mode is AttenuatorMode.FIXED:
+        return f"takes off light ({attenuator.words}), and does not tell how much"
+    return _too_much(attenuator, limits.loss_budget_db or 0.0, limits.min_input_dbm)
+
+
+def _false_alarm(is_ingress: bool, thresholds: AlarmThresholds, limits: LightLimits) -> str:
+    if not thresholds.on:
+        return ""
+    least, most = limits.min_input_dbm, limits.max_input_dbm
+    if least is not None and not is_ingress:
+        least = None if limits.loss_budget_db is None else least - limits.loss_budget_db
+    low, high = thresholds.low_dbm, thresholds.high_dbm
+    if low is not None and least is not None and low > least:
+        return (
+            f"has an alarm below {low:+.2f} dBm, where {least:+.2f} dBm are to be expected: it "
+            "would come without a reason"
+        )
+    if high is not None and most is not None and high < most:
+        return (
+            f"has an alarm above {high:+.2f} dBm, where {most:+.2f} dBm are to be expected: it "
+            "would come without a reason"
+        )
+    return ""
+
+
+def _hidden_loss(thresholds: AlarmThresholds) -> str:
+    if not thresholds.on:
+        return "has its alarm off: a loss of light would not be told"
+    if thresholds.low_dbm is None:
+        return "has no alarm for too little light: a loss of light would not be told"
+    if thresholds.low_dbm < NO_SIGNAL_DBM:
+        return (
+            f"has an alarm below {thresholds.low_dbm:+.2f} dBm, though receivers lose the signal "
+            f"at {NO_SIGNAL_DBM:g} dBm: a loss of light may not be told"
+        )
+    return ""

@@ -1,0 +1,134 @@
+"""Several controllers of one fabric on this machine, with etcd: killed, stopped and handed over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import httpx
+
+from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
+from mininet_scenarios.stage.etcd_members import EtcdMembers
+from mininet_scenarios.stage.stage import ScenarioError, Stage
+from mininet_scenarios.testbed import ovs
+
+_PATIENCE_S: Final = 60.0
+_POLL_S: Final = 0.02
+_TIMEOUT_S: Final = 20.0
+
+
+@dataclass(slots=True)
+class ReplicaSet:
+    """Controllers by name; switches connect to all of them."""
+
+    processes: dict[str, ControllerProcess]
+    http: httpx.Client
+    frozen: set[str] = field(default_factory=set)
+
+    def ready(self) -> set[str]:
+        """Names of those that take requests: of one at most."""
+        return {name for name in self.processes if self.answers(name, "/readyz") == 200}
+
+    def answers(self, name: str, path: str) -> int | None:
+        """Status of its answer; None: there is none."""
+        if name in self.frozen or not self.processes[name].running:
+            return None
+        try:
+            return self.http.get(self.processes[name].base_url + path).status_code
+        except httpx.TransportError:
+            return None
+
+    def leader(self, but: str | None = None) -> str:
+        """Wait until one is ready, which is not ``but``. Raises ScenarioError."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until_s:
+            found = self.ready() - {but}
+            if len(found) > 1:
+                raise ScenarioError(f"{' and '.join(sorted(found))} lead")
+            if found:
+                return found.pop()
+            time.sleep(_POLL_S)
+        raise ScenarioError(f"nobody leads after {_PATIENCE_S:g} s")
+
+    def standing_by(self, number: int) -> None:
+        """Wait until so many stand by. Raises ScenarioError."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until_s:
+            url = self.processes[self.leader()].base_url
+            if len(self.http.get(f"{url}/v1/replicas").json()["standing_by"]) >= number:
+                return
+            time.sleep(_POLL_S)
+        raise ScenarioError(f"fewer than {number} stand by after {_PATIENCE_S:g} s")
+
+    def kill(self, name: str) -> None:
+        self.processes[name].kill()
+
+    def freeze(self, name: str) -> None:
+        """Stop all of its threads, as a machine that is paused."""
+        self.frozen.add(name)
+        os.kill(self.processes[name].pid, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> int:
+        """Let it go on; the exit status with which it ends. Raises ScenarioError if it goes on."""
+        os.kill(self.processes[name].pid, signal.SIGCONT)
+        self.frozen.discard(name)
+        return self.await_end(name)
+
+    def await_end(self, name: str) -> int:
+        """Wait for a process that ends by itself; its exit status. Raises ScenarioError."""
+        process = self.processes[name]
+        until_s = time.monotonic() + _PATIENCE_S
+        while process.running:
+            if time.monotonic() > until_s:
+                raise ScenarioError(f"{name} goes on:\n{process.log_tail()}")
+            time.sleep(_POLL_S)
+        return process.stop()
+
+    def start(self, name: str) -> None:
+        self.processes[name].start(ready=False)
+
+
+@contextmanager
+def replicas(
+    stage: Stage,
+    etcd: EtcdMembers,
+    policy: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    names: tuple[str, ...] = ("a", "b"),
+    *,
+    lease_s: int = 2,
+    launch: Callable[[Path, BinaryIO], Launched] = launch,
+) -> Iterator[ReplicaSet]:
+    """Controllers that share this etcd; the first leads when the block begins."""
+    where = {"endpoints": list(etcd.endpoints), "prefix": f"/{stage.fabric.name}/"}
+    store = {"etcd": {**where, "lease_s": lease_s}}
+    bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
+    bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
+    before = f"tcp:{stage.config['controller']['openflow']}"
+    with ExitStack() as stack:
+        http = stack.enter_context(httpx.Client(timeout=_TIMEOUT_S, trust_env=False))
+        these = ReplicaSet({}, http)
+        targets = []
+        for name in names:
+            openflow = f"127.0.0.1:{free_port()}"
+            own = {"openflow": openflow, "rest": f"127.0.0.1:{free_port()}", "store": store}
+            process = ControllerProcess(
+                stage.written(policy, {**settings, **own}), launch=launch, ready_timeout_s=90
+            )
+            these.processes[name] = process
+            stack.callback(process.kill)
+            targets.append(f"tcp:{openflow}")
+        for bridge in bridges:
+            stack.callback(ovs.set_controller, bridge, before)
+            ovs.set_controllers(bridge, targets)
+        for name in names:
+            these.processes[name].start(ready=name == names[0])
+        these.standing_by(len(names) - 1)
+        yield these

@@ -1,0 +1,125 @@
+"""etcd on this machine: members on loopback, with a data directory of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
+from hydra.policy import EtcdSettings
+
+PROGRAM: Final = "/usr/bin/etcd"
+_START_S: Final = 30.0
+_END_S: Final = 10.0
+
+
+class EtcdMembers:
+    """Members of one cluster; ``with`` starts them, and kills them at its end."""
+
+    def __init__(self, folder: Path, number: int = 1, options: Sequence[str] = ()) -> None:
+        """``options`` of each member, beside its name, its addresses and its data."""
+        self._folder = folder
+        self._options = tuple(options)
+        ports = _free_ports(2 * number)
+        self.names = [f"m{one}" for one in range(1, number + 1)]
+        self._clients = dict(zip(self.names, ports[:number], strict=True))
+        self._peers = dict(zip(self.names, ports[number:], strict=True))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(self.endpoint(one) for one in self.names)
+
+    def endpoint(self, name: str) -> str:
+        return f"http://127.0.0.1:{self._clients[name]}"
+
+    def settings(self, prefix: str = "/hydra/", lease_s: int = 2) -> EtcdSettings:
+        return EtcdSettings(self.endpoints, prefix, lease_s=lease_s)
+
+    def __enter__(self) -> EtcdMembers:
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            for name in self.names:
+                self.start(name)
+            self.await_quorum()
+            stack.pop_all()  # nothing failed: they go on
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self, name: str) -> None:
+        """Start a member, with the data that it has."""
+        peers = ",".join(
+            f"{one}=http://127.0.0.1:{port}" for one, port in sorted(self._peers.items())
+        )
+        client, peer = self.endpoint(name), f"http://127.0.0.1:{self._peers[name]}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [
+                    *("setpriv", "--pdeathsig", "KILL"),  # where a run is killed, they end with it
+                    PROGRAM,
+                    *("--name", name),
+                    *("--data-dir", str(self._folder / name)),
+                    *("--listen-client-urls", client, "--advertise-client-urls", client),
+                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                    *("--initial-cluster", peers),
+                    *self._options,
+                ],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={key: value for key, value in os.environ.items() if "ETCD" not in key},
+            )
+
+    def await_quorum(self) -> None:
+        """Wait until a reading is answered. Raises TimeoutError."""
+        etcd = Etcd(self.settings())
+        until_s = time.monotonic() + _START_S
+        try:
+            while time.monotonic() < until_s:
+                try:
+                    etcd.transaction([], [], patience_s=1.0)
+                except (EtcdRefused, EtcdUnanswered):
+                    continue
+                return
+        finally:
+            etcd.close()
+        raise TimeoutError(f"etcd does not answer, see {self._folder}/*.log")
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal: SIGSTOP and SIGCONT, for instance."""
+        self._processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait(_END_S)
+
+    def close(self) -> None:
+        for name in list(self._processes):
+            self.kill(name)
+
+
+def _free_ports(number: int) -> list[int]:
+    with ExitStack() as stack:
+        ports = []
+        for _ in range(number):
+            one = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            one.bind(("127.0.0.1", 0))
+            ports.append(int(one.getsockname()[1]))
+        return ports

@@ -1,0 +1,49 @@
+"""hydra replicas and hydra handover, against the real REST API."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from apps.process.term import Alone, Replicas, StoreMember
+from tests.unit.rest.test_replicas import STORE, A, B, Term
+
+
+@pytest.fixture
+def term(app):
+    app.state.term = term = Term()
+    term.leads = True
+    yield term
+    app.state.term = Alone()
+
+
+def test_it_lists_who_leads_who_stands_by_and_the_store(call, term):
+    term.found = Replicas(A, (B,), (*STORE, StoreMember("http://10.0.0.2:2379", False)))
+    result = call("replicas")
+    assert result.exit_code == 0
+    for words in ("machine-a", "stands by", "http://10.0.0.2:8080", "3.4.23", "no answer"):
+        assert words in result.stdout
+    assert json.loads(call("replicas", "--json").stdout)["leader"]["name"] == "machine-a"
+
+
+def test_where_nobody_leads_it_says_why(call, term):
+    term.leads, term.found = False, Replicas(None, (A, B), STORE, "etcd did not answer")
+    result = call("replicas")
+    assert (result.exit_code, "etcd did not answer" in result.stderr) == (1, True)
+
+
+def test_a_controller_without_a_store_is_alone(call):
+    result = call("replicas")
+    assert (result.exit_code, "its journal is a file" in result.stdout) == (0, True)
+    assert "is alone" in call("handover").stderr
+
+
+def test_a_handover_names_who_stands_by(call, term):
+    result = call("handover")
+    assert result.exit_code == 0
+    assert "http://10.0.0.2:8080" in result.stdout
+    assert term.handed_over
+    term.found = Replicas(A, (), STORE)
+    refused = call("handover")
+    assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)

@@ -1,0 +1,178 @@
+"""Who leads, on a real etcd: the lease, its end, and what standbys say."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from apps.etcd.gateway import Etcd, delete
+from apps.etcd.leadership import Leadership, boot_s, who_leads
+from hydra.errors import LifecycleError
+from mininet_scenarios.stage.etcd_members import EtcdMembers
+
+LEASE_S = 3
+LONG_S = 60.0
+
+
+def wait_until(condition):
+    until_s = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def await_standby(leader):
+    wait_until(lambda: leader.leadership.replicas().standing_by)
+
+
+class Candidate:
+    def __init__(self, settings, name):
+        self.gone = threading.Event()
+        self.leads, self.lost, self.ended = (queue.SimpleQueue() for _ in range(3))
+        self.leadership = Leadership(
+            settings,
+            name,
+            f"http://{name}:8080",
+            "1.0",
+            lambda: self.leads.put(boot_s()),
+            self._lose,
+            self.ended.put,
+        )
+
+    def _lose(self, why):
+        """As the process does it: nothing comes after."""
+        self.lost.put((boot_s(), why))
+        self.gone.wait()
+
+
+@contextmanager
+def candidate(settings, name):
+    one = Candidate(settings, name)
+    one.leadership.start()
+    try:
+        yield one
+    finally:
+        one.gone.set()
+        one.leadership.close()
+
+
+@pytest.fixture
+def settings(etcd):
+    return etcd.settings(f"/test/{uuid.uuid4().hex}/", LEASE_S)
+
+
+def test_one_leads_and_the_next_as_soon_as_it_ends(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        assert not a.leadership.over()
+        assert "reads its journal: ask again" in a.leadership.others_lead()
+        a.leadership.note_begun()
+        assert a.leadership.others_lead() is None
+        with candidate(settings, "b") as b:
+            await_standby(a)
+            found = b.leadership.replicas()
+            assert found == a.leadership.replicas()
+            assert (found.leader.name, found.leader.url) == ("a", "http://a:8080")
+            assert [one.name for one in found.standing_by] == ["b"]
+            assert [(one.answers, one.leads) for one in found.store] == [(True, True)]
+            assert b.leadership.over()
+            assert b.leadership.generation is None
+            wait_until(lambda: "a leads" in b.leadership.others_lead())
+            assert b.leadership.others_lead() == (
+                "this controller stands by, and a leads: ask at http://a:8080"
+            )
+            first = a.leadership.generation
+            given_back_s = boot_s()
+            a.leadership.close()
+            assert b.leads.get(timeout=LONG_S) - given_back_s < LEASE_S
+            assert b.leadership.generation > first
+            assert a.leadership.over()
+            assert who_leads(settings) == "b"
+    assert who_leads(settings) is None
+    assert a.leads.empty()
+
+
+def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        with pytest.raises(LifecycleError, match="nobody stands by to lead"):
+            a.leadership.hand_over()
+        with candidate(settings, "b"):
+            await_standby(a)
+            assert [one.name for one in a.leadership.hand_over()] == ["b"]
+        assert "handed over, as asked for, to one of b" in str(a.ended.get_nowait())
+
+
+def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
+    """By its own clock, counted from before the renewal was asked for that was answered last."""
+    with EtcdMembers(tmp_path, 1) as members:
+        settings = members.settings(lease_s=LEASE_S)
+        with candidate(settings, "a") as a:
+            a.leads.get(timeout=LONG_S)
+            members.signal(members.names[0], signal.SIGSTOP)
+            stopped_s = boot_s()
+            ended_s, why = a.lost.get(timeout=LONG_S)
+            members.signal(members.names[0], signal.SIGCONT)
+            assert ended_s - stopped_s < LEASE_S
+            assert a.leadership.over()
+            assert why.startswith(f"its lease of {LEASE_S} s was not renewed: etcd http://127")
+            assert "did not answer within" in why
+
+
+def test_a_leader_whose_lease_etcd_has_ended_ends(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        etcd = Etcd(settings)
+        etcd.ask("/lease/revoke", {"ID": str(a.leadership._lease)})
+        etcd.close()
+        _, why = a.lost.get(timeout=LONG_S)
+        assert why == "etcd says that its lease has ended"
+
+
+def test_a_leader_that_has_lost_its_key_ends(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        etcd = Etcd(settings)
+        etcd.transaction([], [delete(f"{settings.prefix}leader")])
+        etcd.close()
+        _, why = a.lost.get(timeout=LONG_S)
+        assert why == f"the key {settings.prefix}leader of etcd is no more its own"
+
+
+def test_a_password_that_is_not_there_is_told(settings):
+    without = replace(settings, username="hydra", password_env="HYDRA_TEST_NO_PASSWORD")
+    with candidate(without, "a") as a:
+        words = "HYDRA_TEST_NO_PASSWORD is not set"
+        wait_until(lambda: words in a.leadership.others_lead())
+
+
+def test_a_standby_whose_lease_has_ended_takes_another(settings):
+    with candidate(settings, "a") as a, candidate(settings, "b") as b:
+        wait_until(lambda: not (a.leadership.over() and b.leadership.over()))
+        leader, other = (b, a) if a.leadership.over() else (a, b)
+        await_standby(leader)
+        etcd = Etcd(settings)
+        etcd.ask("/lease/revoke", {"ID": str(other.leadership._lease)})
+        etcd.close()
+        await_standby(leader)
+        leader.leadership.close()
+        other.leads.get(timeout=LONG_S)
+        assert other.lost.empty()
+
+
+def test_one_member_of_three_may_be_stopped(tmp_path):
+    """A stopped member takes requests and never answers: the others are asked."""
+    with EtcdMembers(tmp_path, 3) as members, candidate(members.settings(lease_s=6), "a") as a:
+        a.leads.get(timeout=LONG_S)
+        members.signal(members.names[0], signal.SIGSTOP)
+        time.sleep(9)
+        assert a.lost.empty()
+        members.signal(members.names[0], signal.SIGCONT)
+        assert not a.leadership.over()

@@ -1,0 +1,200 @@
+"""The journal in a real etcd, where replies get lost; the rest is in tests/conformance."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from contextlib import closing, contextmanager
+
+import pytest
+
+from apps.etcd.gateway import Etcd, put, was_created
+from apps.journal.etcd import EtcdJournal
+from hydra.journal import Change, JournalError, JournalTaken, Kind
+from hydra.policy import EtcdSettings
+from tests.lossy import LossyWay
+
+SHORT_S = 0.5
+
+
+@pytest.fixture
+def settings(etcd):
+    return etcd.settings(f"/test/{uuid.uuid4().hex}/")
+
+
+@pytest.fixture
+def way(etcd):
+    with LossyWay(int(etcd.endpoints[0].rpartition(":")[2])) as way:
+        yield way
+
+
+@contextmanager
+def opened(settings, **options):
+    with closing(EtcdJournal(settings, **options)) as journal:
+        yield journal
+
+
+@contextmanager
+def over(way, settings):
+    there = EtcdSettings((way.url,), settings.prefix)
+    with opened(there) as journal:
+        yield journal
+
+
+@contextmanager
+def losing(way, journal, what, after=0):
+    """Lose what is sent in the block, and wait for it for a short time only."""
+    usual_s, journal.patience_s = journal.patience_s, SHORT_S
+    with way.losing(what, after):
+        yield
+    journal.patience_s = usual_s
+
+
+def webhook(key, **record):
+    return Change(Kind.WEBHOOK, key, {"id": key, **record})
+
+
+def decision(number):
+    return Change(Kind.DECISION, None, {"id": number})
+
+
+def ids(journal, kind=Kind.WEBHOOK):
+    return [record["id"] for record in journal.records(kind)]
+
+
+def test_a_write_whose_reply_is_lost_is_made_once(way, settings):
+    with over(way, settings) as journal:
+        for number in range(5):
+            way.replies = 0
+            healing = threading.Timer(0.1, way.heal)
+            healing.start()
+            journal.write([decision(number)])
+            healing.join()
+        assert ids(journal, Kind.DECISION) == [0, 1, 2, 3, 4]
+        assert way.lost >= 5
+
+
+@pytest.mark.parametrize("what", ["replies", "requests"])
+def test_a_write_that_is_never_answered_is_refused_and_stays_so(way, settings, what):
+    """Whether etcd made it or not: what follows takes it back first."""
+    with over(way, settings) as journal:
+        journal.write([webhook("a"), webhook("b", url="old"), decision(1)])
+        with (
+            losing(way, journal, what),
+            pytest.raises(JournalError, match=r"did not answer within 0\.5 s"),
+        ):
+            journal.write(
+                [
+                    Change(Kind.WEBHOOK, "a", None),
+                    webhook("b", url="new"),
+                    webhook("c"),
+                    decision(2),
+                ]
+            )
+        journal.write([webhook("d")])
+        for reader in (journal, EtcdJournal(settings, read_only=True)):
+            assert reader.records(Kind.WEBHOOK) == [
+                {"id": "a"},
+                {"id": "b", "url": "old"},
+                {"id": "d"},
+            ]
+            assert ids(reader, Kind.DECISION) == [1]
+        journal.write([webhook("a", url="known by its key")])
+        assert ids(journal) == ["a", "b", "d"]
+
+
+def test_who_was_taken_over_while_it_did_not_know_is_told(way, settings):
+    with over(way, settings) as first:
+        with losing(way, first, "replies"), pytest.raises(JournalError):
+            first.write([webhook("a")])
+        with opened(settings) as second:
+            second.write([webhook("b")])
+            with pytest.raises(JournalTaken):
+                first.write([webhook("c")])
+            assert ids(second) == ["a", "b"]
+
+
+LARGE = [webhook("b", text="y" * 1_500_000), *(webhook(str(one)) for one in range(150))]
+BEFORE, AFTER = ["a", "b"], ["b", *map(str, range(150))]
+
+
+@pytest.mark.parametrize("what", ["replies", "requests"])
+@pytest.mark.parametrize("after", [1, 4, 6, 7, 9])
+def test_a_large_write_that_breaks_off_is_made_as_a_whole_or_not_at_all(way, settings, what, after):
+    """After each of its steps: a look from elsewhere, the next owner, and itself agree."""
+    with over(way, settings) as journal:
+        journal.write([webhook("a"), webhook("b", text="x" * 900_000)])
+        told = True
+        with losing(way, journal, what, after):
+            try:
+                journal.write([Change(Kind.WEBHOOK, "a", None), *LARGE])
+            except JournalTaken:
+                raise
+            except JournalError:
+                told = False
+        with opened(settings, read_only=True) as reader:
+            seen = ids(reader)
+        assert seen in (BEFORE, AFTER)
+        assert seen == AFTER or not told
+        journal.write([])
+        assert ids(journal) == (AFTER if told else BEFORE)
+        journal.write([webhook("z")])
+    with opened(settings) as following:
+        assert ids(following) == [*(AFTER if told else BEFORE), "z"]
+
+
+@pytest.mark.parametrize("after", [4, 6])
+def test_the_next_owner_carries_over_what_was_made(way, settings, after):
+    with over(way, settings) as journal:
+        journal.write([webhook("a")])
+        with losing(way, journal, "requests", after):
+            try:
+                journal.write([Change(Kind.WEBHOOK, "a", None), *LARGE])
+            except JournalError:
+                expected = ["a"]
+            else:
+                expected = AFTER
+    with opened(settings) as following:
+        assert ids(following) == expected
+        following.write([])
+        etcd = Etcd(settings)
+        with closing(etcd):
+            left = etcd.ask(
+                "/kv/range", {"key": put(f"{settings.prefix}journal/redo", "")["requestPut"]["key"]}
+            )
+        assert "kvs" not in left
+
+
+def test_nothing_is_written_under_another_leader(settings):
+    etcd = Etcd(settings)
+    with closing(etcd), closing(EtcdJournal(settings, later=True)) as journal:
+        with pytest.raises(JournalError, match="it is not open"):
+            journal.records(Kind.STATE)
+        key = f"{settings.prefix}leader"
+        made = etcd.transaction([], [put(key, "me")]).revision
+        journal.open([was_created(key, made)])
+        journal.write([webhook("a")])
+        etcd.ask("/kv/deleterange", {"key": put(key, "")["requestPut"]["key"]})
+        etcd.transaction([], [put(key, "other")])
+        with pytest.raises(JournalTaken):
+            journal.write([webhook("b")])
+        assert ids(journal) == ["a"]
+        with pytest.raises(JournalTaken), closing(EtcdJournal(settings, later=True)) as late:
+            late.open([was_created(key, made)])
+
+
+def test_a_format_of_another_release_is_refused(settings):
+    with opened(settings):
+        pass
+    etcd = Etcd(settings)
+    with closing(etcd):
+        etcd.transaction([], [put(f"{settings.prefix}journal/format", json.dumps(99))])
+    with pytest.raises(JournalError, match="has format 99, this release reads 1: start the rel"):
+        EtcdJournal(settings)
+
+
+def test_an_etcd_that_does_not_answer_is_one_clear_error():
+    settings = EtcdSettings(("http://127.0.0.1:9",))
+    with pytest.raises(JournalError, match=r"can't open the journal etcd http://127\.0\.0\.1:9"):
+        EtcdJournal(settings, patience_s=0.2)
