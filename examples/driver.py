@@ -70,6 +70,6 @@ if __name__ == "__main__":
     switch = HttpSwitch("p1", sys.argv[1], ports=16, timeout_s=10)
     circuit = CrossConnect(1, 18)
     switch.change([], [circuit])
-    print("connected:", *sorted(switch.cross_connects()))
+    print("connected:", *(f"{one.ingress} to {one.egress}" for one in switch.cross_connects()))
     switch.change([circuit], [])
-    print("connected:", *sorted(switch.cross_connects()))
+    print("connected:", *switch.cross_connects())

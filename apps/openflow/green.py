@@ -50,8 +50,6 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 _STOPPING_LOOK_S: Final = 0.01
-_IN_A_ROW_S: Final = 0.002
-"""Time in which functions that were posted run before others have their turn."""
 _READ_BYTES: Final = 65536
 """Read of a switch on TLS at a time: at least a message, of whatever kind."""
 
@@ -213,7 +211,7 @@ class HubMailbox:
     """Carries functions from native threads into the hub; a pipe wakes it.
 
     It is woken once for all that are posted before it looks: each write of a byte would have the
-    writer wait for the interpreter's lock again. Others have their turn every few milliseconds.
+    writer wait for the interpreter's lock again. Others have their turn after every few functions.
     """
 
     def __init__(self) -> None:
@@ -240,12 +238,11 @@ class HubMailbox:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._reader, 65536)
             self._woken = False  # before it looks: what is posted from here on wakes it again
-            begun_s = time.monotonic()
-            for _ in range(len(self._waiting)):  # not what these post: it may go on for good
+            # Not what these post: that may go on for good.
+            for done in range(1, len(self._waiting) + 1):
                 self._waiting.popleft()()
-                if time.monotonic() - begun_s >= _IN_A_ROW_S:
+                if done % IN_A_ROW == 0:
                     hub.sleep(0)
-                    begun_s = time.monotonic()
 
     def close(self) -> None:
         """End :meth:`run`, waking it."""
