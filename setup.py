@@ -102,7 +102,16 @@ setup(
         "tracing": requirements(2),
         "sonic": requirements(3),
         "etcd": requirements(4),
+        "os-ken": requirements(5),
     },
+    data_files=[  # below the environment's own directory, where `systemctl link` takes it from
+        (
+            "lib/systemd/system",
+            ["deploy/systemd/hydra.service", "deploy/systemd/hydra-agent.service"],
+        ),
+        ("share/hydra/prometheus", ["deploy/prometheus/hydra.rules.yml"]),
+        ("share/hydra/grafana", ["deploy/grafana/hydra.json"]),
+    ],
     entry_points={
         "console_scripts": [
             "hydra = apps.cli:main",

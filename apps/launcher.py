@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ _MAIN = str(Path(__file__).with_name("main.py"))
 def _serve(arguments: list[str]) -> int:
     share_one_arena()
     os.umask(0o077)  # the journal, its log and its copies hold webhooks' keys
-    logging.getLogger("ryu").setLevel(logging.WARNING)
     try:
         framework.run_manager(arguments)
     except KeyboardInterrupt:

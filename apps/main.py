@@ -18,14 +18,8 @@ from typing import Final, NoReturn, cast
 from apps.controller.controller import Controller
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
-from apps.openflow.framework import (
-    Application,
-    OpenFlowApp,
-    OpenFlowTls,
-    Post,
-    SwitchEvents,
-    give_up,
-)
+from apps.openflow.framework import OpenFlowApp
+from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
 from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.doors import reserve_descriptors

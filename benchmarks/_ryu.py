@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apps.openflow.framework import ofproto_v1_3 as proto
-from apps.openflow.framework import ofproto_v1_3_parser as parser
+from apps.openflow.package import ofproto_protocol
+from apps.openflow.package import ofproto_v1_3 as proto
+from apps.openflow.package import ofproto_v1_3_parser as parser
 from hydra.forwarding.pipeline import SHAPES
 from hydra.forwarding.rules import FlowRule
-
-# isort: split
-from ryu.ofproto import ofproto_protocol  # once apps.openflow.framework has prepared it
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=proto.OFP_VERSION)
 

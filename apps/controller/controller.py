@@ -42,7 +42,7 @@ from apps.demand.load_recorder import LoadRecorder
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
-from apps.openflow.framework import PortInfo, Post
+from apps.openflow.seam import PortInfo, Post
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics

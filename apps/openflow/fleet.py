@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from apps.openflow.framework import SwitchConnection
+from apps.openflow.seam import SwitchConnection
 from apps.openflow.switchboard import (
     Answer,
     Asked,

@@ -23,13 +23,8 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from apps.openflow.framework import (
-    ECHO_S,
-    PortInfo,
-    Post,
-    SwitchConnection,
-    read_what_came,
-)
+from apps.openflow.lines import read_what_came
+from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import (
     SwitchPorts,

@@ -53,7 +53,7 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
     root.setLevel(max(logging.INFO, _number(level)))  # libraries' own details are not ours to tell
     for name in ("hydra", "drivers"):
         logging.getLogger(name).setLevel(_number(level))
-    for name in ("ryu", "httpx", "asyncio", "uvicorn"):
+    for name in ("ryu", "os_ken", "httpx", "asyncio", "uvicorn"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -13,7 +13,7 @@ from hydra.config import Loaded
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock
 
-from .warm import warm
+from .warm import cool
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs"
@@ -21,8 +21,7 @@ DEMO_CONFIG = CONFIGS / "demo.yaml"
 
 
 def pytest_sessionfinish() -> None:
-    if warm.cache_info().currsize:
-        warm().close()
+    cool()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from apps.openflow.package import OS_KEN, RYU
 from hydra.model import Fabric
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ControllerProcess, launch
@@ -25,6 +26,8 @@ from .warm import warm
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
+on_both_packages = pytest.mark.parametrize("package", [RYU, OS_KEN], scope="module")
+"""Runs tests with OpenFlow by either; their network is ``live(…, package=package)``."""
 on_each_substrate = pytest.mark.parametrize(
     "shipped", ["demo", "single-homed", "openflow-only"], indirect=True, scope="module"
 )
@@ -160,10 +163,12 @@ def live(
     changes: Mapping[str, Any] | None = None,
     *,
     cold: bool = False,
+    package: str = RYU,
 ) -> Iterator[Live]:
     """A controller with an empty journal and these changes to the shipped file, and its policy.
 
     ``cold`` where what its process is started with matters: it is then not forked off another.
+    ``package`` is what its OpenFlow runs on.
     """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
@@ -174,7 +179,7 @@ def live(
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     stage = Stage(testbed, testbed.fabric, document, directory)
     with (
-        ControllerProcess(config, launch=launch if cold else warm().launch) as process,
+        ControllerProcess(config, launch=launch if cold else warm(package).launch) as process,
         ControllerClient(process.base_url) as client,
     ):
         yield Live(testbed, process, client, stage, dropped_frames(testbed))

@@ -29,8 +29,7 @@ LAUNCHES = ("ryu-manager", "hydra")
 WITNESS = """
 import json, select, socket
 from eventlet import patcher
-import apps.openflow.framework
-from ryu.base import app_manager
+from apps.openflow.package import app_manager
 
 class Witness(app_manager.RyuApp):
     def __init__(self, *args, **kwargs):

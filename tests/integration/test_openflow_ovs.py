@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
-from apps.openflow.framework import ofproto_v1_3_parser
+from apps.openflow.package import ofproto_v1_3_parser
 from apps.process.configuration import load_configuration
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,

@@ -16,9 +16,10 @@ import yaml
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.testbed import ovs
 
-from .live import DEMO_CONFIG, wait_until
+from .live import DEMO_CONFIG, on_both_packages, wait_until
+from .warm import warm
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, on_both_packages]
 HYDRA = Path(sys.executable).parent / "hydra"
 
 
@@ -50,7 +51,7 @@ def lab(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def process(demo_testbed, lab, tmp_path_factory):
+def process(demo_testbed, lab, tmp_path_factory, package):
     """A controller, and all bridges of the demo, that know each other by certificate."""
     directory = tmp_path_factory.mktemp("tls")
     document = yaml.safe_load(DEMO_CONFIG.read_text())
@@ -68,7 +69,7 @@ def process(demo_testbed, lab, tmp_path_factory):
     for name, target in steered.items():
         vsctl("set-controller", name, target.replace("tcp:", "ssl:"))
     try:
-        with ControllerProcess(config) as running:
+        with ControllerProcess(config, launch=warm(package).launch) as running:
             yield running
     finally:
         for name, target in steered.items():

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from apps.openflow.framework import ECHO_S
+from apps.openflow.seam import ECHO_S
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ALL_THERE
 
-from .live import Live, live, wait_until
+from .live import Live, live, on_both_packages, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(40), on_both_packages]
 BACK_S = ECHO_S + 10.0
 """Open vSwitch tries again after 8 s at most."""
 _HANDSHAKE_BYTES = 300
@@ -73,8 +73,8 @@ class Way:
 
 
 @pytest.fixture
-def network(demo_testbed, tmp_path: Path) -> Iterator[Live]:
-    with live(demo_testbed, tmp_path) as running:
+def network(demo_testbed, tmp_path: Path, package: str) -> Iterator[Live]:
+    with live(demo_testbed, tmp_path, package=package) as running:
         yield running
 
 

@@ -10,7 +10,6 @@ other end of the socket FD is closed.
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
 import os
 import select
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import apps
+from apps.openflow.package import RYU, VARIABLE
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
 
 _STATUS = struct.Struct("!i")
@@ -34,21 +34,28 @@ _NO_MEMBER = b"0"
 class Warm:
     """Starts the process at first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, package: str) -> None:
+        self._package = {VARIABLE: package}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, MEMBER_VARIABLE: _NO_MEMBER.decode(), "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    **self._package,
+                    MEMBER_VARIABLE: _NO_MEMBER.decode(),
+                    "PYTHONUNBUFFERED": "1",
+                },
             )
 
     def launch(self, config: Path, log: BinaryIO) -> Forked:
         """As ``controller_process.launch``."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            order = json.dumps(member_environment({"HYDRA_CONFIG": str(config)})).encode()
+            variables = {"HYDRA_CONFIG": str(config), **self._package}
+            order = json.dumps(member_environment(variables)).encode()
             socket.send_fds(self._socket, [order], [log.fileno(), theirs.fileno()])
         return Forked(ours)
 
@@ -87,10 +94,20 @@ class Forked:
         return int(value)
 
 
-@functools.cache
-def warm() -> Warm:
-    """One for the session, which closes it."""
-    return Warm()
+_started: dict[str, Warm] = {}
+
+
+def warm(package: str = RYU) -> Warm:
+    """One for the session, and for OpenFlow by this package; :func:`cool` closes it."""
+    if package not in _started:
+        _started[package] = Warm(package)
+    return _started[package]
+
+
+def cool() -> None:
+    """Close all that were started."""
+    while _started:
+        _started.popitem()[1].close()
 
 
 def _serve(orders: socket.socket) -> None:

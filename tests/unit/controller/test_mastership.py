@@ -10,7 +10,7 @@ import pytest
 
 from apps.controller.mastership import NO_GENERATION, Mastership
 from apps.openflow.fleet import Fleet
-from apps.openflow.framework import PortInfo
+from apps.openflow.seam import PortInfo
 from apps.process.term import Alone
 from drivers.codecs.openflow.rules import ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere

@@ -8,7 +8,7 @@ import pytest
 
 from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
-from apps.openflow.framework import PortInfo
+from apps.openflow.seam import PortInfo
 from drivers.codecs.openflow.messages import (
     MULTIPART_FLOW,
     TYPE_BARRIER_REQUEST,

@@ -9,7 +9,7 @@ from itertools import count
 
 from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
-from apps.openflow.framework import PortInfo
+from apps.openflow.seam import PortInfo
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
 from hydra.model import VlanId

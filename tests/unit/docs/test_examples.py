@@ -2,14 +2,20 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.lifecycle import ReservationState
+from hydra.model import CrossConnect
+from tests.conformance.devices import emulated
 from tests.unit.planning.test_planner import wait_until
 from tests.unit.rest.fake_service import FakeService
 
@@ -67,6 +73,22 @@ def test_an_own_algorithm_serves_more_than_no_circuits():
     served = dict(re.findall(r"(.+): (\d+)% of the demand", done.stdout))
     assert served.keys() == {"greedy", "edmonds", "no circuits"}
     assert int(served["greedy"]) > int(served["no circuits"])
+
+
+def test_an_own_driver_moves_mirrors_and_says_what_became_of_it():
+    with emulated("polatis-restconf")() as bench:
+        command = [sys.executable, EXAMPLES / "driver.py", bench.plane.address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == ["connected: 1 to 18", "connected:"]
+        port = runpy.run_path(str(EXAMPLES / "driver.py"))["HttpSwitch"](
+            "p1", bench.plane.address, 16, 10
+        )
+        bench.driver().change([], [CrossConnect(1, 18)])  # another's, who does not like to lose it
+        with pytest.raises(DeviceError, match="port 18 is connected to 1"):
+            port.change([], [CrossConnect(2, 18)])
+    with pytest.raises(DeviceUnavailable):
+        port.change([], [CrossConnect(2, 17)])
 
 
 def test_algorithms_are_compared_without_a_controller():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import hydra
 from apps.journal import sqlite as sqlite_journal
 from apps.journal.sqlite import SCHEMA_VERSION, copy_journal, set_aside
 from hydra.journal import Change, JournalError, Kind, entry
@@ -292,6 +293,12 @@ def test_an_upgrade_that_fails_changes_nothing(earlier, schema):
     assert schema_of(earlier) == schema
     assert asked(earlier, "SELECT what FROM entries") == [('said "so"',), ("start",)]
     assert asked(earlier, "SELECT COUNT(*) FROM quarantine") == [(3,)]
+
+
+def test_the_guide_says_what_is_read():
+    guide = (Path(__file__).parents[3] / "docs" / "operators-guide.md").read_text()
+    said = f"this release, {hydra.__version__}, writes schema {SCHEMA_VERSION} and reads 1 to "
+    assert f"{said}{SCHEMA_VERSION - 1}." in " ".join(guide.split())
 
 
 def test_looking_upgrades_nothing(earlier, schema):

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
+from apps.openflow.package import (
+    nicira_ext,
+    ofproto_parser,
+    ofproto_protocol,
+    ofproto_v1_3,
+    ofproto_v1_3_parser,
+)
 from drivers.codecs.openflow.rules import SwitchPorts
 from hydra.forwarding.pipeline import (
     PATH_REGISTER,
@@ -25,13 +31,6 @@ from hydra.forwarding.pipeline import (
     wired_port,
 )
 from hydra.forwarding.rules import FlowRule
-
-# isort: split
-from ryu.ofproto import (
-    nicira_ext,
-    ofproto_parser,
-    ofproto_protocol,
-)  # once apps.openflow.framework has prepared it
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
 

@@ -11,7 +11,7 @@ import pytest
 
 from apps.openflow import fleet as fleet_module
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.framework import PortInfo
+from apps.openflow.seam import PortInfo
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,

@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from apps.openflow.framework import ECHO_S
+from apps.openflow import package as framework_package
+from apps.openflow.package import OS_KEN, RYU, VARIABLE
+from apps.openflow.seam import ECHO_S
+from hydra.errors import HydraError
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
 
 pytestmark = pytest.mark.takes(15)
 
 APP = """
-from apps.openflow import framework
+from apps.openflow import framework, seam
 from apps.openflow.fleet import Fleet
 from tests.unit.core.fabrics import small_fabric
 
@@ -44,8 +47,8 @@ class App(framework.OpenFlowApp):
 """
 READER = """
 import socket
+from apps.openflow import green
 import eventlet
-from apps.openflow import framework
 
 here, there = socket.socketpair()
 hub, added, seen = eventlet.hubs.get_hub(), [], []
@@ -59,7 +62,7 @@ def counted(evtype, descriptor, *rest):
 hub.add = counted
 
 def read():
-    readable = framework._Readable(there.fileno())
+    readable = green._Readable(there.fileno())
     while True:
         readable.wait()
         some = there.recv(100)
@@ -91,14 +94,14 @@ here.close()
 eventlet.sleep(0.01)
 assert seen[-1] == b"" and not hub.listeners[hub.READ], (seen, hub.listeners)
 """
-MAILBOX = """
+GREEN_MAILBOX = """
 import os, threading
+from apps.openflow import green
 import eventlet
-from apps.openflow import framework
 
-mailbox, done, turns, written = framework.HubMailbox(), [], [], []
+mailbox, done, turns, written = green.HubMailbox(), [], [], []
 write = os.write
-framework.os.write = lambda descriptor, data: written.append(data) or write(descriptor, data)
+green.os.write = lambda descriptor, data: written.append(data) or write(descriptor, data)
 
 def other():
     while len(done) < 1000:
@@ -126,6 +129,51 @@ with eventlet.Timeout(20):
     while len(done) < 5000:
         eventlet.sleep(0.001)
 """
+LOOP_MAILBOX = """
+import asyncio, threading
+from apps.openflow import looped
+
+loop, done, turns, woken = looped.LOOP, [], [], []
+mailbox = looped.LoopMailbox(loop)
+wake = loop.call_soon_threadsafe
+loop.call_soon_threadsafe = lambda function: woken.append(function) or wake(function)
+
+async def other():
+    while len(done) < 1000:
+        turns.append(len(done))
+        await asyncio.sleep(0)
+
+def post():
+    for number in range(1000):
+        mailbox.post(lambda number=number: done.append(number))
+
+async def until(count):
+    async with asyncio.timeout(20):
+        while len(done) < count:
+            await asyncio.sleep(0.001)
+
+thread = threading.Thread(target=post)
+thread.start()
+thread.join()
+mailbox.run()
+loop.run_until_complete(asyncio.wait_for(other(), 20))
+assert done == list(range(1000)), "in another order"
+assert not woken, "nobody was asleep"
+assert len(turns) > 10, "others do not have their turn"
+loop.run_until_complete(asyncio.sleep(0))
+def fail():
+    done.append("failed")
+    raise ValueError("of one")
+mailbox.post(fail)
+thread = threading.Thread(target=post)
+thread.start()
+thread.join()
+assert len(woken) == 1, f"woken {len(woken)} times before it could look"
+threads = [threading.Thread(target=post) for _ in range(3)]
+for thread in threads:
+    thread.start()
+loop.run_until_complete(until(5001))
+"""
 DATAPATH = 77
 ROOT = Path(__file__).parents[3]
 """The application above imports from `tests`."""
@@ -150,11 +198,11 @@ def trust(request, tmp_path) -> ssl.SSLContext | None:
 
 
 @pytest.fixture
-def connect(trust, tmp_path):
+def connect(trust, tmp_path, package):
     """Connects one more with the same datapath id to a framework that runs."""
     address = "127.0.0.1", free_port()
     files = [str(tmp_path / name) for name in ("controller.pem", "controller.key", "ca.pem")]
-    tls = "None" if trust is None else f"framework.OpenFlowTls(*{files})"
+    tls = "None" if trust is None else f"seam.OpenFlowTls(*{files})"
     app = tmp_path / "app.py"
     app.write_text(APP.replace("PORT", str(address[1])).replace("TLS\n", f"{tls}\n"))
     log = tmp_path / "log"
@@ -190,19 +238,27 @@ def connect(trust, tmp_path):
     assert "Error in the datapath" not in log.read_text()
 
 
-def test_modules_of_the_system_stay_its_own():
+def test_modules_of_the_system_stay_its_own(package):
     """A green copy in a native thread of others ends in greenlets that no thread owns."""
     program = "import http.server as own; import apps.openflow.framework; import http; "
     program += "assert http.server is own"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_a_descriptor_stays_with_the_hub_while_its_reader_waits_or_does_something_else():
+def test_with_ryu_a_descriptor_stays_with_the_hub_while_its_reader_waits_or_does_something_else():
     subprocess.run([sys.executable, "-c", READER], check=True, cwd=ROOT)
 
 
-def test_posts_wake_the_hub_once_and_leave_others_their_turn():
-    subprocess.run([sys.executable, "-c", MAILBOX], check=True, cwd=ROOT)
+def test_posts_wake_the_hub_once_and_leave_others_their_turn(package):
+    program = GREEN_MAILBOX if package == RYU else LOOP_MAILBOX
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+def test_os_ken_runs_without_eventlet(package):
+    program = "import sys, apps.openflow.framework; print('eventlet' in sys.modules)"
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout == f"{package == RYU}\n"
 
 
 def test_messages_may_come_in_any_pieces(connect):
@@ -235,3 +291,31 @@ def test_one_that_answers_no_more_is_closed_in_time_and_the_newcomer_stays(conne
     third = connect()
     assert third.ended.wait(10)
     assert not newcomer.ended.is_set()
+
+
+@pytest.mark.parametrize("command", [["ryu-manager"], ["hydra", "run", "--config", "f.yaml"]])
+def test_another_name_is_refused(monkeypatch, command):
+    monkeypatch.setenv(VARIABLE, "pox")
+    name, *rest = command
+    ended = subprocess.run(
+        [Path(sys.executable).with_name(name), *rest], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "HYDRA_OPENFLOW is 'pox': it may be ryu or os-ken, or unset for ryu\n"
+
+
+def test_what_is_not_installed_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setattr(framework_package, "find_spec", lambda _name: None)
+    monkeypatch.setenv(VARIABLE, OS_KEN)
+    with pytest.raises(HydraError, match=r"os-ken, which is not installed.*\[os-ken\]"):
+        framework_package.chosen()
+
+
+def test_ryu_is_the_default_and_os_ken_where_it_is_missing(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert framework_package.chosen() == RYU
+    there = framework_package.find_spec
+    monkeypatch.setattr(
+        framework_package, "find_spec", lambda name: None if name == "ryu" else there(name)
+    )
+    assert framework_package.chosen() == OS_KEN

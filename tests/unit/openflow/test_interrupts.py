@@ -1,4 +1,4 @@
-"""A signal ends the manager whatever its green threads are doing; nothing else ends it quietly."""
+"""A signal ends the manager whatever its hub is doing; nothing else ends it quietly."""
 
 from __future__ import annotations
 
@@ -9,52 +9,43 @@ from pathlib import Path
 
 import pytest
 
-BUSY = """
-import time
-from ryu.base import app_manager
-from ryu.lib import hub
+from apps.openflow.package import RYU, VARIABLE
 
-class Busy(app_manager.RyuApp):
+APPLICATION = """
+import threading, time
+from apps.openflow import framework, seam
+
+seam.STOP_S = STOP_S
+
+class Application:
+    openflow_address = ("127.0.0.1", 0)
+    openflow_tls = events = None
+    openflow_connections = 10
+
+    def __init__(self, post):
+        self._post = post
+
     def start(self):
-        super().start()
-        hub.spawn(self.spin)
+        self._post(self.spin if SPINS else lambda: print("started", flush=True))
 
     def spin(self):
         print("spinning", flush=True)
-        while True:
-            until = time.monotonic() + 0.05
-            while time.monotonic() < until:
-                pass
-            hub.sleep(0)
+        until = time.monotonic() + 0.05
+        while time.monotonic() < until:
+            pass
+        self._post(self.spin)
 
-    def close(self):
+    def stop(self):
         print("closed", flush=True)
+        if not SPINS:
+            threading.Event().wait()
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        return Application(post)
 """
-
-
-STUCK = """
-import threading
-from apps.openflow import framework
-from ryu.base import app_manager
-from ryu.lib import hub
-
-framework.STOP_S = 1.0
-
-class Stuck(app_manager.RyuApp):
-    def start(self):
-        super().start()
-        return hub.spawn(self._serve)  # the main loop runs as long as this does
-
-    def _serve(self):
-        hub.sleep(0)
-        print("started", flush=True)
-        while True:
-            hub.sleep(1)
-
-    def close(self):
-        print("closing", flush=True)
-        threading.Event().wait()
-"""
+BUSY = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 80.0").replace("SPINS", "True")
+STUCK = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 1.0").replace("SPINS", "False")
 
 
 DELETING = """
@@ -105,21 +96,22 @@ def ended_by(
     return process.returncode, said, complaints
 
 
-def test_a_destructor_does_not_swallow_it(tmp_path):
+def test_with_ryu_a_destructor_does_not_swallow_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, RYU)
     code, said, complaints = ended_by(signal.SIGTERM, DELETING, "deleting", tmp_path)
     assert code == 0, complaints
     assert "closed" in said
     assert "KeyboardInterrupt" in complaints, "the interpreter says that it ignores it"
 
 
-def test_what_never_ends_is_ended(tmp_path):
+def test_what_never_ends_is_ended(tmp_path, package):
     code, _, complaints = ended_by(signal.SIGTERM, STUCK, "started", tmp_path)
     assert code == 1
     assert "Timeout (0:00:01)!" in complaints
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_busy_green_thread_does_not_swallow_it(tmp_path, number):
+def test_a_busy_hub_does_not_swallow_it(tmp_path, package, number):
     code, said, complaints = ended_by(number, BUSY, "spinning", tmp_path)
     assert code == 0, complaints
     assert "closed" in said
@@ -145,7 +137,8 @@ class Deaf(app_manager.RyuApp):
 """
 
 
-def test_the_end_of_the_listener_is_a_failure(tmp_path):
+def test_the_end_of_ryus_listener_is_a_failure(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, RYU)
     app = tmp_path / "deaf.py"
     app.write_text(DEAF)
     manager = Path(sys.executable).with_name("ryu-manager")
@@ -156,9 +149,9 @@ def test_the_end_of_the_listener_is_a_failure(tmp_path):
 
 
 UNREAD = """
-from apps.openflow import framework
+from apps.openflow import framework, lines
 
-native = framework._lines
+native = lines._lines
 
 class Lines:
     def __init__(self, **limits):
@@ -174,7 +167,7 @@ class Native:
     def __getattr__(self, name):
         return Lines if name == "Lines" else getattr(native, name)
 
-framework._lines = Native()
+lines._lines = Native()
 
 class Application:
     openflow_address = ("127.0.0.1", 0)
@@ -193,7 +186,7 @@ class App(framework.OpenFlowApp):
 """
 
 
-def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path):
+def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
     """The thread of C would go on answering echoes."""
     app = tmp_path / "unread.py"
     app.write_text(UNREAD)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
+from apps.openflow.package import ofproto_v1_3, ofproto_v1_3_parser
 from drivers.codecs.openflow.meters import (
     LENIENT,
     AddMeter,

@@ -12,7 +12,7 @@ from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.demand.poller import StatsPoller
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.framework import PortInfo
+from apps.openflow.seam import PortInfo
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
 from hydra.errors import DeviceUnavailable
 from hydra.forwarding.frames import announcement

@@ -65,6 +65,15 @@ def test_ryu_comes_in_the_wheel_and_all_that_it_needs_is_asked_for(metadata):
     assert {"setuptools>=66.1,<67", "wheel<0.46"} <= set(built_with)
 
 
+def test_units_rules_and_the_dashboard_come_in_the_wheel(metadata):
+    files = {(folder, Path(file)) for folder, names in metadata["data_files"] for file in names}
+    assert all((ROOT / file).is_file() for _, file in files)
+    units = {file.name for folder, file in files if folder == "lib/systemd/system"}
+    assert units == {file.name for file in (ROOT / "deploy" / "systemd").iterdir()}
+    guide = (ROOT / "docs" / "operators-guide.md").read_text()
+    assert "/opt/hydra/lib/systemd/system/hydra.service" in guide
+
+
 def test_the_demo_is_installed_without_what_only_tests_need():
     demo, tests = (ROOT / "constraints.txt").read_text().split("# What tests")
     (run_time, emulation, *rest) = (ROOT / "requirements.txt").read_text().split("\n\n")

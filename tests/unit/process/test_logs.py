@@ -32,7 +32,7 @@ FABRIC = replace(DEMO, planes=tuple(replace(plane, address=NOBODY) for plane in 
 
 @pytest.fixture(autouse=True)
 def loggers_as_they_were():
-    names = ("", "hydra", "drivers", "ryu", "httpx", "asyncio", "uvicorn")
+    names = ("", "hydra", "drivers", "ryu", "os_ken", "httpx", "asyncio", "uvicorn")
     levels = {name: logging.getLogger(name).level for name in names}
     handlers = logging.getLogger().handlers[:]
     for name in ("ledger", "mover", "runner"):

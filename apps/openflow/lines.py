@@ -1,0 +1,129 @@
+"""Switches without TLS: a thread of C reads and writes their connections (docs/decisions/0026)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apps.openflow import _lines
+from apps.openflow.seam import (
+    ECHO_EVERY_S,
+    FLOODED_WORDS,
+    IN_A_ROW,
+    MOST_WAITING_BYTES,
+    SILENT_WORDS,
+    SOCKET_S,
+    UNANSWERED_ECHOES,
+)
+
+LOG = logging.getLogger("hydra.framework")
+_LINES_IN_A_ROW: Final = 32
+"""Switches whose messages are read before the hub does something else."""
+_MOST_READY_BYTES: Final = 1 << 17
+"""Messages of a switch that wait to be read, before what it sends stays in its connection."""
+_MOST_READY_IN_ALL_BYTES: Final = 1 << 26
+_CUT_OFF: Final = {
+    _lines.SILENT: SILENT_WORDS,
+    _lines.STALLED: f"it read nothing for {SOCKET_S:g} s while more was sent to it",
+    _lines.FLOODED: FLOODED_WORDS,
+}
+Ended = Callable[[BaseException | None], None]
+"""Told once of a connection's end, with what its messages raised."""
+
+
+@dataclass(slots=True)
+class _Served:
+    datapath: Any
+    ended: Ended | None
+    """None once it was told."""
+
+
+class Lines:
+    """Connections of all switches; used in the hub's thread only.
+
+    The thread answers echoes and asks for them, also while the interpreter is busy with something
+    else. Other messages come in batches, each to be handled before the next is taken: a switch that
+    sends more than it is its turn to waits in the thread, and then in its own buffers.
+    ``read`` hands a message on, and returns False once its connection is to be heard no more.
+    """
+
+    def __init__(self, read: Callable[[Any, bytes], bool]) -> None:
+        self._native = _lines.Lines(
+            echo_s=ECHO_EVERY_S,
+            unanswered=UNANSWERED_ECHOES,
+            stalled_s=SOCKET_S,
+            most_ready=_MOST_READY_BYTES,
+            most_ready_in_all=_MOST_READY_IN_ALL_BYTES,
+            most_waiting=MOST_WAITING_BYTES,
+        )
+        self._read = read
+        self._served: dict[int, _Served] = {}
+        _all[:] = [self]
+
+    def fileno(self) -> int:
+        """Descriptor that can be read while something is to be taken."""
+        return self._native.fileno()
+
+    def begin(self, datapath: Any, ended: Ended) -> None:
+        """Greet the switch, and hand on what it says."""
+        hello = datapath.ofproto_parser.OFPHello(datapath)
+        datapath.set_xid(hello)
+        hello.serialize()
+        line = self._native.adopt(datapath.socket.fileno(), hello.buf)
+        datapath.hydra_line = line
+        self._served[line] = _Served(datapath, ended)
+
+    def release(self, datapath: Any) -> None:
+        """Forget a connection; then its socket may be closed."""
+        del self._served[datapath.hydra_line]
+        self._native.release(datapath.hydra_line)
+        datapath.is_active = False
+
+    def send(self, datapath: Any, message: bytes, close_socket: bool = False) -> bool:
+        """Stands in for ``Datapath.send``: nobody waits for a switch to read it."""
+        return self._native.send(datapath.hydra_line, message, close_socket)
+
+    def read(self) -> None:
+        """Hand on what has come in until now, of each switch as many messages as is its turn."""
+        for _ in range(len(self._served) // _LINES_IN_A_ROW + 1):
+            if not self.take():
+                break
+
+    def take(self) -> bool:
+        """Hand on some of what has come in; False if there was nothing."""
+        some = self._native.take(_LINES_IN_A_ROW, IN_A_ROW)
+        for line, messages, end, error in some:
+            if line in self._served:
+                self._hand_on(self._served[line], messages, end, error)
+        return bool(some)
+
+    def _hand_on(self, served: _Served, messages: Sequence[bytes], end: int, error: int) -> None:
+        if served.ended is None:
+            return
+        raised: Exception | None = None
+        try:
+            for message in messages:
+                if not self._read(served.datapath, message):
+                    break
+        except Exception as caught:  # whatever a parser raises at what can't be an OpenFlow message
+            raised = caught
+        if raised is None and end == _lines.OPEN:
+            return
+        if end == _lines.MALFORMED:
+            raised = raised or ValueError(f"a message of {error} bytes, its header included")
+        if end in _CUT_OFF:
+            address = served.datapath.address[0]
+            LOG.warning("the switch at %s is cut off: %s", address, _CUT_OFF[end])
+        tell, served.ended = served.ended, None
+        tell(raised)
+
+
+_all: list[Lines] = []
+
+
+def read_what_came() -> None:
+    """Hand on what switches without TLS have sent until now; in the hub's thread only."""
+    for lines in _all:
+        lines.read()

@@ -1,0 +1,187 @@
+"""What OpenFlow's side and the controller know of each other, whichever package runs underneath."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from apps.process.doors import Door
+from hydra.errors import HydraError
+from hydra.failures import FailureKind
+
+HANDSHAKE_S = 10.0
+HANDSHAKES: Final = 64
+"""Handshakes at a time: of thousands at once, none would be done within HANDSHAKE_S."""
+HANDSHAKES_LOOK_S: Final = 0.02
+BACKLOG: Final = 4096
+"""Connections that the system holds until they are accepted, as many as Linux allows by default. It
+lets others try again after ever longer waits, up to minutes."""
+ECHO_S: Final = 2.0
+"""How long a connection may take to answer an echo when another one claims to be its switch."""
+ECHO_LOOKS: Final = 20
+ECHO_EVERY_S: Final = 15.0
+UNANSWERED_ECHOES: Final = 4
+"""A switch that leaves more unanswered, 15 s apart, is gone."""
+SOCKET_S: Final = 60.0
+"""How long a switch may read nothing while more is sent to it than its connection holds. Each
+connection on which nothing comes in is looked at as often."""
+MOST_WAITING_BYTES: Final = 1 << 28
+"""What waits for a switch that does not read; rules of a switch are a thousandth of that."""
+IN_A_ROW: Final = 32
+"""Messages of one switch, or functions posted, before others have their turn. Ryu reads 2048."""
+STOP_S = 80.0
+"""From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread. The
+unit of systemd gives it 90."""
+SILENT_WORDS: Final = f"it left {UNANSWERED_ECHOES + 1} echo requests unanswered"
+FLOODED_WORDS: Final = f"{MOST_WAITING_BYTES >> 20} MiB wait for it, and it does not read"
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """A switch port as the switch describes it."""
+
+    number: int
+    name: str
+    up: bool
+    """Neither administratively down nor without carrier."""
+
+
+class SwitchConnection(Protocol):
+    """OpenFlow connection; used in the hub's thread only."""
+
+    @property
+    def address(self) -> str:
+        """Address of the other end, with its port."""
+
+    def send(self, message: bytes) -> None:
+        """Messages go out in order; a switch that does not read them keeps nobody waiting."""
+
+    def ask(self, tell: Callable[[bool], None]) -> None:
+        """Send an echo request; ``tell``, within ECHO_S and a little, whether it was answered."""
+
+    def close(self) -> None: ...
+
+
+class SwitchEvents(Protocol):
+    """Receiver of the OpenFlow side's reports; called in the hub's thread, must not block."""
+
+    def switch_connected(
+        self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
+    ) -> None: ...
+
+    def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None: ...
+
+    def port_changed(
+        self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
+    ) -> None: ...
+
+    def barrier_replied(self, connection: SwitchConnection, xid: int) -> None: ...
+
+    def error_replied(
+        self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
+    ) -> None: ...
+
+    def statistics_replied(
+        self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
+    ) -> None: ...
+
+    def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None: ...
+
+    def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
+        """A rule that was to tell its end has ended by itself."""
+
+    def packet_received(
+        self, datapath: int, connection: SwitchConnection, frame: bytes
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFlowTls:
+    """PEM files with which the controller and its switches make themselves known to each other."""
+
+    certificate: str
+    key: str
+    authority: str
+    """Authority of the switches' certificates: without one of its, nobody is let in."""
+
+
+class Application(Protocol):
+    """Launched controller, seen from OpenFlow's side."""
+
+    @property
+    def openflow_address(self) -> tuple[str, int]: ...
+
+    @property
+    def openflow_connections(self) -> int:
+        """Largest number of connections at a time."""
+
+    @property
+    def openflow_tls(self) -> OpenFlowTls | None:
+        """None: OpenFlow is not encrypted, and whoever reaches the address may be a switch."""
+
+    @property
+    def events(self) -> SwitchEvents: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+Post = Callable[[Callable[[], None]], None]
+"""Run a function in the hub's thread, soon; callable from any thread."""
+
+
+def address_in_words(peer: Any) -> str:
+    """``192.0.2.1:6653`` or ``[2001:db8::1]:6653``, of what a socket says of its other end."""
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def unread(error: Exception) -> str:
+    """What a controller says that ends since it would hear no switch any more."""
+    return f"what switches say is read no more: {error!r}; start it again"
+
+
+class Hub(Protocol):
+    """One thread in which OpenFlow's side runs: eventlet's, or a loop of our own."""
+
+    @property
+    def post(self) -> Post: ...
+
+    def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
+        """Have switches let in there, from :meth:`start` on."""
+
+    def start(self, app: Any) -> None:
+        """Begin to carry out what is posted, and to read what comes in."""
+
+    def close(self) -> None:
+        """Carry out what has been posted, and no more."""
+
+    def connection_of(self, datapath: Any) -> Any:
+        """Its :class:`SwitchConnection`, new, which is told of answers by ``answered(xid)``."""
+
+    def settle(self, datapath: Any) -> None:
+        """Note that a switch has completed its handshake."""
+
+    def wait_for(self, thread: threading.Thread) -> None:
+        """Return once it has ended; what is under way goes on meanwhile."""
+
+
+Stopping = Callable[[], list[threading.Thread]]
+_given_up: list[HydraError] = []
+
+
+def give_up(error: HydraError) -> None:
+    """End the process as Ctrl-C does, and have it say why; callable from any thread."""
+    _given_up.append(error)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def raise_what_was_given_up() -> None:
+    """Raises the HydraError that was given to :func:`give_up` first, if any."""
+    if _given_up:
+        raise _given_up[0]

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+from apps.openflow.package import OS_KEN, RYU, VARIABLE
+
+
+@pytest.fixture(scope="module", params=[RYU, OS_KEN])
+def package(request) -> str:
+    """Processes that a test starts run OpenFlow by this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, request.param)
+        yield request.param
