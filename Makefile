@@ -1,6 +1,5 @@
 # Everything runs from the virtual environment in .venv, which `bootstrap` makes and keeps current.
 PYTHON := .venv/bin/python
-SHELL := /bin/bash
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 # Tests start processes by the hundred, which else would each compile the sources anew.
@@ -21,43 +20,27 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes;
 
 # More at a time than there are processors: tests wait for devices, for packets, for time to pass.
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
-# allows that; they leave half of two processors idle, which types and the tests without Open vSwitch
-# take meanwhile, at a lower priority; each line says where it comes from. Those that look at what
-# the machine can do come last, one by one.
+# allows that. Those that look at what the machine can do come last, one by one.
 AT_A_TIME := 3
 NETWORKS := 3
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
-ON_SWITCHES := $(PYTHON) -m pytest -m "ovs and not alone" tests/integration tests/conformance
-SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=3
-test: style  ## lint, then all tests, on real Open vSwitch and Mininet (root)
-	@if tests/own_network.sh -c ""; then $(SIDE_BY_SIDE) test-networks types test-units; else \
-	echo "no networks of their own here: one at a time"; \
-	$(SIDE_BY_SIDE) types test-units && (set -x; $(ON_SWITCHES)); fi
+ON_SWITCHES := tests/integration tests/conformance
+test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
+	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
+	@set -f; own="$(BY_FILE) --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
+	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
+	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
 	$(PYTHON) -m pytest -m alone
-
-.PHONY: test-networks test-units
-test-networks:
-	@set -o pipefail; $(ON_SWITCHES) $(BY_FILE) --tx '$(NETWORKS)*popen//python=tests/own_network.sh' \
-	2>&1 | sed --unbuffered 's/^/with Open vSwitch: /'
-
-test-units:
-	@set -o pipefail; nice -n 5 $(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) \
-	2>&1 | sed --unbuffered 's/^/without it: /'
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
 	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) $$tests || [ $$? = 5 ]
 
-lint: style types  ## formatting, lint, types and the direction of imports
-
-.PHONY: style types
-style: bootstrap
+lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
-
-types: bootstrap
-	nice -n 5 $(PYTHON) -m mypy --strict
+	$(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 
 bench: bootstrap  ## planner, rules, statistics and retagging against the clock (root)
