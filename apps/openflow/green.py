@@ -251,7 +251,7 @@ class HubMailbox:
 
 
 class _DatapathConnection:
-    """A Ryu datapath as a :class:`SwitchConnection`."""
+    """A Ryu datapath as a :class:`~apps.openflow.seam.SwitchConnection`."""
 
     __slots__ = ("_datapath", "_unanswered", "_waiting")
 

@@ -59,7 +59,10 @@ _PACKET_IN_MATCH_AT = 24
 
 
 def _connection_of(datapath: Any) -> Any:
-    """Its :class:`SwitchConnection`; before the handshake None, which was asked nothing."""
+    """Its :class:`~apps.openflow.seam.SwitchConnection`.
+
+    None before the handshake: then nothing was asked.
+    """
     return getattr(datapath, "hydra_connection", None)
 
 

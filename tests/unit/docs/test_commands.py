@@ -49,6 +49,7 @@ ELSEWHERE = {
 OF_THE_MACHINE = {
     "apt-get install",
     "pip install .",
+    "pip install '.[os-ken]'",
     "export",
     "tc",
     "python3 -m venv /opt/hydra",

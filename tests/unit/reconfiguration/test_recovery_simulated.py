@@ -206,7 +206,7 @@ def test_whenever_they_die_the_next_one_recovers_and_nobody_is_cut_off(seeds):
 
 
 def test_they_die_in_every_step():
-    courses = [simulate(seed) for seed in range(300)]
+    courses = [simulate(seed) for seed in range(600)]
     assert {"intent", "divert", "drain", "move", "carrier", "probe", "activate", "outcome"} <= {
         course.died_in for course in courses
     }
