@@ -177,7 +177,11 @@ class EtcdJournal:
         self._to_carry: list[_Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
         if not later:
-            self.open()
+            try:
+                self.open()
+            except JournalError:
+                self._etcd.close()
+                raise
 
     def open(self, compare: Sequence[Json] = ()) -> None:
         """``compare``: conditions of every write beside those of the journal, as that this

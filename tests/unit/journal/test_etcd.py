@@ -93,13 +93,14 @@ def test_a_write_that_is_never_answered_is_refused_and_stays_so(way, settings, w
                 ]
             )
         journal.write([webhook("d")])
-        for reader in (journal, EtcdJournal(settings, read_only=True)):
-            assert reader.records(Kind.WEBHOOK) == [
-                {"id": "a"},
-                {"id": "b", "url": "old"},
-                {"id": "d"},
-            ]
-            assert ids(reader, Kind.DECISION) == [1]
+        with closing(EtcdJournal(settings, read_only=True)) as other:
+            for reader in (journal, other):
+                assert reader.records(Kind.WEBHOOK) == [
+                    {"id": "a"},
+                    {"id": "b", "url": "old"},
+                    {"id": "d"},
+                ]
+                assert ids(reader, Kind.DECISION) == [1]
         journal.write([webhook("a", url="known by its key")])
         assert ids(journal) == ["a", "b", "d"]
 
