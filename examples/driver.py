@@ -22,14 +22,15 @@ class HttpSwitch:
 
     def __init__(self, name: str, address: str, ports: int, timeout_s: float) -> None:
         self.name, self._ports = name, ports
-        login = ("admin", "root")  # a real one: drivers.credentials.secret
-        self._http = httpx.Client(base_url=f"http://{address}", auth=login, timeout=timeout_s)
+        self._url, self._timeout_s = f"http://{address}", timeout_s
 
     def open(self) -> None:
+        login = ("admin", "root")  # a real one: drivers.credentials.secret
+        self._http = httpx.Client(base_url=self._url, auth=login, timeout=self._timeout_s)
         self.cross_connects()
 
     def close(self) -> None:
-        """Nothing: httpx connects again by itself."""
+        self._http.close()
 
     def identity(self) -> DeviceIdentity:
         return DeviceIdentity("nobody", "HTTP", "0", "1")
@@ -68,8 +69,10 @@ class HttpSwitch:
 
 if __name__ == "__main__":
     switch = HttpSwitch("p1", sys.argv[1], ports=16, timeout_s=10)
+    switch.open()
     circuit = CrossConnect(1, 18)
     switch.change([], [circuit])
     print("connected:", *(f"{one.ingress} to {one.egress}" for one in switch.cross_connects()))
     switch.change([circuit], [])
     print("connected:", *switch.cross_connects())
+    switch.close()

@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -84,11 +85,14 @@ def test_an_own_driver_moves_mirrors_and_says_what_became_of_it():
         port = runpy.run_path(str(EXAMPLES / "driver.py"))["HttpSwitch"](
             "p1", bench.plane.address, 16, 10
         )
-        bench.driver().change([], [CrossConnect(1, 18)])  # another's, who does not like to lose it
+        port.open()
+        with closing(bench.driver()) as other:  # who does not like to lose it
+            other.change([], [CrossConnect(1, 18)])
         with pytest.raises(DeviceError, match="port 18 is connected to 1"):
             port.change([], [CrossConnect(2, 18)])
     with pytest.raises(DeviceUnavailable):
         port.change([], [CrossConnect(2, 17)])
+    port.close()
 
 
 def test_algorithms_are_compared_without_a_controller():
