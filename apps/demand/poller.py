@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.switchboard import Answer
-from drivers.codecs.openflow.statistics import FlowCounters, MalformedReplyError, decode_flow_stats
+from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule
 from hydra.failures import Failure
@@ -177,9 +177,8 @@ class StatsPoller:
         switch = question.switch
         if question.table is None:
             return self._count_ports(switch, self._ports_of[switch], body, heard_s)
-        columns = decode_flow_stats(body)
-        totals = self._bytes_per_rack(columns)
-        age_s = float(columns.age_s.max(initial=0.0))
+        # The cookie says which rack a rule counts; several count the prefixes of one.
+        totals, age_s = octets_by_subject(body, COOKIE_SUBJECT_MASK, self._racks)
         with self._lock:
             anomaly = self._meter.update(self._source_of[switch], totals, heard_s, age_s)
         return set() if anomaly is None else {anomaly}
@@ -197,14 +196,6 @@ class StatsPoller:
                 else:
                     self._ports.forget(port)
         return {anomaly for anomaly in anomalies if anomaly is not None}
-
-    def _bytes_per_rack(self, columns: FlowCounters) -> NDArray[np.uint64]:
-        """Sum the prefixes of each destination rack; the cookie says which rack a rule counts."""
-        subject = (columns.cookie & COOKIE_SUBJECT_MASK).astype(np.intp)
-        known = (subject >= 1) & (subject <= self._racks)
-        totals = np.zeros(self._racks, dtype=np.uint64)
-        np.add.at(totals, subject[known] - 1, columns.bytes[known])
-        return totals
 
     # -- what goes wrong --------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.codecs.openflow import _tables
+
 _FLOW_HEAD: Final = np.dtype(
     {
         "names": ["age_s", "age_ns", "cookie", "packets", "bytes"],
@@ -73,6 +75,21 @@ def decode_flow_stats(body: bytes) -> FlowCounters:
         heads["bytes"].astype(np.uint64),
         heads["age_s"] + heads["age_ns"] * 1e-9,
     )
+
+
+def octets_by_subject(body: bytes, mask: int, count: int) -> tuple[NDArray[np.uint64], float]:
+    """Octets that an OFPMP_FLOW reply body has counted, by the subject in its rules' cookies.
+
+    A subject is the bits of the cookie in ``mask``. Shape (count,), from subject 1 on; others are
+    passed over. Also the age in s of the oldest rule, 0 if there is none, by the switch's clock.
+    Raises MalformedReplyError.
+    """
+    totals = np.zeros(count, dtype=np.uint64)
+    try:
+        return totals, _tables.octets_by_subject(body, mask, totals)
+    except ValueError as error:
+        entry_runs(body)  # says where
+        raise MalformedReplyError(str(error)) from error
 
 
 def _entry_offsets(body: bytes) -> NDArray[np.intp]:

@@ -1,5 +1,5 @@
 import struct
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from drivers.codecs.openflow.statistics import (
     PortPackets,
     decode_flow_stats,
     decode_port_stats,
+    octets_by_subject,
 )
 from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
 from hydra.forwarding.rules import FlowRule, Install, InstallAll, Remove, RemoveByCookie
@@ -214,6 +215,23 @@ def test_flow_counters_are_what_ryu_reads(entries):
     assert found.age_s.tolist() == pytest.approx([1 + 2e-9] * len(entries))
 
 
+@given(
+    st.lists(st.tuples(COUNTS, COUNTS, COUNTS, st.sampled_from(RULES)), max_size=20),
+    st.sampled_from([0, 7, 255, 2**64 - 1]),
+    st.integers(0, 9),
+)
+def test_octets_are_those_of_each_subject(entries, mask, count):
+    body = b"".join(flow_entry(*entry) for entry in entries)
+    columns = decode_flow_stats(body)
+    expected = np.zeros(count, dtype=np.uint64)
+    for cookie, octets in zip(columns.cookie.tolist(), columns.bytes, strict=True):
+        if 1 <= cookie & mask <= count:
+            expected[(cookie & mask) - 1] += octets
+    found, oldest_s = octets_by_subject(body, mask, count)
+    assert found.tolist() == expected.tolist()
+    assert oldest_s == columns.age_s.max(initial=0.0)
+
+
 @given(st.lists(st.tuples(st.integers(1, 700), st.sampled_from(RULES)), max_size=6))
 def test_runs_of_equally_long_entries_are_read_whatever_their_lengths(runs):
     counted = [rule for number, rule in runs for _ in range(number)]
@@ -237,7 +255,7 @@ def test_port_counters_are_what_ryu_reads(entries):
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_counters_or_malformed(body):
-    for decode in (decode_flow_stats, decode_port_stats):
+    for decode in (decode_flow_stats, decode_port_stats, partial(octets_by_subject, mask=7, count=3)):
         try:
             decode(body)
         except MalformedReplyError as error:
@@ -255,8 +273,11 @@ def test_a_reply_with_a_wrong_length_or_cut_short(which, length, cut):
         found = decode_flow_stats(bytes(body))
     except MalformedReplyError:
         assert length != entry or cut % entry
+        with pytest.raises(MalformedReplyError):
+            octets_by_subject(bytes(body), 1, 1)
     else:
         assert len(found.cookie) == len(found.packets) == len(found.bytes)
+        assert octets_by_subject(bytes(body), 1, 1)[0].sum() == found.bytes.sum()
 
 
 def test_malformed_replies_say_where():

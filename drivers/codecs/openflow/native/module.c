@@ -90,6 +90,28 @@ static int fill(PyObject *module)
     return failed ? -1 : 0;
 }
 
+static PyObject *py_octets_by_subject(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer body, totals;
+    unsigned long long mask;
+    if (!PyArg_ParseTuple(args, "y*Kw*:octets_by_subject", &body, &mask, &totals))
+        return NULL;
+    double oldest_s = octets_by_subject(body.buf, (size_t)body.len, mask, totals.buf,
+                                        (size_t)totals.len / sizeof(uint64_t));
+    PyBuffer_Release(&totals);
+    PyBuffer_Release(&body);
+    if (oldest_s >= 0)
+        return PyFloat_FromDouble(oldest_s);
+    PyErr_SetString(PyExc_ValueError, "the lengths of these entries do not add up");
+    return NULL;
+}
+
+static PyMethodDef functions[] = {
+    {"octets_by_subject", py_octets_by_subject, METH_VARARGS,
+     "Adds what entries of flow statistics have counted to the totals of their cookies' subjects."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};
 
 static struct PyModuleDef module = {
@@ -97,6 +119,7 @@ static struct PyModuleDef module = {
     .m_name = "drivers.codecs.openflow._tables",
     .m_doc = "Tables of rules, to be recognised in flow statistics.",
     .m_size = 0,
+    .m_methods = functions,
     .m_slots = module_slots,
 };
 

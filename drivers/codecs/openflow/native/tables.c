@@ -42,13 +42,15 @@ struct Table {
 
 static size_t two_bytes(const uint8_t *at) { return (size_t)at[0] << 8 | at[1]; }
 
-static uint64_t eight_bytes(const uint8_t *at)
+static uint64_t number(const uint8_t *at, int bytes)
 {
     uint64_t value = 0;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < bytes; i++)
         value = value << 8 | at[i];
     return value;
 }
+
+static uint64_t eight_bytes(const uint8_t *at) { return number(at, 8); }
 
 static uint64_t hash_of(const uint8_t *bytes, size_t size)
 {
@@ -276,4 +278,24 @@ int tables_held(const Table *common, const Table *own, const uint8_t *body, size
     free(seen);
     free(rule);
     return held;
+}
+
+double octets_by_subject(const uint8_t *body, size_t size, uint64_t mask, uint64_t *totals,
+                         size_t count)
+{
+    double oldest_s = 0;
+    while (size) {
+        size_t length = size < LEAST_BYTES ? 0 : two_bytes(body);
+        if (length < LEAST_BYTES || length > size)
+            return -1;
+        double age_s = (double)number(body + 4, 4) + (double)number(body + 8, 4) * 1e-9;
+        uint64_t subject = eight_bytes(body + 24) & mask;
+        if (subject && subject <= count)
+            totals[subject - 1] += eight_bytes(body + 40);
+        if (age_s > oldest_s)
+            oldest_s = age_s;
+        body += length;
+        size -= length;
+    }
+    return oldest_s;
 }

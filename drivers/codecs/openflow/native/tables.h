@@ -19,4 +19,10 @@ size_t table_count(const Table *table);
    the entries' lengths do not add up; -1 for want of memory. Both have the same cookie mask. */
 int tables_held(const Table *common, const Table *own, const uint8_t *body, size_t size);
 
+/* Adds the octets that each entry of the reply has counted to the total of its subject: the bits of
+   its cookie in `mask`, from 1 to `count`; others are passed over. The age in s of the oldest entry,
+   0 if there is none; -1, with some of the totals changed, if the entries' lengths do not add up. */
+double octets_by_subject(const uint8_t *body, size_t size, uint64_t mask, uint64_t *totals,
+                         size_t count);
+
 #endif
