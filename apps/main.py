@@ -180,6 +180,7 @@ class HydraApplication:
         with self._beginning:
             if self._stopping:
                 return
+            spare_what_stays()  # the configuration: devices' replies fill the memory many times
             self._controller.start()
             self._began = True
             self._webhooks.start()

@@ -28,15 +28,15 @@ from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
-    encode_changes,
     encode_end_of_round,
     encode_packet_out,
+    encode_round_again,
 )
 from hydra.events import DeviceAlarm
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
 from hydra.forwarding.pipeline import cookie_subject
-from hydra.forwarding.rules import ROUND_RULES, Install, RuleChange, round_rule
+from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_rule
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.roles import Alarm, Severity
@@ -337,18 +337,18 @@ class Switchboard:
             if waited_for:
                 rounds.left -= 1
             goes_on = waited_for and rounds.left > 0
-            message = self._next_round(switch) if goes_on else self._round_again(switch, number)
+            message = self._next_round(switch) if goes_on else self._round_again(number)
         connection.send(message)
         if waited_for and not goes_on:
             rounds.future.set_result(None)
 
-    def _round_again(self, switch: ConnectedSwitch, number: int) -> bytes:
-        return encode_changes((Install(round_rule(number)),), switch.ports, self._next_xid(), None)
+    def _round_again(self, number: int) -> bytes:
+        return encode_round_again(number, self._next_xid())
 
     def _next_round(self, switch: ConnectedSwitch) -> bytes:
         """Messages that have a switch look at all its flows (any change does), and tell the end."""
         rounds = switch.rounds
-        again = self._round_again(switch, rounds.number)
+        again = self._round_again(rounds.number)
         rounds.number = (rounds.number + 1) % ROUND_RULES
         return again + encode_end_of_round(rounds.number, self._next_xid())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from ipaddress import IPv4Interface, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
@@ -191,6 +191,7 @@ def default_rules() -> Iterator[FlowRule]:
         yield constant(kind)
 
 
+@cache
 def round_rule(number: int) -> FlowRule:
     """A rule that Open vSwitch ends, if told to, when it has looked at all its cached flows."""
     return FlowRule(RuleKind.ROUND, (number,), cookie(RuleKind.ROUND, subject=number))

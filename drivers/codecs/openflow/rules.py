@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, cast
@@ -61,7 +61,14 @@ from hydra.forwarding.pipeline import (
     place_of_server,
     place_of_wired,
 )
-from hydra.forwarding.rules import FlowRule, Install, InstallAll, RemoveByCookie, RuleChange
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    InstallAll,
+    RemoveByCookie,
+    RuleChange,
+    round_rule,
+)
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
 """Meaning of a switch's refusal of a controller that is not its master any more."""
@@ -493,16 +500,35 @@ def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:
     return encode(TYPE_PACKET_OUT, xid, body)
 
 
+def encode_round_again(number: int, xid: int) -> bytes:
+    """Install the rule with this number (:func:`hydra.forwarding.rules.round_rule`), once more."""
+    return _with_xid(_round_again(number), xid)
+
+
+@cache  # thousands of switches are told at once
+def _round_again(number: int) -> bytes:
+    return encode_changes((Install(round_rule(number)),), SwitchPorts(), 0, None)
+
+
 def encode_end_of_round(number: int, xid: int) -> bytes:
-    """Have the rule with this number (:func:`hydra.forwarding.rules.round_rule`) end once Open
-    vSwitch has looked at all its cached flows: a TCP segment with FIN, for that rule's table alone.
+    """Have the rule with this number end once Open vSwitch has looked at all its cached flows: a
+    TCP segment with FIN, for that rule's table alone.
     """
+    return _with_xid(_end_of_round(number), xid)
+
+
+@cache
+def _end_of_round(number: int) -> bytes:
     action = struct.pack("!HHIHHBxxx", 0xFFFF, 16, 0x2320, 14, _IN_PORT, Table.ROUNDS)
     ethernet = struct.pack("!12xH", 0x0800)
     ip = struct.pack("!BxHxxxxBBxx8x", 0x45, 40, 64, 6)
     tcp = struct.pack("!HHIIBBHxxxx", 0, number, 0, 0, 0x50, _FIN, 0)
     body = struct.pack("!IIH6x", NO_BUFFER, PORT_CONTROLLER, len(action)) + action
-    return encode(TYPE_PACKET_OUT, xid, body + ethernet + ip + tcp)
+    return encode(TYPE_PACKET_OUT, 0, body + ethernet + ip + tcp)
+
+
+def _with_xid(message: bytes, xid: int) -> bytes:
+    return message[:4] + xid.to_bytes(4, "big") + message[8:]
 
 
 def encode_port_stats_request(xid: int) -> bytes:

@@ -255,7 +255,11 @@ def test_port_counters_are_what_ryu_reads(entries):
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_counters_or_malformed(body):
-    for decode in (decode_flow_stats, decode_port_stats, partial(octets_by_subject, mask=7, count=3)):
+    for decode in (
+        decode_flow_stats,
+        decode_port_stats,
+        partial(octets_by_subject, mask=7, count=3),
+    ):
         try:
             decode(body)
         except MalformedReplyError as error:
