@@ -395,6 +395,15 @@ class Fabric:
         return {datapath: rack.name for datapath, rack in self.rack_by_tor_datapath.items()}
 
     @cached_property
+    def vswitch_names(self) -> Mapping[DatapathId, str]:
+        """Names of the vswitches: their bridges', or where bridges share one, their servers'."""
+        servers = self.server_by_datapath
+        bridges = {dp: one.vswitch.bridge for dp, one in servers.items() if one.vswitch is not None}
+        if len(set(bridges.values())) == len(bridges):
+            return bridges
+        return {datapath: server.name for datapath, server in servers.items()}
+
+    @cached_property
     def plane_by_name(self) -> Mapping[str, Plane]:
         return {plane.name: plane for plane in self.planes}
 

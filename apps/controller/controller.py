@@ -369,8 +369,9 @@ class Controller:
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
-        self._conductor.put_once(self._upkeep.follow_uplinks, first=True)
-        self._conductor.put_meanwhile(self._upkeep.follow_uplinks_meanwhile)
+        if self._switches.is_of_uplink(datapath, port.name):
+            self._conductor.put_once(self._upkeep.follow_uplinks, first=True)
+            self._conductor.put_meanwhile(self._upkeep.follow_uplinks_meanwhile)
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -94,6 +95,7 @@ class StatsPoller:
             max(self._interval_s, _TICK_S),
             min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
             _WINDOW,
+            attrgetter("switch"),
         )
         self._asked: dict[Question, Future[Answer]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()

@@ -277,7 +277,7 @@ class Fleet(Switchboard):
         is late.
         """
         asked: dict[Question, Future[Answer]] = {}
-        sending: list[tuple[SwitchConnection, bytes]] = []
+        sending: dict[SwitchConnection, bytes] = {}
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
@@ -290,9 +290,9 @@ class Fleet(Switchboard):
                     message = encode_port_stats_request(xid)
                 else:
                     message = encode_flow_stats_request(question.table, 0, 0, xid)
-                sending.append((switch.connection, message))
+                sending[switch.connection] = sending.get(switch.connection, b"") + message
         if sending:
-            self._post(lambda: send_all(sending))
+            self._post(lambda: send_all(sending.items()))
         return asked
 
     def give_up(self, futures: Collection[Future[Answer]]) -> None:

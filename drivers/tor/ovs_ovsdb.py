@@ -10,6 +10,7 @@ reached the ``next_cfg`` that the same transaction set.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import select
 import socket
@@ -43,6 +44,7 @@ with warnings.catch_warnings():
     import ovs.jsonrpc
     import ovs.stream
 
+LOG = logging.getLogger("hydra.devices")
 SLOW_PARSER: Final = ovs.json.Parser
 if ovs.json.PARSER == ovs.json.PARSER_PY:  # built without the C parser, as from a package index
     ovs.json.Parser = JsonStream
@@ -319,31 +321,54 @@ class OvsTor:
         raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
 
     def _rows(self, ports: Collection[str]) -> dict[str, _PortRow]:
-        found = {row.name: row for row in self._bridge_row().ports}
-        missing = sorted(set(ports) - found.keys())
+        wanted = set(ports)
+        found = {name: row for row in self._bridge_row().ports if (name := row.name) in wanted}
+        missing = sorted(wanted - found.keys())
         if missing:
             raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
         return {port: found[port] for port in ports}
 
     def _fetched(self, ports: Collection[str], column: str) -> dict[str, _PortRow]:
-        """Rows of these ports, with a column of their interfaces that is not replicated."""
+        """Rows of these ports, with a column of their interfaces that is not replicated.
+
+        Reading it is a round trip, which brings the replica up to now by itself: only where that
+        fails, or finds other interfaces than before, the session is looked at first.
+        """
         with _Call(self._timeout_s) as call:
+            if self._idl is not None:
+                try:
+                    self._idl.run()
+                    before = self._interfaces(ports)
+                    rows = self._fetch(ports, column, call)
+                    if self._interfaces(ports) == before:
+                        return rows
+                except _SessionLostError:
+                    self.close()
+                except DeviceError as error:
+                    LOG.debug("%s", error)
             self._synchronise(call)
-            rows = self._rows(ports)
-            txn = self._transaction()
-            for row in rows.values():
-                for interface in row.interfaces:
-                    interface.fetch(column)
             try:
-                status = self._finish(txn, call)
+                return self._fetch(ports, column, call)
             except _SessionLostError as error:
                 self.close()
                 raise DeviceUnavailable(
                     self._name, f"no OVSDB session with {self._address}: {error}"
                 ) from error
-            if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
-                raise DeviceError(self._name, f"the database does not tell {column}: {status}")
-            return rows
+
+    def _interfaces(self, ports: Collection[str]) -> dict[str, list[_InterfaceRow]]:
+        return {name: list(row.interfaces) for name, row in self._rows(ports).items()}
+
+    def _fetch(self, ports: Collection[str], column: str, call: _Call) -> dict[str, _PortRow]:
+        """Raises _SessionLostError; and DeviceError for a port that is not there."""
+        rows = self._rows(ports)
+        txn = self._transaction()
+        for row in rows.values():
+            for interface in row.interfaces:
+                interface.fetch(column)
+        status = self._finish(txn, call)
+        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
+            raise DeviceError(self._name, f"the database does not tell {column}: {status}")
+        return rows
 
     # --- the session ----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -19,13 +19,15 @@ class PollSchedule(Generic[_KeyT]):
     burst. A switch that has not answered is not asked again before it does or its time is up, and
     at most ``window`` switches are being asked at once: what is due then waits for a place. A
     switch that missed its moment is asked at its next one; moments do not shift. Where a switch is
-    asked several things, each counts as a switch of its own.
+    asked several things, each counts as a switch of its own, but those that ``same`` maps to one
+    have their moment together: one message then asks, and one answers.
     """
 
     switches: Sequence[_KeyT]
     interval_s: float
     timeout_s: float
     window: int
+    same: Callable[[_KeyT], Hashable] = lambda switch: switch
     missed: int = 0
     """Moments that passed without a question: the interval is shorter than can be kept."""
     _due: list[tuple[float, int]] = field(init=False)
@@ -42,10 +44,12 @@ class PollSchedule(Generic[_KeyT]):
 
     def start(self, now_s: float) -> None:
         """The first moment is now; every switch's is within one interval."""
-        count = max(len(self.switches), 1)
-        self._due = [
-            (now_s + self.interval_s * index / count, index) for index in range(len(self.switches))
-        ]
+        places: dict[Hashable, int] = {}
+        place_of = [places.setdefault(self.same(one), len(places)) for one in self.switches]
+        self._due = sorted(
+            (now_s + self.interval_s * place / len(places), index)
+            for index, place in enumerate(place_of)
+        )
 
     def due(self, now_s: float) -> list[_KeyT]:
         """The switches to ask now; they count as asked."""

@@ -132,6 +132,9 @@ class Switches:
         """True from a start on, as long as a switch may count on relays of an earlier state."""
         self.dead_uplinks: frozenset[str] = frozenset()
         """Servers whose uplink to the ToR is down."""
+        self._uplinks = frozenset(
+            end for server in fabric.servers for end in self._ends_of_uplink(server)
+        )
         self._dead: frozenset[Pair] = frozenset()
         self._synchronised: set[DatapathId] = set()
         self._renewed: set[DatapathId] = set()
@@ -209,15 +212,22 @@ class Switches:
         server = self._fabric.server_by_datapath.get(datapath)
         return self._fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
 
+    def _ends_of_uplink(self, server: Server) -> Iterator[tuple[DatapathId, str]]:
+        """Ports at both ends of a server's uplink, as far as switches tell of them."""
+        vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
+        if vswitch is not None:
+            yield vswitch.datapath_id, vswitch.optical_port
+        if tor is not None:
+            yield tor, server.tor_port
+
+    def is_of_uplink(self, datapath: DatapathId, port: str) -> bool:
+        """True for a port between a server and its ToR."""
+        return (datapath, port) in self._uplinks
+
     def _uplink_down(self, server: Server) -> bool:
         """True if an uplink is known to be down at either end; a silent switch says nothing."""
-        vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
-        here = there = None
-        if vswitch is not None:
-            here = self._connections.port(vswitch.datapath_id, vswitch.optical_port)
-        if tor is not None:
-            there = self._connections.port(tor, server.tor_port)
-        return any(port is not None and not port.up for port in (here, there))
+        seen = (self._connections.port(*end) for end in self._ends_of_uplink(server))
+        return any(port is not None and not port.up for port in seen)
 
     def is_dark(self, end: PortId) -> bool:
         """True if a port is known to have no carrier; a silent ToR says nothing."""

@@ -54,12 +54,7 @@ class _TaggingServers(WholeTables):
         return True
 
     def owned(self) -> Mapping[DatapathId, str]:
-        """Named by their bridges; by their servers in fabrics where bridges share a name."""
-        servers = self.fabric.server_by_datapath
-        bridges = {datapath: vswitch_of(server).bridge for datapath, server in servers.items()}
-        if len(set(bridges.values())) == len(bridges):
-            return bridges
-        return {datapath: server.name for datapath, server in servers.items()}
+        return self.fabric.vswitch_names
 
     def ports(self, datapath: DatapathId) -> PortNames:
         server = self.fabric.server_by_datapath.get(datapath)
@@ -129,8 +124,10 @@ class _TaggingServers(WholeTables):
             for circuit in path.circuits:
                 tagged[circuit.a].add(state.vlans[path])
                 tagged[circuit.b].add(state.vlans[path])
-        parked = frozenset({self.fabric.parking_vlan})
-        return {port: PortVlans(frozenset(vlans) or parked) for port, vlans in tagged.items()}
+        parked = PortVlans(frozenset({self.fabric.parking_vlan}))
+        return {
+            port: PortVlans(frozenset(vlans)) if vlans else parked for port, vlans in tagged.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
