@@ -200,8 +200,8 @@ class Loop:
 
     def _sent_mbps(self) -> DemandMatrix | None:
         """Mbps from rack to rack as counted, shape (N, N); None before two polls."""
-        seen = self.demand()
-        return seen.rate_mbps.copy() if seen.source is DemandSource.MEASURED else None
+        _, _, ready = self._poller.heard()
+        return self._poller.rates_mbps() if ready else None
 
     def _wanted(self, request: PlanRequest) -> DemandMatrix:
         """The request's demand, or the measured one. Raises PlanError before there is one."""

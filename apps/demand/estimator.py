@@ -212,6 +212,8 @@ class DemandEstimator:
         self, backlog: Believed, values: NDArray[np.float64], sent: Sent
     ) -> NDArray[np.float64]:
         """Sums of the values of ``backlog`` for each entry of ``sent``."""
+        if not len(values):
+            return np.zeros(len(sent.source))
         racks = len(self._servers)
         sums = np.zeros((len(self._rack_of), racks))
         np.add.at(sums, (self._source_of[backlog.server], backlog.rack), values)

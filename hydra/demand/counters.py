@@ -84,7 +84,10 @@ class DemandMeter:
     _rule_age_s: NDArray[np.float64] = field(init=False)
     _readings: NDArray[np.intp] = field(init=False)
     _began_s: float = field(init=False, default=math.inf)
+    _sending: NDArray[np.bool_] = field(init=False)
+    """Rows with a rate above zero, so that nobody looks through all others."""
     _rack: NDArray[np.intp] = field(init=False)
+    """Ascending."""
     _row_of_server: NDArray[np.intp] = field(init=False)
     _servers_in_row: NDArray[np.intp] = field(init=False)
 
@@ -100,6 +103,7 @@ class DemandMeter:
         self._heard_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
         self._readings = np.zeros(shape[0], dtype=np.intp)
+        self._sending = np.zeros(shape[0], dtype=bool)
         self._rack = np.array([switch.rack for switch in self.sources], dtype=np.intp)
         rows = {s.name: row for row, switch in enumerate(self.sources) for s in switch.servers}
         self._row_of_server = np.array([rows[s.name] for s in self.fabric.servers], dtype=np.intp)
@@ -150,6 +154,7 @@ class DemandMeter:
         weight = -math.expm1(-elapsed_s / self.window_s) if self._readings[source] else 1.0
         rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
+        self._sending[source] = rates.any()
         np.copyto(self._latest_mbps[source], rate, casting="same_kind", where=known)
         self._readings[source] += 1
         if went_back.any():
@@ -160,7 +165,10 @@ class DemandMeter:
         """Rack-to-rack rates in Mbps, shape (racks, racks)."""
         racks = len(self.fabric.racks)
         demand = np.zeros((racks, racks))
-        np.add.at(demand, self._rack, self._rates_mbps)
+        rows = np.flatnonzero(self._sending)
+        if len(rows):
+            of, first = np.unique(self._rack[rows], return_index=True)
+            demand[of] = np.add.reduceat(self._rates_mbps[rows], first)
         np.fill_diagonal(demand, 0.0)
         return demand
 
@@ -176,7 +184,9 @@ class DemandMeter:
 
     def sent(self) -> Sent:
         """Everything that is not zero."""
-        source, to = np.nonzero(self._rates_mbps)
+        rows = np.flatnonzero(self._sending)
+        place, to = np.nonzero(self._rates_mbps[rows])
+        source = rows[place]
         away = self._rack[source] != to
         source, to = source[away], to[away]
         latest = self._latest_mbps[source, to].astype(np.float64)
@@ -208,10 +218,11 @@ class DemandMeter:
         few = self._readings < _FEW - 1
         late = now_s - self._heard_s > limit_s
         arriving = (self._readings == 0) & (now_s - self._began_s <= _ARRIVAL_S)
-        rows = ((few | late)[:, None] & (self._rates_mbps > 0)) | arriving[:, None]
         racks = len(self.fabric.racks)
         found = np.zeros((racks, racks), dtype=bool)
-        np.logical_or.at(found, self._rack, rows)
+        rows = np.flatnonzero((few | late) & self._sending)
+        np.logical_or.at(found, self._rack[rows], self._rates_mbps[rows] > 0)
+        found[self._rack[arriving]] = True
         np.fill_diagonal(found, False)
         return found
 
