@@ -258,6 +258,14 @@ class CounterReader(Protocol):
 
 
 @runtime_checkable
+class Askable(Protocol):
+    """A ToR switch with a question that costs less than any other."""
+
+    def ask(self) -> None:
+        """Return once it has answered. Raises DeviceUnavailable."""
+
+
+@runtime_checkable
 class Claimable(Protocol):
     """A ToR switch with ``capabilities.claims``."""
 

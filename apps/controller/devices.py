@@ -31,6 +31,7 @@ from hydra.policy import Policy
 from hydra.roles import (
     Alarm,
     AlarmSource,
+    Askable,
     Claimable,
     CounterReader,
     LightTeller,
@@ -198,7 +199,10 @@ def _identify(switch: OpticalSwitch) -> None:
 
 
 def _look_at(ports: Collection[str], tor: TorSwitch) -> None:
-    tor.link_up(ports)
+    if isinstance(tor, Askable):
+        tor.ask()
+    else:
+        tor.link_up(ports)
 
 
 def _claim(tor: TorSwitch, *, steal: bool) -> None:

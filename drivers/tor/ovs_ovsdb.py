@@ -251,6 +251,12 @@ class OvsTor:
                 self._lock.release()
 
     @exclusive
+    def ask(self) -> None:
+        """One round trip. Raises DeviceUnavailable."""
+        with _Call(self._timeout_s) as call:
+            self._synchronise(call)
+
+    @exclusive
     def ports(self) -> tuple[str, ...]:
         """Sorted names of all ports but the bridge's own."""
         with _Call(self._timeout_s) as call:
@@ -338,9 +344,10 @@ class OvsTor:
             if self._idl is not None:
                 try:
                     self._idl.run()
-                    before = self._interfaces(ports)
-                    rows = self._fetch(ports, column, call)
-                    if self._interfaces(ports) == before:
+                    rows = self._rows(ports)
+                    before = {name: list(row.interfaces) for name, row in rows.items()}
+                    self._fetch(rows, column, call)
+                    if all(list(row.interfaces) == before[name] for name, row in rows.items()):
                         return rows
                 except _SessionLostError:
                     self.close()
@@ -348,19 +355,17 @@ class OvsTor:
                     LOG.debug("%s", error)
             self._synchronise(call)
             try:
-                return self._fetch(ports, column, call)
+                rows = self._rows(ports)
+                self._fetch(rows, column, call)
             except _SessionLostError as error:
                 self.close()
                 raise DeviceUnavailable(
                     self._name, f"no OVSDB session with {self._address}: {error}"
                 ) from error
+            return rows
 
-    def _interfaces(self, ports: Collection[str]) -> dict[str, list[_InterfaceRow]]:
-        return {name: list(row.interfaces) for name, row in self._rows(ports).items()}
-
-    def _fetch(self, ports: Collection[str], column: str, call: _Call) -> dict[str, _PortRow]:
-        """Raises _SessionLostError; and DeviceError for a port that is not there."""
-        rows = self._rows(ports)
+    def _fetch(self, rows: Mapping[str, _PortRow], column: str, call: _Call) -> None:
+        """Raises _SessionLostError; DeviceError if the database refuses."""
         txn = self._transaction()
         for row in rows.values():
             for interface in row.interfaces:
@@ -368,7 +373,6 @@ class OvsTor:
         status = self._finish(txn, call)
         if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
             raise DeviceError(self._name, f"the database does not tell {column}: {status}")
-        return rows
 
     # --- the session ----------------------------------------------------------------------------
 
