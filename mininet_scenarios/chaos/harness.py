@@ -40,7 +40,7 @@ from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.stage import Stage
-from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.testbed import Testbed, ovs
 from mininet_scenarios.testbed.disk import small_disk
 
 POLICY: Final[Mapping[str, Any]] = {
@@ -454,4 +454,5 @@ def _stage(document: Mapping[str, Any], directory: Path) -> Iterator[Stage]:
     path.write_text(yaml.safe_dump(dict(document), sort_keys=False))
     loaded = load_configuration(path)
     with Testbed(loaded.fabric, loaded.controller, fdb_age_s=loaded.policy.fdb_age_s) as testbed:
+        ovs.separate_cached_flows()
         yield Stage(testbed, loaded.fabric, document, directory)

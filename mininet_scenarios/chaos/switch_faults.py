@@ -37,6 +37,7 @@ class DaemonKilled(OvsFault):
 
     def heal(self) -> None:
         ovs.ensure_running()
+        ovs.separate_cached_flows()
         ovs.apply()
 
     def cuts(self, _source: str, _destination: str) -> bool:
