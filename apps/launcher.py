@@ -7,13 +7,24 @@ import os
 import sys
 from pathlib import Path
 
-from apps.main import CONFIG_VARIABLE, configuration_path
 from apps.openflow import framework
 from apps.process.allocator import share_one_arena
-from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 
 _MAIN = str(Path(__file__).with_name("main.py"))
+
+
+def _check(config: Path | None) -> str:
+    """The variable that tells the application its file, once that can be used.
+
+    Raises HydraError if it can't; None: the variable tells it already.
+    """
+    # Applications of other people's do without these, which take two seconds to import.
+    from apps.main import CONFIG_VARIABLE, configuration_path  # noqa: PLC0415
+    from apps.process.configuration import load_configuration  # noqa: PLC0415
+
+    load_configuration(config or configuration_path())
+    return CONFIG_VARIABLE
 
 
 def _serve(arguments: list[str]) -> int:
@@ -37,8 +48,7 @@ def main(argv: list[str]) -> int:
     Raises HydraError if the file can't be used.
     """
     (config,) = argv
-    load_configuration(Path(config))
-    os.environ[CONFIG_VARIABLE] = config
+    os.environ[_check(Path(config))] = config
     return _serve([_MAIN])
 
 
@@ -47,7 +57,7 @@ def ryu_manager() -> None:
     arguments = sys.argv[1:]
     if any(argument.endswith(("apps/main.py", "apps.main")) for argument in arguments):
         try:
-            load_configuration(configuration_path())
+            _check(None)
         except HydraError as error:
             sys.exit(str(error))
     sys.exit(_serve(arguments))

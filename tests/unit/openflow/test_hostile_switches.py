@@ -160,11 +160,14 @@ GARBAGE = {
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_is_one_line_a_minute(listening, tmp_path, garbage):
     port, process = listening(100, 1000)
-    for _ in range(3):
-        with connect(port) as connection:
-            connection.sendall(HELLO)
+    with contextlib.ExitStack() as connections:
+        talking = [connections.enter_context(connect(port)) for _ in range(3)]
+        for connection in talking:
             with contextlib.suppress(ConnectionError):
+                connection.sendall(HELLO)
                 connection.sendall(garbage * 20)
+        for connection in talking:
+            with contextlib.suppress(ConnectionError):
                 while connection.recv(4096):
                     connection.sendall(garbage)
     assert greeted(port)
