@@ -30,7 +30,7 @@ class Application:
 
     def spin(self):
         print("spinning", flush=True)
-        until = time.monotonic() + 0.05
+        until = time.monotonic() + 0.01
         while time.monotonic() < until:
             pass
         self._post(self.spin)
