@@ -26,7 +26,8 @@ def allocate(
 
     A path that ``current`` has too keeps its VLAN. A new one joins a VLAN that loses no path in
     this change, or takes an ID that is neither in use nor resting: switches may still remember
-    addresses on the others. IDs that go out of use rest for one epoch, and longer while others
+    addresses on the others. (One that is in use *and* rests is another change's, which is under
+    way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
     suffice: those come first that have been out of use for longest.
 
     In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits
@@ -52,7 +53,7 @@ def allocate(
     }
     in_use = frozenset(current.vlans.values())
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
-    joinable = sorted(set(kept.values()) - losing)
+    joinable = sorted(set(kept.values()) - losing - current.resting)
     barred = in_use | current.resting
     fresh = [vlan for vlan in current.longest_free(vlans) if vlan not in barred]
     removed = current.topology.circuits - target.circuits

@@ -32,7 +32,7 @@ from hydra.journal_format import (
 )
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
-from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, vlans_changed
 from hydra.reconfiguration.recovery import interrupted, rested
 from hydra.reservations.book import NOTICE_S, ReservationBook
@@ -80,8 +80,7 @@ class Ledger:
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
         self._unsettled: frozenset[Path] = frozenset()
-        self.under_way: Execution | None = None
-        """The reconfiguration that moves the network now."""
+        self._under_way: tuple[Execution, ...] = ()
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -224,22 +223,49 @@ class Ledger:
         with self._lock:
             self._unsettled |= frozenset(paths)
 
+    @property
+    def under_way(self) -> tuple[Execution, ...]:
+        """The reconfigurations that move the network now, each beside those before it."""
+        return self._under_way
+
+    def begin(self, execution: Execution) -> None:
+        """Note that a reconfiguration moves the network from now on."""
+        with self._lock:
+            self._under_way = (*self._under_way, execution)
+
+    def end(self, execution: Execution) -> None:
+        """Note that a reconfiguration is over: the network is in its result, and those that it was
+        beside go on from there.
+        """
+        before = self.state
+        with self._lock:
+            self._under_way = tuple(one for one in self._under_way if one is not execution)
+            self._settle(execution.result, (self._state, execution.wanted))
+            for one in self._under_way:
+                one.hear_of_change(before, execution.result)
+
     def settle(self, state: NetworkState) -> None:
         """Note that the network is in ``state`` from now on, and nothing under way."""
-        now_s = time.monotonic()
         with self._lock:
-            tried = self._state if self.under_way is None else self.under_way.wanted
-            for used in (self._state, tried):
-                gone = vlans_changed(state, used)
-                self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
-            before, self._state = self._state.topology.circuits, state
-            self.under_way = None
-            circuits = state.topology.circuits
-            self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
-            self._tell(EventKind.CIRCUIT_UP, circuits - before)
-            self._builders.keep(circuits)
-            self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
-            self._standing &= set(paths_by_pair(state))
+            self._under_way = ()
+            self._settle(state, (self._state,))
+
+    def _settle(self, state: NetworkState, used: Iterable[NetworkState]) -> None:
+        """Note the network's state; VLAN-IDs that paths had in those ``used`` rest from now on."""
+        now_s = time.monotonic()
+        for one in used:
+            gone = vlans_changed(state, one)
+            self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
+        before = self._state.topology.circuits
+        if state.epoch < self._state.epoch:  # it began before others that have ended
+            state = replace(state, epoch=self._state.epoch)
+        self._state = state
+        circuits = state.topology.circuits
+        self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
+        self._tell(EventKind.CIRCUIT_UP, circuits - before)
+        self._builders.keep(circuits)
+        self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
+        self._standing &= set(paths_by_pair(state))
 
     def rest_s(self, target: NetworkState, vlan_rest_s: float) -> float:
         """Seconds until every VLAN-ID that ``target`` takes has rested for ``vlan_rest_s``.
@@ -258,8 +284,8 @@ class Ledger:
 
     def standing(self) -> tuple[NetworkState, Collection[Pair]]:
         """The present state, and the pairs whose paths are being moved."""
-        moving = self.under_way
-        return self.state, () if moving is None else moving.plan.affected
+        moving = [one.plan.affected for one in self.under_way]
+        return self.state, frozenset().union(*moving)
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """Publish that these circuits are about to be taken down."""
@@ -305,7 +331,11 @@ class Ledger:
                 self._write_state(what)
 
     def _write_state(self, what: str) -> None:
-        changes = save_state(self._fabric, self._state, time.time(), what)
+        now_s, state = time.time(), self._state
+        changes = save_state(self._fabric, state, now_s, what)
+        if self._under_way:  # the last entry tells what may be found half done
+            more = intent(self._fabric, state, state, self._under_way)
+            changes.append(entry(now_s, more.what, more.details))
         self._write(changes)
         self._unsettled, self._late_state = frozenset(), None
 

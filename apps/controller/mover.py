@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
@@ -20,6 +22,7 @@ from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution, rest
 from hydra.reconfiguration.plan import Pair, Plan, resting_beside
@@ -56,6 +59,14 @@ class Mover:
         self._announcer = announcer
         self._ledger = ledger
         self._outage_s = FIRST_OUTAGE_S
+        self._silence = _Silence(announcer)
+        self._let_in: Callable[[], bool] = lambda: False
+
+    def let_in(self, others: Callable[[], bool]) -> None:
+        """Have ``others`` called between two steps of changes: it may :meth:`move_beside` these,
+        and returns whether it has.
+        """
+        self._let_in = others
 
     @property
     def outage_s(self) -> float:
@@ -77,6 +88,38 @@ class Mover:
                 self._ledger.refuse(entry, str(error))
                 raise
             return self._move(entry, plan)
+
+    @property
+    def touched(self) -> Touched:
+        """What the changes under way touch."""
+        return reduce(or_, (one.touched for one in self._ledger.under_way), Touched())
+
+    def why_not_beside(self, plan: Plan) -> str | None:
+        """The reason why a plan can't be carried out between two steps of what is under way."""
+        fabric, touched = self._fabric, Touched.by(self._fabric, plan)
+        if touched.meets(self.touched):
+            return "changes under way touch what it does"
+        planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
+        uncertain = set(self._reach.unconfirmed())
+        for one in self._ledger.under_way:
+            uncertain |= {fabric.planes[plane].name for plane in one.uncertain_planes}
+            uncertain |= one.unconfirmed
+        names = {fabric.planes[plane].name for plane in planes}
+        names |= {fabric.racks[fabric.ports[end].rack].name for end in touched.ports}
+        if names & uncertain:
+            return f"what {', '.join(sorted(names & uncertain))} has is not known yet"
+        if self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s):
+            return "its VLAN-IDs have to rest first"
+        return None
+
+    def move_beside(self, entry: Reconfiguration, plan: Plan) -> Execution:
+        """Carry out a plan between two steps of the changes under way, which touch nothing of it.
+
+        Called by what :meth:`let_in` was given, if :meth:`why_not_beside` knows of nothing. If it
+        breaks off, so do they.
+        """
+        with about(entry.id):
+            return self._carry_out(entry, plan)
 
     def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
         """Enter and :meth:`move`; returns the entry, or None if the network is there already.
@@ -101,15 +144,21 @@ class Mover:
         if rest_s:
             LOG.info("waits %.1f s for VLAN-IDs to have rested: a wider range has others", rest_s)
             self._runner.run(rest(rest_s))
+        return self._carry_out(entry, plan)
+
+    def _carry_out(self, entry: Reconfiguration, plan: Plan) -> Execution:
+        beside = self._ledger.under_way
         execution = Execution(
             self._fabric,
             self._policy.now,
             plan,
             self._reach.conditions(),
             self._planning.order_of,
+            beside,
         )
         LOG.info(
-            "begins: %d circuits down, %d up, %d pairs affected%s",
+            "begins%s: %d circuits down, %d up, %d pairs affected%s",
+            " beside another change" if beside else "",
             len(plan.disconnect),
             len(plan.connect),
             len(plan.affected),
@@ -118,22 +167,23 @@ class Mover:
         started_s = time.monotonic()
         self._ledger.update(entry.id, started_unix_s=time.time())
         self._ledger.foretell(plan.disconnect, entry.trigger)
-        self._ledger.under_way = execution
-        draining = _DrainSilence(self._announcer)
-
+        self._ledger.begin(execution)
         told = 0
+        others_came = False
 
         def on_batch(batch: Batch) -> None:
-            nonlocal told
+            nonlocal told, others_came
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
-            draining.follow(batch.step)
+            self._silence.during(execution, drains=batch.step == "drain")
             changes: dict[str, Any] = {"state": execution.state}
             if len(execution.steps) != told:
                 told = len(execution.steps)
                 changes["timeline"] = _timeline(execution, started_s)
             self._ledger.update(entry.id, **changes)
+            if execution.lets_others_in:
+                others_came |= self._let_in()
 
         gc.disable()  # a full collection stops every thread for a tenth of a second
         try:
@@ -142,11 +192,12 @@ class Mover:
             self._abandon(entry, execution, error)
             raise
         finally:
-            gc.enable()
-            draining.end()
-            self._ledger.settle(execution.result)
+            self._silence.during(execution, drains=False)
+            self._ledger.end(execution)
+            if not self._ledger.under_way:
+                gc.enable()
             self._upkeep.take_over(execution)
-        self._finish(entry, execution, started_s)
+        self._finish(entry, execution, started_s, undisturbed=not others_came)
         return execution
 
     def _named(self, pairs: Collection[Pair]) -> str:
@@ -167,9 +218,12 @@ class Mover:
         if execution.state is not ReconfigurationState.QUEUED:
             self._upkeep.start_over(execution)
 
-    def _finish(self, entry: Reconfiguration, execution: Execution, started_s: float) -> None:
+    def _finish(
+        self, entry: Reconfiguration, execution: Execution, started_s: float, *, undisturbed: bool
+    ) -> None:
+        """``undisturbed``: no other change was made between its steps."""
         self._ledger.save("reconfigured")
-        outage_s = outage_of(execution)
+        outage_s = outage_of(execution) if undisturbed else None
         if outage_s is not None and not execution.failures:
             self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
         self._ledger.update(
@@ -224,21 +278,22 @@ def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
     )
 
 
-class _DrainSilence:
+class _Silence:
     """Suspends announcements while circuits drain, whose counters have to stand still."""
 
     def __init__(self, announcer: Announcer) -> None:
         self._lock = announcer.suspended
-        self._held = False
+        self._draining: list[Execution] = []
 
-    def follow(self, step: str) -> None:
-        if (step == "drain") == self._held:
+    def during(self, execution: Execution, *, drains: bool) -> None:
+        """Note whether a change drains now; another may, while it waits."""
+        known = any(one is execution for one in self._draining)
+        if drains == known:
             return
-        self._held = not self._held
-        if self._held:
+        if drains and not self._draining:
             self._lock.acquire()
-        else:
+        self._draining = [one for one in self._draining if one is not execution]
+        if drains:
+            self._draining.append(execution)
+        elif not self._draining:
             self._lock.release()
-
-    def end(self) -> None:
-        self.follow("")

@@ -20,6 +20,8 @@ from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, PlanErro
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
+from hydra.reconfiguration.beside import Touched, apart
+from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import directions, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -30,6 +32,7 @@ LOG = logging.getLogger("hydra.reservations")
 _PLACEMENT_ATTEMPTS: Final = 3
 _CHECKS: Final = 3
 """Checks of whether paths can be built, before a client is told to ask again."""
+_NOTHING: Final = Touched()
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
 
@@ -67,6 +70,11 @@ class ReservationCare:
         self._notice_s = notice_s
         self._enqueue = enqueue
         self._turn = threading.Lock()
+        self._in_turn: set[str] = set()
+        """Reservations for which :meth:`_activate` is queued."""
+        self._tried_beside: dict[str, tuple[Execution, ...]] = {}
+        """Of these, those that could not be placed beside the changes under way then."""
+        mover.let_in(self.beside)
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -144,8 +152,13 @@ class ReservationCare:
                     f"the network changed {_CHECKS} times while this was being checked, and "
                     "nothing is reserved: ask again",
                 )
-        self._enqueue(lambda: self._activate([reservation.id for reservation in admitted]))
+        self._activate_in_turn([reservation.id for reservation in admitted])
         return admitted, refused
+
+    def _activate_in_turn(self, ids: Sequence[str]) -> None:
+        """Queue it; what is under way may let them in before that."""
+        self._in_turn.update(ids)
+        self._enqueue(lambda: self._activate(ids))
 
     def _draft(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
@@ -190,7 +203,10 @@ class ReservationCare:
 
     def _limits(self) -> AdmissionLimits:
         return AdmissionLimits(
-            self._max_hops, self._reach.blocked_ports(), self._ledger.standing_paths()
+            self._max_hops,
+            self._reach.blocked_ports(),
+            self._ledger.standing_paths(),
+            self._mover.touched.ports,
         )
 
     def _with_devices(self, error: AdmissionError) -> HydraError:
@@ -222,7 +238,7 @@ class ReservationCare:
         Raises UnknownName, LifecycleError, Changed.
         """
         reservation = self._ledger.commit(reservation_id, seen)
-        self._enqueue(lambda: self._activate([reservation_id]))
+        self._activate_in_turn([reservation_id])
         return reservation
 
     def modify(
@@ -298,8 +314,70 @@ class ReservationCare:
 
     def _activate(self, ids: Sequence[str]) -> None:
         """Place the reservations among ``ids`` that are to begin now."""
+        self._in_turn.difference_update(ids)
+        for reservation_id in ids:
+            self._tried_beside.pop(reservation_id, None)
         reservations = [self._ledger.reservation(reservation_id) for reservation_id in ids]
         self._place([r.id for r in reservations if r.state is ReservationState.ACTIVATING])
+
+    def beside(self) -> bool:
+        """Place reservations that wait for their turn, between two steps of the changes under way,
+        if these touch nothing that it takes; True if the network was changed.
+
+        The others keep their turn.
+        """
+        placed = False
+        for reservation in map(self._ledger.reservation, sorted(self._in_turn)):
+            under_way = self._ledger.under_way
+            if self._tried_beside.get(reservation.id) == under_way:
+                continue
+            self._tried_beside[reservation.id] = under_way
+            try:
+                placed |= self._place_beside(reservation)
+            except PlanError as error:
+                LOG.debug("%s keeps its turn: %s", reservation.id, error)
+        return placed
+
+    def _place_beside(self, reservation: Reservation) -> bool:
+        """Place one beside the changes under way; False if it has to have its turn.
+
+        Raises PlanError where it finds no plan, and whatever breaks a change off.
+        """
+        path, mover = reservation.booked, self._mover
+        if reservation.state is not ReservationState.ACTIVATING or path is None:
+            return False
+        touched, state = mover.touched, self._ledger.state
+        ends = {end for circuit in path.circuits for end in circuit.ends}
+        if (
+            path in state.vlans
+            or reservation.pair in touched.pairs
+            or not ends.isdisjoint(touched.ports | self._reach.blocked_ports())
+            or self._panels.awaited(path)
+        ):
+            return False
+        others = frozenset(
+            one.id
+            for one in self._ledger.reservations()
+            if one.booked not in state.vlans and one.id != reservation.id
+        )
+        target = self._target(self._ledger.pins(leaving_out=others), touched)
+        plan = self._planning.diff(state, target)
+        why_not = mover.why_not_beside(plan)
+        if why_not is not None:
+            LOG.info("reservation %s keeps its turn: %s", reservation.id, why_not)
+            return False
+        mover.move_beside(self._ledger.enter(f"reservation {reservation.id}"), plan)
+        self._note_placed(reservation)
+        return True
+
+    def _note_placed(self, reservation: Reservation) -> None:
+        """Note that a reservation has its path, if that stands."""
+        if (
+            self._ledger.place(reservation.pair)
+            and reservation.state is ReservationState.ACTIVATING
+        ):
+            self._upkeep.hold_reserved()
+            self._ledger.change(reservation.id, ReservationState.ACTIVE)
 
     def _place(self, ids: Sequence[str]) -> None:
         """Give the reservations their paths, in one move; other paths where the first ones fail."""
@@ -311,11 +389,7 @@ class ReservationCare:
             self._avoid_blocked(waiting, reasons)
             reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
             for reservation in self._not_placed(ids):
-                if not self._ledger.place(reservation.pair):
-                    continue
-                if reservation.state is ReservationState.ACTIVATING:
-                    self._upkeep.hold_reserved()
-                    self._ledger.change(reservation.id, ReservationState.ACTIVE)
+                self._note_placed(reservation)
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
             self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")
@@ -349,9 +423,13 @@ class ReservationCare:
         for pair in sorted(blocked):
             self._ledger.reroute(pair, limits, tried)
 
-    def _target(self, pins: Sequence[Pin]) -> NetworkState:
-        """The state with every pin on its path; pairs that give way to them get other paths."""
-        state, blocked = self._ledger.state, self._reach.blocked_ports()
+    def _target(self, pins: Sequence[Pin], touched: Touched = _NOTHING) -> NetworkState:
+        """The state with every pin on its path; pairs that give way to them get other paths.
+
+        What others have ``touched`` nobody is given.
+        """
+        state = apart(self._ledger.state, touched)
+        blocked = self._reach.blocked_ports() | touched.ports
         if all(pin.path in state.vlans for pin in pins):
             return state
         target, displaced = self._planning.with_pins(state, pins, blocked)

@@ -215,8 +215,8 @@ class Upkeep:
         """Do so while a change under way waits, where that touches nothing that it rests on."""
         if self._substrate.detours:
             self._runner.run_meanwhile(self._switches.follow_uplinks())
-            if self._ledger.under_way is not None:
-                self._ledger.under_way.hear_of_uplinks(self._switches.dead_uplinks)
+            for change in self._ledger.under_way:
+                change.hear_of_uplinks(self._switches.dead_uplinks)
 
     def tidy_relays(self) -> None:
         """Leave relays with the rules that the present state needs, and none of an earlier one."""

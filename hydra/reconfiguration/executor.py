@@ -43,6 +43,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import OnSilence, Policy, Transition
+from hydra.reconfiguration.beside import Touched, moved_on
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -84,6 +85,15 @@ from hydra.rings import rings_of, whole_rings
 
 GATE: Final = frozenset({"carrier", "probe"})
 """The steps in which circuits and paths are tried before traffic is let onto them."""
+_LETS_OTHERS_IN: Final = frozenset(
+    {
+        ReconfigurationState.DIVERTING,
+        ReconfigurationState.DRAINING,
+        ReconfigurationState.MOVING,
+        ReconfigurationState.GATING,
+    }
+)
+"""States between an intent and an outcome: either is a record of the state as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,8 @@ class Execution:
     plan: Plan
     conditions: Conditions
     order_of: OrderOf
+    beside: tuple[Execution, ...] = ()
+    """Changes under way between whose steps this one is made, from its begin to its end."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
@@ -177,8 +189,12 @@ class Execution:
     """Servers of silent vswitches that were closed out, so that circuits could move."""
     _push: _Push | None = None
     _in_use: _Use | None = None
+    _planned: Plan = field(init=False)
+    """The plan at its begin: what was given up since was diverted all the same."""
+    _touched: Touched | None = None
 
     def __post_init__(self) -> None:
+        self._planned = self.plan
         self.wanted = self.plan.target
         self.moving = self.plan.affected
         self.result = self.plan.current
@@ -209,6 +225,47 @@ class Execution:
         diverted = self.conditions.diverted | pairs
         self.conditions = replace(self.conditions, diverted=diverted)
 
+    # -- beside others ----------------------------------------------------------------------------
+
+    @property
+    def lets_others_in(self) -> bool:
+        """True if a change that touches nothing of this one may be made before the next step.
+
+        Rules of emulated circuits are removed by epoch, whoever put them there, and rings move as
+        wholes: there, changes have their turn.
+        """
+        return (
+            self._hitless
+            and self.state in _LETS_OTHERS_IN
+            and not (self.policy.emulated_rules or self.fabric.one_way)
+        )
+
+    @property
+    def touched(self) -> Touched:
+        """All that it may have altered or alters yet, and counts on."""
+        if self._touched is None:
+            self._touched = Touched.by(self.fabric, self._planned)
+        return self._touched
+
+    def hear_of_change(self, before: NetworkState, after: NetworkState) -> None:
+        """Take it for granted that a change beside this one has led from one state to the other."""
+        old, plan = self.plan, self.plan
+        self.plan = replace(
+            plan,
+            current=moved_on(plan.current, before, after),
+            target=moved_on(plan.target, before, after),
+        )
+        self.wanted = moved_on(self.wanted, before, after)
+        self.result = moved_on(self.result, before, after)
+        if self._push is not None and self._push.plan is old:  # no rule of it is another now
+            self._push = replace(self._push, plan=self.plan)
+
+    def _intent(self, current: NetworkState, target: NetworkState) -> Record:
+        """The intent, with those of the changes that this one is beside: after a death, the last
+        entry of the journal has to tell of all.
+        """
+        return intent(self.fabric, current, target, self.beside)
+
     # -- the course of a reconfiguration ------------------------------------------------------
 
     def run(self) -> Steps:
@@ -217,11 +274,7 @@ class Execution:
             self.result = self.plan.target
             self._enter(ReconfigurationState.DONE)
             return
-        intent = {
-            "current": state_record(self.fabric, self.plan.current),
-            "target": state_record(self.fabric, self.plan.target),
-        }
-        yield Batch("intent", (Record(INTENDED, intent),))
+        yield Batch("intent", (self._intent(self.plan.current, self.plan.target),))
         self._rules_to_push()  # before anything waits for them
         if self._hitless:
             self._enter(ReconfigurationState.DIVERTING)
@@ -236,8 +289,10 @@ class Execution:
         yield from self._gate()
         self._enter(ReconfigurationState.ACTIVATING)
         yield from self._activate()
-        outcome = {"state": state_record(self.fabric, self.result)}
-        yield Batch("outcome", (Record(FINISHED, outcome),))
+        outcome = Record(FINISHED, {"state": state_record(self.fabric, self.result)})
+        if self.beside:  # which are not over
+            outcome = self._intent(self.result, self.result)
+        yield Batch("outcome", (outcome,))
         partial = self.failures or self.obstacles
         self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
 
@@ -845,6 +900,19 @@ class Execution:
                 self._note_relays(outcome, relays)
             elif isinstance(command, SetVlans) and outcome.failure is not None:
                 self._missed("tidy", self.fabric.racks[command.rack].name, outcome.failure)
+
+
+def intent(
+    fabric: Fabric, current: NetworkState, target: NetworkState, others: Collection[Execution]
+) -> Record:
+    """The intent to get from one state to the other, with what ``others`` are about to make."""
+    for other in others:
+        target = moved_on(target, other.plan.current, other.wanted)
+    details = {
+        "current": state_record(fabric, current),
+        "target": state_record(fabric, target),
+    }
+    return Record(INTENDED, details)
 
 
 def rest(seconds: float) -> Steps:

@@ -359,12 +359,12 @@ class Switches:
         self,
         circuits: Collection[Circuit],
         paths: Collection[Path] = (),
-        change: Execution | None = None,
+        changes: Collection[Execution] = (),
     ) -> Course[frozenset[Circuit]]:
         """Send the pairs on dead circuits and dead paths electrical, until these are withdrawn.
 
-        Pairs that a ``change`` under way moves are left to it: those that it does not move after
-        all, it leaves diverted. Returns the dead circuits that pairs are on: if they stand after
+        Pairs that ``changes`` under way move are left to them: those that they do not move after
+        all, they leave diverted. Returns the dead circuits that pairs are on: if they stand after
         it, they are to be withdrawn, whether or not they have light again by then.
         """
         state = self._memory.state
@@ -373,11 +373,11 @@ class Switches:
             return frozenset()
         self._dead |= pairs
         left = pairs
-        if change is not None:
+        for change in changes:
             change.hear_of_dead(pairs)
             left -= change.moving
-        changes = diverting(self._substrate, steering_of(self._substrate, left), state.epoch)
-        (done,) = yield Batch("divert", (ApplyRules(only(changes, self.ready())),))
+        diverts = diverting(self._substrate, steering_of(self._substrate, left), state.epoch)
+        (done,) = yield Batch("divert", (ApplyRules(only(diverts, self.ready())),))
         for datapath, error in done.value.items():
             if error is not None:
                 LOG.warning("switch %#x was not diverted: %s", datapath, error)

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Final
 
 from hydra.errors import AdmissionError, Alternative
-from hydra.model import Fabric, OpticalPort, Path, RackId
+from hydra.model import Fabric, OpticalPort, Path, PortId, RackId
 from hydra.reservations.calendar import (
     ROUNDING_MBPS,
     AdmissionLimits,
@@ -57,11 +57,12 @@ class Ask:
 
 
 def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
-    """The path for ``ask``; one that leaves standing paths alone if there is one.
+    """The path for ``ask``; one that leaves standing paths alone if there is one, and of these one
+    that need not wait for a change under way.
 
     Raises AdmissionError, which says what is in the way and carries alternatives.
     """
-    path = _fit(calendar, ask, limits) or _fit(calendar, ask, replace(limits, standing=()))
+    path = _gentlest(calendar, ask, limits)
     if path is None:
         raise _refusal(calendar, ask, replace(limits, standing=()))
     return path
@@ -77,7 +78,7 @@ def admit_most(
     if least_mbps >= ask.mbps:
         return ask.mbps, admit(calendar, ask, limits)
     anywhere = replace(limits, standing=())
-    path = _fit(calendar, ask, limits) or _fit(calendar, ask, anywhere)
+    path = _gentlest(calendar, ask, limits)
     if path is not None:
         return ask.mbps, path
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, anywhere)
@@ -101,6 +102,17 @@ def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> 
     """True if ``ask`` fits on this very path."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))
     return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
+
+
+def _gentlest(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:
+    """A path that leaves standing paths alone, and ports that are being moved, where it can."""
+    for standing in (limits.standing, ()) if limits.standing else ((),):
+        for moving in (limits.moving, frozenset[PortId]()) if limits.moving else (limits.moving,):
+            around = replace(limits, standing=standing, blocked=limits.blocked | moving)
+            path = _fit(calendar, ask, around)
+            if path is not None:
+                return path
+    return None
 
 
 def _fit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:

@@ -69,6 +69,10 @@ class AdmissionLimits:
     """Ports that nothing new may use."""
     standing: tuple[Path, ...] = ()
     """Paths that nobody booked, left alone where that is possible."""
+    moving: frozenset[PortId] = frozenset()
+    """Ports that a change under way has in hand, avoided where that is possible: there, a path has
+    to wait for that change.
+    """
 
 
 def peak_mbps(bookings: Iterable[Booking], start_unix_s: float, end_unix_s: float) -> float:

@@ -308,8 +308,9 @@ def test_a_vlan_id_that_a_path_has_lost_rests(ledger, clock):
 
 def test_a_vlan_id_that_a_change_tried_rests_too(ledger, clock):
     empty = NetworkState()
-    ledger.under_way = SimpleNamespace(wanted=STANDING)
-    ledger.settle(empty)
+    tried = SimpleNamespace(wanted=STANDING, result=empty)
+    ledger.begin(tried)
+    ledger.end(tried)
     assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == REST_S
 
 

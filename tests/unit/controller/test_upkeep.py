@@ -200,12 +200,12 @@ def test_circuits_that_a_change_takes_down_itself_have_not_died(stage):
     stage.upkeep.look_after()
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
     execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
-    stage.ledger.under_way = execution
+    stage.ledger.begin(execution)
     stage.core.switches.is_dark = lambda end: end == END.id
     stage.upkeep.divert_meanwhile()
     stage.core.switches.is_dark = lambda _end: False
     stage.core.run(execution.run())
-    stage.ledger.settle(execution.result)
+    stage.ledger.end(execution)
     stage.upkeep.take_over(execution)
     assert CIRCUIT not in stage.ledger.state.topology.circuits
     stage.ledger.settle(STANDING)

@@ -99,7 +99,7 @@ class Unlucky:
 
     def act(self) -> None:
         if self.cut is not None:
-            course = self.upkeep.switches.divert({self.cut}, (), self.change)
+            course = self.upkeep.switches.divert({self.cut}, (), [self.change])
             self.diverted = self.upkeep.run(course)
             self.network.now_s += LONGEST_LAG_S
             self.stay_diverted()

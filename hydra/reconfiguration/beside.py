@@ -1,0 +1,75 @@
+"""Changes side by side: one is made between two steps of others that touch nothing of what it does.
+
+All of them have begun from one state. What one has made becomes a part of the state that the others
+come from, and of the one that they lead to (:func:`moved_on`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hydra.model import Fabric, NetworkState, PortId, Topology, VlanId
+from hydra.reconfiguration.plan import Pair, Plan, pair_of, vlans_changed
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Parts of the network that a change may alter, or counts on to stay as they are."""
+
+    pairs: frozenset[Pair] = frozenset()
+    ports: frozenset[PortId] = frozenset()
+    """Ends of circuits that come, go, or carry a pair that it moves; ports that it retags."""
+    vlans: frozenset[VlanId] = frozenset()
+    """VLAN-IDs that its pairs leave and take."""
+
+    @classmethod
+    def by(cls, fabric: Fabric, plan: Plan) -> Touched:
+        circuits = set(plan.connect | plan.disconnect)
+        vlans: set[VlanId] = set()
+        for state in (plan.current, plan.target):
+            for path, vlan in state.vlans.items():
+                if pair_of(path) in plan.affected:
+                    circuits.update(path.circuits)
+                    vlans.add(vlan)
+        retagged = (
+            fabric.port_by_name[fabric.racks[rack].name, name].id
+            for rack, names in plan.memberships.items()
+            for name in names
+        )
+        ends = (end for circuit in circuits for end in circuit.ends)
+        return cls(plan.affected, frozenset((*ends, *retagged)), frozenset(vlans))
+
+    def __or__(self, other: Touched) -> Touched:
+        return Touched(self.pairs | other.pairs, self.ports | other.ports, self.vlans | other.vlans)
+
+    def meets(self, other: Touched) -> bool:
+        """True if both touch some pair, port or VLAN-ID."""
+        return not (
+            self.pairs.isdisjoint(other.pairs)
+            and self.ports.isdisjoint(other.ports)
+            and self.vlans.isdisjoint(other.vlans)
+        )
+
+
+def apart(state: NetworkState, touched: Touched) -> NetworkState:
+    """``state`` to plan from beside changes under way: their VLAN-IDs are for no new path."""
+    return replace(state, resting=state.resting | touched.vlans)
+
+
+def moved_on(state: NetworkState, before: NetworkState, after: NetworkState) -> NetworkState:
+    """``state`` with what another change has made, which led from ``before`` to ``after``.
+
+    Its epoch stays: rules that are under way bear it.
+    """
+    old, new = before.vlans.items(), after.vlans.items()
+    vlans = dict(sorted({*(state.vlans.items() - (old - new)), *(new - old)}))
+    circuits = state.topology.circuits - (before.topology.circuits - after.topology.circuits)
+    in_use = frozenset(vlans.values())
+    gone = frozenset(before.vlans.values()).difference(after.vlans.values())
+    return NetworkState(
+        state.epoch,
+        Topology(circuits | (after.topology.circuits - before.topology.circuits), tuple(vlans)),
+        vlans,
+        (state.resting | after.resting | gone) - in_use,
+        state.then_freed(vlans_changed(after, before), vlans_changed(before, after)),
+    )
