@@ -25,6 +25,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.policy import Policy
+from hydra.reconfiguration.beside import Touched
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest, RetryKey, ServiceClass
 from tests.journals import SqliteJournal
@@ -83,7 +84,7 @@ class Stage:
             ready_switches=lambda: switches,
         )
         panels = SimpleNamespace(awaited=lambda _path: False)
-        self.mover = SimpleNamespace(move=self.move)
+        self.mover = SimpleNamespace(move=self.move, let_in=lambda _others: None, touched=Touched())
         self.reservations = ReservationCare(
             fabric,
             self.planning,

@@ -307,11 +307,15 @@ class Network:
 
     # -- carrying out commands --------------------------------------------------------------------
 
-    def unsettle(self, circuits: Sequence[Circuit]) -> None:
-        """Circuits with frames in flight: most drain after some reads, some never do."""
-        self._uncounted = {
-            rack.id for rack in self.fabric.racks if self.rng.random() < self.faults.no_counters
-        }
+    def unsettle(self, circuits: Sequence[Circuit], *, beside: bool = False) -> None:
+        """Circuits with frames in flight: most drain after some reads, some never do.
+
+        ``beside``: others are being drained, by the counters that there are.
+        """
+        if not beside:
+            self._uncounted = {
+                rack.id for rack in self.fabric.racks if self.rng.random() < self.faults.no_counters
+            }
         for circuit in circuits:
             stays = self.rng.random() < self.faults.busy_circuit
             self._restless[circuit.a] = 10**9 if stays else self.rng.randint(0, 5)

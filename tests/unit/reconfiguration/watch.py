@@ -229,10 +229,7 @@ class Watch:
         if not self.holds_dark or faults.tor or faults.mirrors or faults.lie or self._unreliable:
             self._dark = None  # whatever has come about until devices do as told again
             return
-        plan = self.execution.plan
-        in_use = {
-            vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
-        }
+        in_use = self.vlans_in_use()
         dark = {
             port.id
             for port in self.fabric.ports
@@ -246,7 +243,17 @@ class Watch:
             self._fail(f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})")
         self._dark = dark
 
+    def vlans_in_use(self) -> set[VlanId]:
+        """VLANs of pairs that stay where they are."""
+        affected = self.execution.plan.affected
+        return {vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in affected}
+
     # -- after a batch ----------------------------------------------------------------------------
+
+    @property
+    def unconfirmed(self) -> Collection[str]:
+        """Devices that did not confirm something, by name."""
+        return self.execution.unconfirmed
 
     def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         for command, outcome in zip(batch.commands, outcomes, strict=True):
@@ -317,13 +324,13 @@ class Watch:
             port = self.fabric.ports[end]
             rack = self.fabric.racks[port.rack].name
             self._demand(
-                rack in execution.unconfirmed | self._unreliable or network.vlans[end] == vlans,
+                rack in {*self.unconfirmed, *self._unreliable} or network.vlans[end] == vlans,
                 f"{rack}:{port.tor_port} has {network.vlans[end]}, the result says {vlans}",
             )
         for datapath, name in network.names.items():
             differing = list(network.differing_rules(datapath, state))
             self._demand(
-                name in execution.unconfirmed
+                name in self.unconfirmed
                 or datapath not in execution.conditions.connected
                 or not differing,
                 f"{name} differs from the result: {differing}",

@@ -1,0 +1,213 @@
+"""A reservation that comes while a change is under way: between two steps of it, or after it."""
+
+import queue
+import random
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.reservation_care import ReservationCare
+from apps.planning.engine import Planning
+from apps.planning.planner import Planner
+from hydra.journal import JournalError, Kind
+from hydra.journal_format import INTENDED, read_state
+from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.model import NetworkState
+from hydra.policy import CurrentPolicy, DrainPolicy, Policy
+from hydra.reconfiguration.recovery import interrupted
+from hydra.reservations.reservation import ReservationRequest
+from tests.journals import SqliteJournal
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
+from tests.unit.reconfiguration.simulation import Network, conditions_of
+
+FABRIC = small_fabric(racks=5, planes=1)
+POLICY = Policy(
+    planning_budget_ms=300,
+    planning_grace_ms=700,
+    drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0),
+)
+HERE, THERE = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3)
+STANDING = state_of(FABRIC, NetworkState(), HERE)
+LATER = path_of(FABRIC, 0, 4)
+"""The path that the change leads to."""
+
+
+class Disk(SqliteJournal):
+    full = False
+
+    def write(self, changes):
+        if self.full:
+            raise JournalError("disk full")
+        super().write(changes)
+
+
+class Stage:
+    """A controller's change from STANDING to LATER on a simulated network."""
+
+    def __init__(self):
+        self.journal, self.jobs = Disk(":memory:"), queue.SimpleQueue()
+        ledger = self.ledger = Ledger(FABRIC, self.journal)
+        ledger.settle(STANDING)
+        ledger.save("reconciled")
+        self.network = Network(FABRIC, STANDING, random.Random(1))
+        self.before = lambda _step: None
+        """Called before each step of a change."""
+        conditions = conditions_of(self.network, STANDING)
+        planning = Planning(FABRIC, POLICY)
+        self.uncertain = []
+        reach = SimpleNamespace(
+            conditions=lambda: conditions,
+            unconfirmed=lambda: self.uncertain,
+            blocked_ports=frozenset,
+            down_planes=list,
+            ready_switches=lambda: conditions.connected,
+        )
+        self.broken_off = []
+        upkeep = SimpleNamespace(
+            make_certain=lambda _plan: None,
+            tidy_relays=lambda: None,
+            take_over=lambda _execution: None,
+            start_over=self.broken_off.append,
+            hold_reserved=lambda: None,
+        )
+        self.mover = Mover(
+            FABRIC,
+            CurrentPolicy(POLICY),
+            planning,
+            SimpleNamespace(run=self.run),
+            upkeep,
+            reach,
+            SimpleNamespace(suspended=threading.Lock()),
+            ledger,
+        )
+        self.care = ReservationCare(
+            FABRIC,
+            planning,
+            Planner(FABRIC, POLICY),
+            self.mover,
+            upkeep,
+            reach,
+            SimpleNamespace(awaited=lambda _path: False),
+            ledger,
+            POLICY.max_hops,
+            POLICY.preemption_notice_s,
+            self.jobs.put,
+        )
+
+    def run(self, steps, on_batch=lambda _batch: None):
+        try:
+            batch = next(steps)
+            while True:
+                self.before(batch.step)
+                on_batch(batch)
+                outcomes = self.network.perform(batch, lambda _command: None)
+                for command in batch.commands:
+                    if hasattr(command, "details"):
+                        self.ledger.record(command.what, command.details)
+                batch = steps.send(outcomes)
+        except StopIteration:
+            return
+
+    def change(self):
+        entry = self.ledger.enter("operator")
+        target = state_of(FABRIC, self.ledger.state, LATER)
+        self.mover.move(entry, target)
+        return self.ledger.reconfiguration(entry.id)
+
+    def asked_before(self, step, src, dst):
+        """A reservation between two racks, asked for once before this step; a list of it."""
+        made = []
+
+        def before(name):
+            if name == step and not made:
+                made.append(self.care.reserve(ReservationRequest(src, dst, 10.0)).id)
+
+        self.before = before
+        return made
+
+    def last_entry(self):
+        (last,) = self.journal.records(Kind.ENTRY, newest=1)
+        return last["what"], last["details"]
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+def paths(state):
+    return set(state.topology.paths)
+
+
+@pytest.mark.parametrize("step", ["drain", "move", "carrier", "probe"])
+def test_it_is_placed_before_the_next_step(stage, step):
+    made = stage.asked_before(step, "h31", "h41")
+    asked = stage.before
+    seen = []
+
+    def before(name):
+        asked(name)
+        if name == "activate" and made:
+            seen.append(stage.ledger.reservation(made[0]).state)
+
+    stage.before = before
+    assert stage.change().state is ReconfigurationState.DONE
+    assert seen[-1] is ReservationState.ACTIVE, "while the change was under way"
+    assert paths(stage.ledger.state) == {LATER, THERE}
+    assert stage.ledger.state.epoch > STANDING.epoch
+    for datapath in stage.network.names:
+        assert not list(stage.network.differing_rules(datapath, stage.ledger.state))
+    stage.jobs.get()()  # its turn
+    assert len(stage.ledger.reconfigurations()) == 2
+
+
+def test_what_a_death_leaves_half_done_is_in_the_journal_last_entry(stage):
+    made = stage.asked_before("move", "h31", "h41")
+    told = []
+
+    def before(name, asked=stage.before):
+        asked(name)
+        if name == "carrier" and made and not told and len(stage.ledger.under_way) == 1:
+            told.append(stage.last_entry())
+
+    stage.before = before
+    stage.change()
+    ((what, details),) = told
+    assert what == INTENDED
+    current, target = (read_state(FABRIC, details[one]) for one in ("current", "target"))
+    assert paths(current) == {HERE, THERE}
+    assert paths(target) == {LATER, THERE}
+    assert interrupted(FABRIC, current, (what, details)) == {HERE}, "what was made beside it stands"
+
+
+def test_one_that_needs_what_the_change_moves_has_its_turn_after_it(stage):
+    made = stage.asked_before("drain", "h21", "h31")
+    assert stage.change().state is ReconfigurationState.DONE
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    stage.jobs.get()()
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
+
+
+def test_one_on_a_device_of_which_something_is_open_has_its_turn(stage):
+    made = stage.asked_before("drain", "h31", "h41")
+    stage.uncertain = ["r3"]
+    stage.change()
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+
+
+def test_what_breaks_it_off_breaks_off_the_change_too(stage):
+    made = stage.asked_before("move", "h31", "h41")
+
+    def before(name, asked=stage.before):
+        asked(name)
+        stage.journal.full = bool(made) and len(stage.ledger.under_way) == 2
+
+    stage.before = before
+    with pytest.raises(JournalError):
+        stage.change()
+    assert not stage.ledger.under_way
+    assert len(stage.broken_off) == 1, "its intent was not written: it touched nothing"
+    assert stage.ledger.state.topology == STANDING.topology

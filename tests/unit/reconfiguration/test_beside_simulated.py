@@ -1,0 +1,267 @@
+"""Two and three changes under way, on devices that fail; the controller dies in the middle of them.
+
+A change is made between two steps of another, and a third between its own, if they touch nothing in
+common. The next controller recovers from what the journal's last entry tells. Replay as in
+:mod:`tests.unit.reconfiguration.seeds`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from hydra.model import PlaneId
+from hydra.policy import DrainPolicy, Policy
+from hydra.reconfiguration.beside import Touched, apart
+from hydra.reconfiguration.executor import Execution, intent
+from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
+from tests.unit.core.fabrics import (
+    first_state,
+    openflow_only,
+    order_of,
+    random_state,
+    single_homed,
+    small_fabric,
+)
+from tests.unit.reconfiguration.seeds import chunks
+from tests.unit.reconfiguration.seeds import hold as hold_seeds
+from tests.unit.reconfiguration.simulation import Faults, Network, shake
+from tests.unit.reconfiguration.test_recovery_simulated import (
+    CrashError,
+    agrees,
+    next_controller,
+    time_passes,
+)
+from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
+from tests.unit.reconfiguration.watch import Violation, Watch
+
+pytestmark = pytest.mark.takes(10)
+
+_RUNS = 150
+_POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+_DEEPEST = 3
+"""Changes under way at a time."""
+_OFTEN = 0.5
+"""Chance that somebody wants a change before a step."""
+
+
+class Course(NamedTuple):
+    most: int
+    """Changes under way at a time."""
+    made: tuple[int, ...]
+    """The number of changes that were under way as each ended."""
+    interrupted: frozenset[str]
+    """Steps before which another change was made."""
+    died_among: int
+    """Changes under way when the controller died; 0: it did not."""
+
+
+class _Joint(Watch):
+    """Of a change, beside others."""
+
+    def __init__(self, world: _World, execution: Execution) -> None:
+        super().__init__(world.network, execution, world.upkeep.uncertain)
+        self._world = world
+        self._others_unconfirmed: set[str] = set()
+
+    @property
+    def unconfirmed(self):
+        return self.execution.unconfirmed | self._others_unconfirmed
+
+    def vlans_in_use(self):
+        moving = frozenset().union(*(one.plan.affected for one in self._world.under_way))
+        vlans = self._world.upkeep.memory.state.vlans
+        return {vlan for path, vlan in vlans.items() if pair_of(path) not in moving}
+
+    def before(self, batch):
+        self._world.before(batch.step, self)
+        super().before(batch)
+
+    def look(self, command):
+        super().look(command)
+        self._world.look()
+
+    def learn(self, batch, outcomes):
+        super().learn(batch, outcomes)
+        self._world.look()
+
+    def begin_beside(self, other: _Joint) -> None:
+        self._dark, self._seen_late = other._dark, -1
+
+    def hear_of(self, other: _Joint) -> None:
+        """A change that was made beside this one is over."""
+        self._dark, self._seen_late = other._dark, -1
+        self.passed |= other.passed
+        self.carrier |= other.carrier
+        self._uncertain |= other._uncertain | other.execution.uncertain_planes | other.unconfirmed
+        self._others_unconfirmed |= other.unconfirmed
+
+    def at_the_end(self):
+        if self._world.under_way == (self.execution,):
+            super().at_the_end()
+        else:  # others are under way: what the devices hold is looked at with the last one
+            self._circuits_share_no_port()
+            self._all_new_paths_passed()
+
+
+class _World:
+    """A controller with changes under way, on one network."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = random.Random(seed)
+        fabric = small_fabric(
+            racks=rng.randint(5, 7),
+            planes=rng.randint(2, 3),
+            ports_per_plane=rng.choice((1, 2)),
+            servers=1,
+        )
+        kind = rng.choice((lambda one: one, single_homed, openflow_only))
+        self.fabric = kind(fabric)
+        self.order = order_of(self.fabric)
+        self.saved = state = first_state(self.fabric, rng)
+        self.network = Network(self.fabric, state, rng)
+        self.upkeep = SimulatedUpkeep.at_work(self.network, state)
+        if rng.random() < 0.7:
+            shake(self.network, rng)
+        self.under_way: tuple[Execution, ...] = ()
+        self.most, self.made, self.interrupted = 0, [], set()
+        self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
+        """After so many changes of the network the controller dies; 0: it does not."""
+
+    # -- wishes -----------------------------------------------------------------------------------
+
+    def before(self, step: str, watch: _Joint) -> None:
+        """Somebody may want another change before a step."""
+        if len(self.under_way) == _DEEPEST or not watch.execution.lets_others_in:
+            return
+        if self.rng.random() < _OFTEN:
+            for plan in self.wishes():
+                self.interrupted.add(step)
+                self.carry_out(plan, watch)
+                return
+
+    def wishes(self) -> Iterator[Plan]:
+        """Plans that touch nothing that is under way, nor devices of which something is open."""
+        state = self.upkeep.memory.state
+        touched = Touched()
+        for one in self.under_way:
+            touched |= one.touched
+        goal = random_state(self.fabric, apart(state, touched), self.rng)
+        moving = moving_pairs(state, goal)
+        free = sorted(moving - touched.pairs)
+        for _ in range(3):
+            chosen = self.rng.sample(free, min(len(free), self.rng.randint(1, 2)))
+            target = hold(state, goal, moving.difference(chosen), ())
+            plan = diff(self.fabric, state, target, self.order)
+            mine = Touched.by(self.fabric, plan)
+            if not plan.empty and not mine.meets(touched) and not self._is_open(plan, mine):
+                yield plan
+
+    def _is_open(self, plan: Plan, touched: Touched) -> bool:
+        """Whether a device of a plan may hold something else than is known."""
+        unsure: set[PlaneId | str] = set(self.upkeep.uncertain)
+        for one in self.under_way:
+            unsure |= one.uncertain_planes | one.unconfirmed
+        planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
+        racks = {self.fabric.racks[self.fabric.ports[end].rack].name for end in touched.ports}
+        return not unsure.isdisjoint(planes | racks)
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def carry_out(self, plan: Plan, outer: _Joint | None = None) -> None:
+        upkeep, beside = self.upkeep, self.under_way
+        execution = Execution(self.fabric, _POLICY, plan, upkeep.conditions(), self.order, beside)
+        watch = _Joint(self, execution)
+        self.under_way = (*beside, execution)
+        self.most = max(self.most, len(self.under_way))
+        self.network.unsettle(sorted(plan.disconnect), beside=bool(beside))
+        if outer is not None:
+            watch.begin_beside(outer)
+        watch.run()
+        self.made.append(len(self.under_way))
+        before = upkeep.memory.state
+        self.under_way = beside
+        upkeep.take_over(execution)
+        for one in beside:
+            one.hear_of_change(before, execution.result)
+        self.saved = upkeep.memory.saved
+        if beside:  # as the ledger writes it, in one with the state
+            more = intent(self.fabric, self.saved, self.saved, beside)
+            self.network.journal.append((more.what, more.details))
+        if outer is not None:
+            outer.hear_of(watch)
+
+    def look(self) -> None:
+        if self.changes_left:
+            self.changes_left -= 1
+            if not self.changes_left:
+                raise CrashError
+
+    # -- a life -----------------------------------------------------------------------------------
+
+    def play(self) -> Course:
+        died_among = 0
+        state = self.upkeep.memory.state
+        goal = random_state(self.fabric, state, self.rng)
+        moving = sorted(moving_pairs(state, goal))
+        chosen = self.rng.sample(moving, min(len(moving), self.rng.randint(1, 3)))
+        target = hold(state, goal, set(moving).difference(chosen), ())
+        plan = diff(self.fabric, state, target, self.order)
+        try:
+            if not plan.empty:
+                self.carry_out(plan)
+        except CrashError:
+            died_among = len(self.under_way)
+            self.die()
+        else:
+            self.settle_down()
+        return Course(self.most, tuple(self.made), frozenset(self.interrupted), died_among)
+
+    def die(self) -> None:
+        """The next controller knows the state that was saved, and the journal's last entry."""
+        watch = Watch(self.network, self.under_way[-1])
+        watch.holds_dark = False  # who used which VLAN was another controller's to know
+        time_passes(self.network, watch)
+        self.network.faults = Faults()
+        self.network.connected = set(self.network.names)
+        upkeep = next_controller(SimulatedUpkeep, self.network, self.saved, watch)
+        upkeep.start()
+        agrees(self.network, upkeep, watch)
+
+    def settle_down(self) -> None:
+        """Once nothing fails, everything is as the last state says."""
+        upkeep, network = self.upkeep, self.network
+        network.faults = Faults()
+        upkeep.reconnect()
+        network.connected = set(network.names)
+        upkeep.look_after()
+        upkeep.look_after()
+        state = upkeep.memory.state
+        if upkeep.memory.saved != state:
+            raise Violation("the state was not saved")
+        if network.unreliable:  # it may be unlike what it has confirmed
+            return
+        for datapath, name in network.names.items():
+            if differing := list(network.differing_rules(datapath, state)):
+                raise Violation(f"{name} differs from {state}: {differing}")
+
+
+def simulate(seed: int) -> Course:
+    return _World(seed).play()
+
+
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
+def test_changes_beside_each_other_cut_nobody_off_whenever_they_die(seeds):
+    hold_seeds(simulate, seeds)
+
+
+def test_the_seeds_reach_every_corner():
+    courses = [simulate(seed) for seed in range(150)]
+    assert {1, 2, 3} <= {course.most for course in courses}
+    assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
+    assert {2, 3} <= {course.died_among for course in courses}
+    interrupted = frozenset().union(*(course.interrupted for course in courses))
+    assert {"drain", "move", "carrier", "probe"} <= interrupted
