@@ -9,17 +9,22 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.network import print_reconfiguration
+from apps.cli.network import OVER, print_reconfiguration
 from apps.cli.output import CommandError, json_option, print_json
 from apps.cli.patience import progress_bar
-from apps.cli.planning import body_with_demand, planning_options, print_plan, with_options
+from apps.cli.planning import (
+    body_with_demand,
+    planning_options,
+    print_plan,
+    print_stages,
+    with_options,
+)
 from apps.connection import WAIT_S, JsonObject, resource
-from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+from hydra.lifecycle import ReconfigurationState
 
 _PATH: Final = "/v1/reconfigurations"
 _LOOK_S: Final = 0.1
-_OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
-_COURSE: Final = [state for state in ReconfigurationState if state not in _OVER]
+_COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 """States of a reconfiguration under way, in order."""
 
 
@@ -52,23 +57,36 @@ def _followed(client: ControllerClient, identifier: str) -> JsonObject:
         while True:
             document = client.get(resource(_PATH, identifier))
             state = ReconfigurationState(document["state"])
-            done = len(_COURSE) if state in _OVER else _COURSE.index(state)
+            done = len(_COURSE) if state in OVER else _COURSE.index(state)
             stage = f"stage {document['stages_done'] + 1}, " if document["stages_done"] else ""
             bar.update(task, completed=done, description=f"{stage}{state.value}")
-            if state in _OVER:
+            if state in OVER:
                 return document
             time.sleep(_LOOK_S)
 
 
-@click.command(cls=Command, examples=["hydra reconfigure --demand r1:r2=80 --wait"])
+@click.command(
+    cls=Command,
+    examples=["hydra reconfigure --demand r1:r2=80 --wait", "hydra reconfigure --stages"],
+)
 @with_options(planning_options)
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
-def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:
+@click.option("--stages", is_flag=True, help="List its stages instead, and change nothing.")
+def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: Any) -> None:
     """Change the topology to suit a demand.
 
     Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
     """
+    if wait and stages:
+        raise click.UsageError("--stages changes nothing, so there is no end: leave out --wait")
     with ControllerClient(url) as client:
+        if stages:
+            found = client.post("/v1/plan", body_with_demand(client, options))["stages"]
+            if as_json:
+                print_json({"stages": found})
+            else:
+                print_stages(found)
+            return
         document = client.post(_PATH, body_with_demand(client, options), wait=wait)
     _tell(document, as_json)
 

@@ -23,8 +23,11 @@ from apps.cli.output import (
 )
 from apps.cli.wording import describe_circuit, describe_condition, describe_path, health, moment
 from apps.connection import JsonObject, resource
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS
 
 _POLL_S: Final = 0.2
+OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
+"""States of reconfigurations that nothing follows."""
 
 
 @click.command(
@@ -43,7 +46,7 @@ _POLL_S: Final = 0.2
 @json_option
 @click.pass_context
 def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
-    """Show whether the controller is ready and healthy, what is wrong, and its devices.
+    """Show whether the controller is ready and healthy, what is wrong, what changes, its devices.
 
     Ready: it takes requests. Healthy: nothing is wrong, and no device is away. Exit status 0 if it
     is both, 1 if it is not ready, 5 if it is ready and something is wrong.
@@ -51,17 +54,40 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         missing, wrong = _await_health(client, time.monotonic() + wait_s)
         many = client.get("/v1/devices")["devices"]
+        asked = client.get("/v1/reconfigurations")["reconfigurations"]
+    changes = [one for one in asked if one["state"] not in OVER]
     if as_json:
-        print_json({"ready": not missing, "missing": missing, **wrong, "devices": many})
+        facts = {"ready": not missing, "missing": missing, **wrong}
+        print_json({**facts, "changes": changes, "devices": many})
     else:
         ready = "ready" if not missing else "not ready: " + "; ".join(missing)
         click.echo(f"{ready}\n{health(wrong)}")
         for condition in wrong["conditions"]:
             click.echo("\n" + "\n".join(describe_condition(condition)))
+        _print_changes(changes)
         _print_devices(many)
     if missing:
         ctx.exit(ExitCode.PROBLEM)
     ctx.exit(ExitCode.OK if wrong["healthy"] else ExitCode.UNHEALTHY)
+
+
+def _print_changes(changes: Sequence[JsonObject]) -> None:
+    """Changes that are not over; the last that was asked for comes first."""
+    if changes:
+        print_table(
+            "Changes",
+            ("id", "asked for by", "state", "stages", "reason"),
+            (
+                (
+                    one["id"],
+                    one["trigger"],
+                    one["state"],
+                    dict(_stages(one)).get("stages", ""),
+                    one["reason"],
+                )
+                for one in changes
+            ),
+        )
 
 
 def _print_devices(many: Iterable[JsonObject]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,15 @@ from click.core import ParameterSource
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits, print_paths
-from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, warn
+from apps.cli.output import (
+    CommandError,
+    json_option,
+    mbps,
+    print_facts,
+    print_json,
+    print_table,
+    warn,
+)
 from apps.cli.parameters import rate_of, read_positive, read_rate
 from apps.connection import JsonObject
 from hydra.errors import HydraError
@@ -254,6 +262,31 @@ def print_plan(document: JsonObject) -> None:
     print_circuits("To connect", document["connect"])
     print_circuits("To disconnect", document["disconnect"])
     print_paths("Paths afterwards", document["paths"])
+
+
+def print_stages(stages: Sequence[JsonObject]) -> None:
+    """Stages of a change with the traffic of now, as a dry run tells them."""
+    if not stages:
+        click.echo("no stages: nothing would move, or nobody measures traffic")
+        return
+    print_table(
+        "Stages" if stages[-1]["last"] else "First stages",
+        ("stage>", "pairs>", "diverted Mb/s>", "wait on circuits>", "more than there is room for"),
+        (
+            (
+                number,
+                len(stage["pairs"]),
+                mbps(stage["diverted_mbps"]),
+                len(stage["detoured"]),
+                _beyond(stage["beyond"]),
+            )
+            for number, stage in enumerate(stages, 1)
+        ),
+    )
+
+
+def _beyond(racks: Iterable[JsonObject]) -> str:
+    return ", ".join(f"{one['rack']} ({mbps(one['mbps'])} Mb/s)" for one in racks)
 
 
 def _stages(stages: Sequence[JsonObject]) -> str:

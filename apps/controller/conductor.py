@@ -3,8 +3,9 @@
 What keeps traffic from its destination comes before what somebody has asked for. Part of it does
 not even wait for the job under way, but is done while that waits for devices.
 
-Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue, so they
-are never interleaved.
+Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. None
+begins before another has ended, but for reservations that the mover lets in between two steps of a
+change.
 """
 
 from __future__ import annotations

@@ -78,6 +78,7 @@ class Desk:
         self.plan = loop.plan
         self.reconfigure = loop.reconfigure
         self.pause = loop.pause
+        self._changes_of = loop.changes_of
         self.reconfigurations = ledger.reconfigurations
         self.reconfiguration = ledger.reconfiguration
         self.stop = loop.stop
@@ -127,6 +128,7 @@ class Desk:
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,
+            self._changes_of(a, b),
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
         )
         return explain(evidence, a, b)

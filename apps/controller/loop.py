@@ -357,6 +357,10 @@ class Loop:
         self._staging.pause(self._ledger.reconfiguration(reconfiguration_id), paused)
         return self._ledger.reconfiguration(reconfiguration_id)
 
+    def changes_of(self, a: RackId, b: RackId) -> Sequence[str]:
+        """As :meth:`Staging.changes_of`."""
+        return self._staging.changes_of(a, b)
+
     def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
         try:
             report = self.plan(request, urgent=True)

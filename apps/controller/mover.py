@@ -1,4 +1,4 @@
-"""Takes the network from one state to another, by one plan at a time."""
+"""Takes the network from one state to another; between two steps of a plan it may let others in."""
 
 from __future__ import annotations
 

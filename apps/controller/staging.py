@@ -30,7 +30,15 @@ from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, Rac
 from hydra.policy import Beyond, CurrentPolicy
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Pair, Plan, directions, hold, moving_pairs
+from hydra.reconfiguration.plan import (
+    Pair,
+    Plan,
+    directions,
+    hold,
+    moving_pairs,
+    pair_of,
+    paths_by_pair,
+)
 from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
 from hydra.reservations.reservation import Pin
 from hydra.service import Reconfiguration
@@ -95,7 +103,9 @@ class _Change:
 
 
 class Staging:
-    """For the conductor's thread; :meth:`foresee`, :meth:`stop` and :meth:`pause` are for any."""
+    """For the conductor's thread; :meth:`foresee`, :meth:`changes_of`, :meth:`stop` and
+    :meth:`pause` are for any.
+    """
 
     def __init__(
         self,
@@ -156,6 +166,24 @@ class Staging:
                 f"only a change in stages can be {what}, before its last one"
             )
         return change
+
+    def changes_of(self, a: RackId, b: RackId) -> list[str]:
+        """Changes with stages ahead, and what they have left for two racks, in words."""
+        pair = (min(a, b), max(a, b))
+        standing = set(paths_by_pair(self._ledger.state).get(pair, ()))
+        lines = []
+        for change in tuple(self._changes.values()):
+            entry = self._ledger.reconfiguration(change.entry.id)
+            goal = {path for path in change.goal.paths if pair_of(path) == pair}
+            stays = "leaves their paths as they are"
+            of = f" of about {entry.stages_expected}" if entry.stages_expected else ""
+            lines.append(
+                f"reconfiguration {entry.id}, asked for by {entry.trigger}, has made "
+                f"{entry.stages_done}{of} stages{', and is paused' if entry.paused else ''}; what "
+                f"is left {stays if goal == standing else 'gives them other paths'}"
+                + (f"; it {entry.reason}" if change.for_hours else "")
+            )
+        return lines
 
     def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
         """The stages of a plan with this traffic; none if nobody measures it.

@@ -62,6 +62,8 @@ class Evidence:
     predicted_mbps: DemandMatrix | None = None
     spilled: DemandMatrix | None = None
     """All three as in :class:`hydra.service.DemandReport`."""
+    changes: Sequence[str] = ()
+    """Changes in stages that are not over, and what they have left for the two racks, in words."""
     happened: Sequence[Happening] = ()
     """The latest lines of history about the two racks, newest first."""
 
@@ -121,6 +123,7 @@ class _Words:
 
     def __iter__(self) -> Iterator[str]:
         yield from self._what_stands()
+        yield from self.evidence.changes
         yield from self._what_they_want()
         yield from self._what_was_decided()
         for one in self.evidence.happened:

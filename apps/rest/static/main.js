@@ -302,7 +302,9 @@ function renderReconfiguration() {
   const failed = one.failures.map((failure) => `${describe(failure.circuit)}: ${failure.reason}`);
   const isOver = OVER.has(one.state);
   const done = isOver ? [`${count(one.connected.length, "circuit")} up, ${one.disconnected.length} down`, count(one.rules_pushed, "rule")] : [];
-  const facts = [`${one.id}: ${one.state}`, ...done, one.reason, ...failed];
+  const of = one.stages_expected === null ? "" : ` of about ${one.stages_expected}`;
+  const stages = one.stages_expected === 1 ? [] : [`${one.stages_done}${of} stages made${one.paused ? ", paused" : ""}`];
+  const facts = [`${one.id}: ${one.state}`, ...stages, ...done, one.reason, ...failed];
   by("reconfiguration-facts").textContent = facts.filter(Boolean).join(" · ");
   by("timeline").replaceChildren(gantt(one, isOver));
 }

@@ -58,6 +58,18 @@ def test_status_when_not_ready(call, service):
     assert {device["name"] for device in document["devices"]} == {"p1", "h42"}
 
 
+def test_status_tells_which_changes_wait(call, service):
+    entry = service.reconfigure(PlanRequest(), "operator")
+    reason = "waits for 02:00-05:00: no room now at r1 by 30 Mb/s"
+    service.change(entry.id, stages_done=2, stages_expected=7, paused=True, reason=reason)
+    said = " ".join(call("status").stdout.split())
+    assert f"{entry.id} operator queued 2 of about 7, paused {reason}" in said
+    (one,) = json.loads(call("status", "--json").stdout)["changes"]
+    assert one["id"] == entry.id
+    service.finish(entry.id)
+    assert entry.id not in call("status").stdout
+
+
 @pytest.mark.parametrize("of", ["unready", "quarantined"])
 def test_status_waits_until_ready_and_healthy(call, service, of):
     if of == "unready":

@@ -254,3 +254,13 @@ def test_how_it_would_be_cut_is_told(call):
     said = " ".join(call("plan", "--demand", "r1:r2=80").stdout.split())
     words = "at most 90.0 Mb/s of a rack are diverted at a time, 1 pairs wait on circuits of others"
     assert f"stages 1; {words}, more than there is room for at r1 (10.0 Mb/s)" in said
+
+
+def test_its_stages_are_listed_before_and_nothing_changes(call, service):
+    listed = call("reconfigure", "--demand", "r1:r2=80", "--stages")
+    assert listed.stdout.split("\n", 1)[0].strip() == "Stages"
+    assert listed.stdout.split()[-6:] == ["1", "1", "90.0", "1", "r1", "(10.0", "Mb/s)"][-6:]
+    (one,) = json.loads(call("reconfigure", "--stages", "--json").stdout)["stages"]
+    assert one["diverted_mbps"] == 90.0
+    assert not service.reconfigurations()
+    assert call("reconfigure", "--stages", "--wait").exit_code == 2

@@ -422,6 +422,19 @@ def test_pairs_that_can_not_be_moved_are_tried_again_with_the_last_stage_alone(m
     assert staged.entry(entry).is_over
 
 
+def test_what_is_left_for_two_racks_is_told_between_stages():
+    staged = Staged()
+    entry = staged.begin()
+    made = f"reconfiguration {entry}, asked for by test, has made 1 of about 2 stages"
+    assert staged.staging.changes_of(0, 1) == [
+        f"{made}; what is left leaves their paths as they are"
+    ]
+    assert staged.staging.changes_of(2, 0) == [f"{made}; what is left gives them other paths"]
+    assert f"{made}; what is left gives them other paths" in staged.rooms.desk.explain(0, 2).lines
+    staged.next()
+    assert staged.staging.changes_of(2, 0) == []
+
+
 def test_it_can_be_stopped_between_stages():
     staged = Staged()
     entry = staged.begin()

@@ -192,6 +192,12 @@ class FakeService:
     def tell(self, reservation) -> None:
         self.events.publish(EventKind.RESERVATION, CREATED_UNIX_S, reservation=reservation)
 
+    def change(self, reconfiguration_id: str, **changes) -> None:
+        """Change fields of a reconfiguration."""
+        with self._lock:
+            index = int(reconfiguration_id.removeprefix("c"))
+            self._reconfigurations[index] = replace(self._reconfigurations[index], **changes)
+
     def finish(self, reconfiguration_id: str) -> None:
         """As partly failed, with a timeline."""
         circuit, other = relay_path().circuits
