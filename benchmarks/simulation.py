@@ -4,7 +4,8 @@
 and three reconfigurations with lost, late and doubled replies and devices that lie, the shipped
 upkeep between them; and one more in which the controller dies, with two to four recoveries, of
 which all but two die, too; and one in the middle of which a circuit dies, with two withdrawals,
-audits, and flows that spill. After every event of every run the invariants of
+audits, and flows that spill; and one between whose steps up to two others are under way, during
+which the controller may die. After every event of every run the invariants of
 :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
 see :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -21,6 +22,7 @@ from rich.progress import Progress
 
 from benchmarks._report import Result, report
 from tests.unit.reconfiguration import (
+    test_beside_simulated,
     test_executor_simulated,
     test_meanwhile_simulated,
     test_recovery_simulated,
@@ -55,6 +57,10 @@ def meanwhile(seeds: range) -> list[str]:
     return broken(test_meanwhile_simulated.simulate, seeds)
 
 
+def beside(seeds: range) -> list[str]:
+    return broken(test_beside_simulated.simulate, seeds)
+
+
 def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[float, list[str]]:
     """(seeds a minute, broken invariants)."""
     shares = [range(first, min(first + SHARE, seeds)) for first in range(0, seeds, SHARE)]
@@ -76,6 +82,7 @@ def main(argv: Sequence[str] = ()) -> int:
         ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
         ("a crash and two recoveries", recovery, 1),
         ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
+        ("a change, and others between its steps", beside, 1),
     ):
         per_minute, found = played(case, play, seeds)
         violations += found

@@ -23,7 +23,7 @@ from apps.cli.output import (
 )
 from apps.cli.wording import describe_circuit, describe_condition, describe_path, health, moment
 from apps.connection import JsonObject, resource
-from hydra.lifecycle import RECONFIGURATION_TRANSITIONS
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 
 _POLL_S: Final = 0.2
 OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
@@ -55,7 +55,7 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
         missing, wrong = _await_health(client, time.monotonic() + wait_s)
         many = client.get("/v1/devices")["devices"]
         asked = client.get("/v1/reconfigurations")["reconfigurations"]
-    changes = [one for one in asked if one["state"] not in OVER]
+    changes = [one for one in asked if ReconfigurationState(one["state"]) not in OVER]
     if as_json:
         facts = {"ready": not missing, "missing": missing, **wrong}
         print_json({**facts, "changes": changes, "devices": many})

@@ -65,11 +65,10 @@ def moved_on(state: NetworkState, before: NetworkState, after: NetworkState) -> 
     vlans = dict(sorted({*(state.vlans.items() - (old - new)), *(new - old)}))
     circuits = state.topology.circuits - (before.topology.circuits - after.topology.circuits)
     in_use = frozenset(vlans.values())
-    gone = frozenset(before.vlans.values()).difference(after.vlans.values())
     return NetworkState(
         state.epoch,
         Topology(circuits | (after.topology.circuits - before.topology.circuits), tuple(vlans)),
         vlans,
-        (state.resting | after.resting | gone) - in_use,
+        state.resting.union(after.resting, before.vlans.values()) - in_use,
         state.then_freed(vlans_changed(after, before), vlans_changed(before, after)),
     )

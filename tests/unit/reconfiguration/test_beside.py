@@ -1,0 +1,49 @@
+"""What changes side by side touch, and what they make of each other's states."""
+
+from functools import partial
+
+from hydra.model import NetworkState, RackId
+from hydra.reconfiguration.beside import Touched, apart, moved_on
+from hydra.reconfiguration.plan import diff
+from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
+
+FABRIC = small_fabric(racks=6, planes=1)
+HERE, THERE, FAR = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3), path_of(FABRIC, 4, 5)
+EMPTY = NetworkState()
+PLAN = partial(diff, FABRIC, order_of=order_of(FABRIC))
+
+
+def touched(current, target):
+    return Touched.by(FABRIC, PLAN(current, target))
+
+
+def test_a_new_path_joins_no_vlan_that_another_change_takes():
+    standing = state_of(FABRIC, EMPTY, FAR)
+    first = state_of(FABRIC, standing, FAR, HERE)
+    assert first.vlans[HERE] == standing.vlans[FAR], "VLANs are shared as far as they don't loop"
+    assert touched(standing, first).meets(touched(standing, state_of(FABRIC, standing, FAR, THERE)))
+    beside = state_of(FABRIC, apart(standing, touched(standing, first)), FAR, THERE)
+    assert not touched(standing, first).meets(touched(standing, beside))
+
+
+def test_ports_of_circuits_that_only_carry_a_moving_pair_are_touched():
+    current = NetworkState(
+        0, state_of(FABRIC, EMPTY, HERE).topology, {HERE: FABRIC.circuit_vlans.first}
+    )
+    target = NetworkState(1, current.topology, {HERE: FABRIC.circuit_vlans.first + 1})
+    assert touched(current, target).ports == set(HERE.circuits[0].ends)
+    assert touched(current, target).pairs == {(RackId(0), RackId(1))}
+
+
+def test_one_that_goes_on_has_what_the_other_made():
+    standing = state_of(FABRIC, EMPTY, HERE, FAR)
+    slow = state_of(FABRIC, standing, FAR, THERE)
+    quick = state_of(FABRIC, apart(standing, touched(standing, slow)), HERE)
+    found = moved_on(slow, standing, quick)
+    assert found.topology == state_of(FABRIC, EMPTY, THERE).topology
+    assert found.vlans == {THERE: slow.vlans[THERE]}
+    assert found.epoch == slow.epoch
+    assert found.resting.isdisjoint(found.vlans.values())
+    both = {standing.vlans[HERE], standing.vlans[FAR]} - set(found.vlans.values())
+    assert both <= found.resting, "what either has freed rests"
+    assert moved_on(quick, standing, slow).topology == found.topology, "whichever ends first"
