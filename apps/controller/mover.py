@@ -283,17 +283,14 @@ class _Silence:
 
     def __init__(self, announcer: Announcer) -> None:
         self._lock = announcer.suspended
-        self._draining: list[Execution] = []
+        self._draining: set[Execution] = set()
 
     def during(self, execution: Execution, *, drains: bool) -> None:
         """Note whether a change drains now; another may, while it waits."""
-        known = any(one is execution for one in self._draining)
-        if drains == known:
+        if drains == (execution in self._draining):
             return
         if drains and not self._draining:
             self._lock.acquire()
-        self._draining = [one for one in self._draining if one is not execution]
-        if drains:
-            self._draining.append(execution)
-        elif not self._draining:
+        self._draining ^= {execution}
+        if not self._draining:
             self._lock.release()

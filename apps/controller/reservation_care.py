@@ -22,7 +22,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import directions, paths_by_pair
+from hydra.reconfiguration.plan import Plan, directions, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
@@ -40,7 +40,8 @@ _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 class ReservationCare:
     """Care of reservations, from admission to their end.
 
-    :meth:`reserve` and :meth:`release` may be called from any thread; they only queue work.
+    :meth:`reserve` and :meth:`release` may be called from any thread; they only queue work. Single
+    operations of sets are atomic, which is all that is asked of them here.
     """
 
     def __init__(
@@ -327,26 +328,32 @@ class ReservationCare:
         The others keep their turn.
         """
         placed = False
-        for reservation in map(self._ledger.reservation, sorted(self._in_turn)):
+        for reservation_id in sorted(self._in_turn):
             under_way = self._ledger.under_way
-            if self._tried_beside.get(reservation.id) == under_way:
+            if self._tried_beside.get(reservation_id) == under_way:
                 continue
-            self._tried_beside[reservation.id] = under_way
+            self._tried_beside[reservation_id] = under_way
             try:
-                placed |= self._place_beside(reservation)
-            except PlanError as error:
-                LOG.debug("%s keeps its turn: %s", reservation.id, error)
+                reservation = self._ledger.reservation(reservation_id)
+                plan = self._plan_beside(reservation)
+            except HydraError as error:
+                LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
+                continue
+            if plan is not None:
+                entry = self._ledger.enter(f"reservation {reservation_id}")
+                self._mover.move_beside(entry, plan)
+                self._note_placed(reservation)
+                placed = True
         return placed
 
-    def _place_beside(self, reservation: Reservation) -> bool:
-        """Place one beside the changes under way; False if it has to have its turn.
-
-        Raises PlanError where it finds no plan, and whatever breaks a change off.
+    def _plan_beside(self, reservation: Reservation) -> Plan | None:
+        """A plan that gives a reservation its path beside the changes under way; None if it has to
+        have its turn. Raises HydraError where none is found.
         """
-        path, mover = reservation.booked, self._mover
+        path = reservation.booked
         if reservation.state is not ReservationState.ACTIVATING or path is None:
-            return False
-        touched, state = mover.touched, self._ledger.state
+            return None
+        touched, state = self._mover.touched, self._ledger.state
         ends = {end for circuit in path.circuits for end in circuit.ends}
         if (
             path in state.vlans
@@ -354,7 +361,7 @@ class ReservationCare:
             or not ends.isdisjoint(touched.ports | self._reach.blocked_ports())
             or self._panels.awaited(path)
         ):
-            return False
+            return None
         others = frozenset(
             one.id
             for one in self._ledger.reservations()
@@ -362,13 +369,11 @@ class ReservationCare:
         )
         target = self._target(self._ledger.pins(leaving_out=others), touched)
         plan = self._planning.diff(state, target)
-        why_not = mover.why_not_beside(plan)
+        why_not = self._mover.why_not_beside(plan)
         if why_not is not None:
             LOG.info("reservation %s keeps its turn: %s", reservation.id, why_not)
-            return False
-        mover.move_beside(self._ledger.enter(f"reservation {reservation.id}"), plan)
-        self._note_placed(reservation)
-        return True
+            return None
+        return plan
 
     def _note_placed(self, reservation: Reservation) -> None:
         """Note that a reservation has its path, if that stands."""

@@ -144,7 +144,7 @@ class _Use:
     """The number of paths of each pair."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Execution:
     """The progress and, at the end, the result of carrying out one plan."""
 
