@@ -34,6 +34,9 @@ FIRST_OUTAGE_S: Final = 0.3
 _OUTAGE_WEIGHT: Final = 0.3
 _NAMED: Final = 6
 """Pairs that the log names."""
+_FOR_OTHERS_S: Final = 1.0
+"""Time for which a change stands still for others, its pairs diverted; what has begun is finished.
+"""
 
 
 class Mover:
@@ -60,13 +63,20 @@ class Mover:
         self._ledger = ledger
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
-        self._let_in: Callable[[], bool] = lambda: False
+        self._others: Callable[[], bool] = lambda: False
 
     def let_in(self, others: Callable[[], bool]) -> None:
         """Have ``others`` called between two steps of changes: it may :meth:`move_beside` these,
-        and returns whether it has.
+        once, and returns whether it has.
         """
-        self._let_in = others
+        self._others = others
+
+    def _let_in(self) -> float:
+        """Have others make what they can between two steps; the time that it took them, in s."""
+        began_s, took_s = time.monotonic(), 0.0
+        while took_s < _FOR_OTHERS_S and self._others():
+            took_s = time.monotonic() - began_s
+        return took_s
 
     @property
     def outage_s(self) -> float:
@@ -169,10 +179,10 @@ class Mover:
         self._ledger.foretell(plan.disconnect, entry.trigger)
         self._ledger.begin(execution)
         told = 0
-        others_came = False
+        for_others_s = 0.0
 
         def on_batch(batch: Batch) -> None:
-            nonlocal told, others_came
+            nonlocal told, for_others_s
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
@@ -182,8 +192,8 @@ class Mover:
                 told = len(execution.steps)
                 changes["timeline"] = _timeline(execution, started_s)
             self._ledger.update(entry.id, **changes)
-            if execution.lets_others_in:
-                others_came |= self._let_in()
+            if execution.lets_others_in and for_others_s < _FOR_OTHERS_S:
+                for_others_s += self._let_in()
 
         gc.disable()  # a full collection stops every thread for a tenth of a second
         try:
@@ -197,7 +207,7 @@ class Mover:
             if not self._ledger.under_way:
                 gc.enable()
             self._upkeep.take_over(execution)
-        self._finish(entry, execution, started_s, undisturbed=not others_came)
+        self._finish(entry, execution, started_s, undisturbed=not for_others_s)
         return execution
 
     def _named(self, pairs: Collection[Pair]) -> str:

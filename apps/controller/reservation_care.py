@@ -322,12 +322,11 @@ class ReservationCare:
         self._place([r.id for r in reservations if r.state is ReservationState.ACTIVATING])
 
     def beside(self) -> bool:
-        """Place reservations that wait for their turn, between two steps of the changes under way,
+        """Place a reservation that waits for its turn, between two steps of the changes under way,
         if these touch nothing that it takes; True if the network was changed.
 
         The others keep their turn.
         """
-        placed = False
         for reservation_id in sorted(self._in_turn):
             under_way = self._ledger.under_way
             if self._tried_beside.get(reservation_id) == under_way:
@@ -343,8 +342,8 @@ class ReservationCare:
                 entry = self._ledger.enter(f"reservation {reservation_id}")
                 self._mover.move_beside(entry, plan)
                 self._note_placed(reservation)
-                placed = True
-        return placed
+                return True
+        return False
 
     def _plan_beside(self, reservation: Reservation) -> Plan | None:
         """A plan that gives a reservation its path beside the changes under way; None if it has to

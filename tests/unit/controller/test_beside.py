@@ -198,6 +198,18 @@ def test_one_on_a_device_of_which_something_is_open_has_its_turn(stage):
     assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
 
 
+def test_a_change_does_not_stand_still_for_others_for_good(stage, monkeypatch):
+    clock = iter(range(1000))  # each look at it is a second later
+    monkeypatch.setattr(
+        "apps.controller.mover.time",
+        SimpleNamespace(monotonic=lambda: float(next(clock)), time=lambda: 0.0),
+    )
+    asked = []
+    stage.mover.let_in(lambda: asked.append(len(stage.ledger.under_way)) or True)
+    assert stage.change().state is ReconfigurationState.DONE
+    assert asked == [1]
+
+
 def test_what_breaks_it_off_breaks_off_the_change_too(stage):
     made = stage.asked_before("move", "h31", "h41")
 
