@@ -264,4 +264,4 @@ def test_the_seeds_reach_every_corner():
     assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
     interrupted = frozenset().union(*(course.interrupted for course in courses))
-    assert {"drain", "move", "carrier", "probe"} <= interrupted
+    assert {"divert", "drain", "move", "announce"} <= interrupted, "in every substep"
