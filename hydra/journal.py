@@ -62,6 +62,22 @@ def entry(unix_s: float, what: str, details: Record) -> Change:
     return Change(Kind.ENTRY, None, {"unix_s": unix_s, "what": what, "details": details})
 
 
+class JournalCopy(Protocol):
+    """A journal that another controller owns, as it was at a moment."""
+
+    @property
+    def as_of_unix_s(self) -> float:
+        """The last moment at which it is known to have been like this."""
+        ...
+
+    def texts(self, kind: Kind) -> Mapping[str, str]:
+        """Records of a kind as JSON, by their places, in the order of their first writing.
+
+        The same mapping as in an earlier copy if none has changed since.
+        """
+        ...
+
+
 class JournalError(HydraError):
     """The journal can't be read or written; nothing that depends on it may go ahead."""
 

@@ -29,13 +29,21 @@ from apps.connection import (
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
+
+def _joined(_ctx: click.Context, _param: click.Parameter, urls: Sequence[str]) -> str:
+    return ",".join(urls)
+
+
 url_option = click.option(
     "--url",
-    default=DEFAULT_URL,
-    show_default=True,
+    multiple=True,
+    default=[DEFAULT_URL],
+    show_default=DEFAULT_URL,
     envvar="HYDRA_URL",
     show_envvar=True,
-    help="Where the controller's REST API is.",
+    callback=_joined,
+    help="Where the controller's REST API is; of several controllers, all: with commas between, or "
+    "once for each.",
 )
 
 
@@ -109,14 +117,16 @@ class ControllerClient:
         return document
 
     def get_readiness(self) -> list[str]:
-        """Reasons why the controller is not ready; empty when it is."""
+        """Reasons why no requests are taken there; empty when they are."""
         with self._in_words():
             try:
-                self._connection.json("GET", "/readyz")
+                self._connection.json("GET", "/readyz", query=[("standby", "true")])
             except Refusal as refusal:
-                if "missing" not in refusal.document:
-                    raise
-                return list(refusal.document["missing"])
+                if "missing" in refusal.document:
+                    return list(refusal.document["missing"])
+                if refusal.nobody_leads:
+                    return [refusal.document["detail"]]
+                raise
         return []
 
     def post(self, path: str, body: Mapping[str, object], *, wait: bool = False) -> JsonObject:
@@ -169,5 +179,9 @@ class ControllerClient:
                 f"no controller answers at {self._url} ({error.__cause__}): start one with `hydra "
                 "run --config FILE`, or say where it is with --url or HYDRA_URL"
             ) from error
+        except Refusal as refusal:
+            if refusal.nobody_leads:
+                raise UnreachableError(str(refusal)) from refusal
+            raise CommandError(str(refusal)) from refusal
         except ClientError as error:
             raise CommandError(str(error)) from error
