@@ -36,12 +36,17 @@ class Kind(StrEnum):
     BUILDER = "builder"
     """See :mod:`hydra.decisions.builders`."""
     WEBHOOK = "webhook"
+    DELIVERY = "delivery"
+    """How far a webhook has been told of the events that are kept, by its id."""
+    EVENT = "event"
+    """Appended, where controllers share a store, see :func:`hydra.events.event_record`."""
 
 
 KEPT: Final[Mapping[Kind, int]] = {
     Kind.ENTRY: 10_000,
     Kind.DECISION: 200,
     Kind.HISTORY: 10_000,
+    Kind.EVENT: 2_000,
 }
 """Number of the appended records that stay: the newest of each kind."""
 

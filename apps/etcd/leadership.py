@@ -96,6 +96,8 @@ class Leadership:
 
     # -- the term ---------------------------------------------------------------------------------
 
+    is_shared = True
+
     @property
     def leads(self) -> bool:
         return self._created is not None

@@ -59,6 +59,7 @@ _COMPACTED: Final = "has been compacted"
 _FULL: Final = "space exceeded"
 _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
+_KINDS: Final = frozenset(kind.value for kind in Kind)
 _AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
 
 
@@ -573,10 +574,11 @@ def carry(entries: dict[str, str], work: _Work) -> None:
 
 
 def texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
-    """Kind, order and text of each record, in their order."""
+    """Kind, order and text of each record, in their order; kinds of later releases are left out."""
     parts: dict[tuple[str, str], list[str]] = {}
     for key, value in sorted(entries.items()):
         _, kind, order, _ = key.split("/")
         parts.setdefault((kind, order), []).append(value)
     for (kind, order), some in parts.items():
-        yield Kind(kind), int(order, 16), "".join(some)
+        if kind in _KINDS:
+            yield Kind(kind), int(order, 16), "".join(some)

@@ -64,6 +64,11 @@ class Term(Protocol):
     """Usable from any thread; nothing waits but :meth:`replicas`."""
 
     @property
+    def is_shared(self) -> bool:
+        """True if others may lead after this one."""
+        ...
+
+    @property
     def generation(self) -> int | None:
         """Number by which switches tell a leader from those before it; None: it has none.
 
@@ -94,6 +99,7 @@ class Term(Protocol):
 class Alone:
     """The term of a controller that no other one stands by for: it ends with the process."""
 
+    is_shared = False
     generation: int | None = None
 
     def over(self) -> bool:

@@ -54,5 +54,5 @@ def readiness(
         return problem_response(NOT_READY, "not ready", request.url.path)
     if missing:
         return problem_response(NOT_READY, "; ".join(missing), request.url.path, missing=missing)
-    role: Literal["alone", "leading"] = "alone" if term.generation is None else "leading"
+    role: Literal["alone", "leading"] = "leading" if term.is_shared else "alone"
     return models.Readiness(ready=True, role=role)

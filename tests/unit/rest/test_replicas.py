@@ -25,7 +25,8 @@ WORDS = "this controller stands by, and machine-a leads: ask at http://10.0.0.1:
 class Term:
     """Of a controller that stands by until it is told to lead."""
 
-    generation = 1
+    is_shared = True
+    generation = None
     leads = False
     handed_over = False
     known = Standby(WORDS)
