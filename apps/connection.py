@@ -26,7 +26,7 @@ _LONGEST_PAUSE_S: Final = 1.6
 _PROBLEMS: Final = "/problems/"
 _NOBODY_LEADS: Final = frozenset({"standing-by", "store-unavailable"})
 _UNKNOWN: Final = "leader-unanswered"
-_READING: Final = frozenset({"GET", "HEAD"})
+_IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
 _T = TypeVar("_T")
 
 JsonObject = dict[str, Any]
@@ -149,7 +149,7 @@ class Connection:
                 )
             return _accepted(response)
 
-        return self._try(ask, repeatable=self._attempts > 1 or method in _READING)
+        return self._try(ask, repeatable=self._attempts > 1 or method in _IDEMPOTENT)
 
     def _try(self, ask: Callable[[httpx.Client], _T], *, repeatable: bool) -> _T:
         """The answer of the first controller that takes the request. Raises ClientError.
@@ -183,7 +183,7 @@ class Connection:
 
     def json(self, method: str, path: str, **more: Any) -> JsonObject:
         """The document in the answer to a :meth:`request`."""
-        return _document(self.request(method, path, **more))
+        return document_of(self.request(method, path, **more))
 
     def follow(
         self, kinds: Iterable[str], last_id: str | None, path: str = "/v1/events"
@@ -234,11 +234,11 @@ def resource(collection: str, identifier: str) -> str:
 
 def _accepted(response: httpx.Response) -> httpx.Response:
     if not response.is_success:
-        raise Refusal(response, _document(response, "title"))
+        raise Refusal(response, document_of(response, "title"))
     return response
 
 
-def _document(response: httpx.Response, *needed: str) -> JsonObject:
+def document_of(response: httpx.Response, *needed: str) -> JsonObject:
     """The JSON object in a response, with these keys at least."""
     try:
         document = response.json()

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import click
 
-from apps.cli.output import CommandError, UnreachableError
+from apps.cli.output import CommandError, UnreachableError, warn
 from apps.cli.patience import Progress
 from apps.connection import (
     SILENCE_S,
@@ -25,9 +25,12 @@ from apps.connection import (
     NoAnswer,
     Refusal,
     TooLate,
+    document_of,
 )
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_OLD_S: Final = 5
+"""Age of an answer, in seconds, from which on people are told of it."""
 
 
 def _joined(_ctx: click.Context, _param: click.Parameter, urls: Sequence[str]) -> str:
@@ -160,7 +163,11 @@ class ControllerClient:
         timeout_s = TIMEOUT_S + wait_s
         told = Progress(f"waiting for the controller, {timeout_s:g} s at most") if wait else None
         with told or nullcontext(), self._in_words(timeout_s):
-            return self._connection.json(method, path, wait_s=wait_s, **more)
+            response = self._connection.request(method, path, wait_s=wait_s, **more)
+            age_s = int(response.headers.get("Age", "0"))
+            if age_s > _OLD_S:
+                warn(f"{response.url.host} stands by, and has no store: this is {age_s} s old")
+            return document_of(response)
 
     @contextmanager
     def _in_words(self, timeout_s: float = TIMEOUT_S) -> Iterator[None]:

@@ -125,6 +125,7 @@ class Promise:
         self._http = http
         self._urls = urls
         made = self._reserve("b")
+        assert made.is_success, made.text
         assert (made.json()["state"], made.headers["Via"]) == ("active", "1.1 hydra")
         self.id = made.json()["id"]
         self.path = f"/v1/reservations/{self.id}"
