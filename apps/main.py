@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 
 from apps.controller.controller import Controller
-from apps.controller.stored import StoredView
+from apps.controller.stored import VIEWED, StoredView
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
@@ -150,7 +150,7 @@ class HydraApplication:
         etcd = needs_etcd("apps.journal.etcd")
         leadership = needs_etcd("apps.etcd.leadership")
         journal = etcd.EtcdJournal(settings.etcd, later=True, kept_days=settings.journal_days)
-        view = StoredView(fabric, needs_etcd("apps.journal.copy").Copying(settings.etcd))
+        view = StoredView(fabric, needs_etcd("apps.journal.copy").Copying(settings.etcd, VIEWED))
 
         def lead() -> None:
             try:

@@ -44,15 +44,17 @@ from mininet_scenarios.stage.streams import Stream, paced_stream
 from tests.lossy import LossyWay
 
 LONGEST_S: Final = 3.0
-"""Target of the time without a leader, with a lease of 2 s; of a handover :data:`PLANNED_S`."""
+"""Target of the time without a leader, with :data:`_LEASE_S`; of a handover :data:`PLANNED_S`."""
 PLANNED_S: Final = 0.5
 MORE_MS: Final = 15.0
 LOST_LEASE: Final = 75
+_LEASE_S: Final = 2
 _POLICY: Final = {"audit_interval_s": 0}
 _MOVED: Final = PairDemand("r1", "r2", 80.0)
 _KEPT: Final = PairDemand("r3", "r4", 80.0)
 _RESERVED: Final = ("r1", "r3")
 _MBPS: Final = 0.1
+_READY_S: Final = 90.0
 _PPS: Final = 50.0
 _PAYLOAD_BYTES: Final = 100
 _ENDLESS: Final = 1_000_000
@@ -275,6 +277,7 @@ def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
                 etcd,
                 _POLICY,
                 {"requests_per_s": 10_000},
+                lease_s=options.lease_s,
                 endpoints={name: [way.url for way in some] for name, some in ways.items()},
             )
         )
@@ -304,7 +307,10 @@ def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
 
 
 def _on_sqlite_ms(stage: Stage, changes: int) -> list[float]:
-    with stage.process(_POLICY) as process, ControllerClient(process.base_url) as client:
+    with (
+        stage.process(_POLICY, ready_timeout_s=_READY_S) as process,
+        ControllerClient(process.base_url) as client,
+    ):
         client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
         return _changes_ms(client, changes)
 
@@ -324,6 +330,12 @@ def _parser() -> argparse.ArgumentParser:
         ("changes", 20, "changes that are timed, on etcd and on SQLite"),
     ):
         parser.add_argument(f"--{name}", type=int, default=number, help=f"{what} ({number})")
+    parser.add_argument(
+        "--lease-s",
+        type=int,
+        default=_LEASE_S,
+        help=f"of the leader ({_LEASE_S}): the target of {LONGEST_S:g} s is for that",
+    )
     return parser
 
 

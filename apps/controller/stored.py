@@ -27,6 +27,8 @@ from hydra.reservations.reservation import Reservation
 from hydra.service import QuarantinedPort
 
 LOG = logging.getLogger("hydra.stored")
+VIEWED: Final = (Kind.STATE, Kind.RESERVATION, Kind.DECISION, Kind.HISTORY, Kind.QUARANTINE)
+"""Kinds of records that a view needs."""
 _EVERY_S: Final = 1.0
 _T = TypeVar("_T")
 
@@ -109,15 +111,19 @@ class StoredView:
             except JournalError as error:
                 LOG.debug("%s", error)
 
-    def now(self) -> Stored:
-        """As the store is now, or was when it answered last. Raises JournalError: it never did."""
-        try:
-            copy = self._copies.look()
-        except JournalError:
-            last = self._copies.last
-            if last is None:
-                raise
-            copy = last
+    def now(self, *, lost: bool = False) -> Stored:
+        """As the store is now, or was when it answered last; ``lost``: it is known not to answer.
+
+        Raises JournalError if it never did.
+        """
+        copy = self._copies.last
+        if copy is None or not lost:
+            try:
+                copy = self._copies.look()
+            except JournalError:
+                copy = self._copies.last
+                if copy is None:
+                    raise
         with self._lock:
             return self._stored(copy)
 

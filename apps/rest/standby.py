@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.process.term import Standby, Term
 from apps.rest import render
-from apps.rest.carrier import READING, Carrier, NoReply, NotCarried
+from apps.rest.carrier import CARRIED_BY, READING, Carrier, NoReply, NotCarried
 from apps.rest.context import CALLER, STORED
 from apps.rest.problems import (
     LEADER_UNANSWERED,
@@ -53,8 +53,11 @@ class StoredLook(Protocol):
 class View(Protocol):
     """The store, as a controller that stands by reads it."""
 
-    def now(self) -> StoredLook:
-        """As it is now, or was when it answered last. Raises JournalError: it never did."""
+    def now(self, *, lost: bool = False) -> StoredLook:
+        """As it is now, or was when it answered last; ``lost``: it is known not to answer.
+
+        Raises JournalError if it never did.
+        """
         ...
 
     def conditions(self, since_unix_s: float, why: str) -> Sequence[Condition]:
@@ -81,12 +84,12 @@ class StandingBy:
             wrong = self._view.conditions(*standby.store_lost)
             document = render.conditions(scope["app"].state.service.fabric, wrong)
             await JSONResponse(document.model_dump(mode="json"))(scope, receive, send)
-        elif (look := await self._look(scope)) is not None:
+        elif (look := await self._look(standby, scope)) is not None:
             await self._app({**scope, STORED: look}, receive, _Dated(send, look.as_of_unix_s))
         else:
             await self._carry(standby, scope, receive, send)
 
-    async def _look(self, scope: Scope) -> StoredLook | None:
+    async def _look(self, standby: Standby, scope: Scope) -> StoredLook | None:
         """The store as the request is to be answered from; None: from the leader."""
         control = Headers(scope=scope).get("cache-control", "")
         if (
@@ -98,13 +101,14 @@ class StandingBy:
         ):
             return None
         try:
-            return await run_in_threadpool(self._view.now)
+            lost = standby.store_lost is not None
+            return await run_in_threadpool(self._view.now, lost=lost)
         except JournalError:
             return None
 
     async def _carry(self, standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:
         leader = standby.leader
-        if leader is None or "via" in Headers(scope=scope):
+        if leader is None or CARRIED_BY in Headers(scope=scope).get("via", ""):
             await _refuse(standby, scope, receive, send)
             return
         try:

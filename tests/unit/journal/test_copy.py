@@ -15,6 +15,8 @@ from apps.journal.etcd import EtcdJournal
 from hydra.journal import KEPT, Change, JournalError, Kind
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 
+KINDS = (Kind.WEBHOOK, Kind.DECISION)
+
 
 def webhook(key, **record):
     return Change(Kind.WEBHOOK, key, {"id": key, **record})
@@ -28,7 +30,7 @@ def test_it_is_what_the_journal_is(etcd, monkeypatch):
     monkeypatch.setattr(copy_module, "_PAGE", 7)
     monkeypatch.setitem(KEPT, Kind.DECISION, 5)
     settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
-    with closing(Copying(settings)) as copies:
+    with closing(Copying(settings, KINDS)) as copies:
         assert copies.last is None
         assert read(copies.look(), Kind.WEBHOOK) == []
         with closing(EtcdJournal(settings)) as journal:
@@ -52,7 +54,7 @@ def test_it_is_what_the_journal_is(etcd, monkeypatch):
 
 
 def test_without_an_answer_the_last_one_stays(tmp_path):
-    with EtcdMembers(tmp_path, 1) as members, closing(Copying(members.settings())) as copies:
+    with EtcdMembers(tmp_path, 1) as members, closing(Copying(members.settings(), KINDS)) as copies:
         with closing(EtcdJournal(members.settings())) as journal:
             journal.write([webhook("a")])
         seen = copies.look()
