@@ -129,8 +129,10 @@ class Promise:
         assert (made.json()["state"], made.headers["Via"]) == ("active", "1.1 hydra")
         self.id = made.json()["id"]
         self.path = f"/v1/reservations/{self.id}"
+        asked_unix_s = time.time()
         seen = http.get(urls["b"] + self.path)
-        assert (seen.json(), seen.headers["Age"]) == (made.json(), "0")
+        assert seen.json() == made.json()
+        assert float(seen.headers["HydRA-As-Of"]) >= asked_unix_s - 0.001
         self._at = made.json()["path"]
         self._circuits = self._circuits_at("a")
 
