@@ -7,6 +7,9 @@ turn, is cut off from etcd, is stopped by SIGSTOP until another one leads and th
 asked to hand over; members of etcd are killed, the one that leads among them. Meanwhile datagrams
 go between every two racks, and a customer reserves and releases by the URLs of both.
 
+A controller that has ended is started again by a process that has imported everything before: the
+imports, seconds on both processors, would slow down the one that leads.
+
 *Without a leader* is the longest time in which neither answered ``/readyz`` with 200, both being
 asked every 20 ms. *Lost* are reservations that the customer was told of and that are not there, or
 not as it was told; *doubled* are those that it was told of no more than once and that are there
@@ -41,6 +44,7 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Losses, Stage
 from mininet_scenarios.stage.streams import Stream, paced_stream
+from tests.integration.warm import cool, warm
 from tests.lossy import LossyWay
 
 LONGEST_S: Final = 3.0
@@ -278,6 +282,7 @@ def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
                 _POLICY,
                 {"requests_per_s": 10_000},
                 lease_s=options.lease_s,
+                launch=warm().launch,
                 endpoints={name: [way.url for way in some] for name, some in ways.items()},
             )
         )
@@ -308,7 +313,7 @@ def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
 
 def _on_sqlite_ms(stage: Stage, changes: int) -> list[float]:
     with (
-        stage.process(_POLICY, ready_timeout_s=_READY_S) as process,
+        stage.process(_POLICY, launch=warm().launch, ready_timeout_s=_READY_S) as process,
         ControllerClient(process.base_url) as client,
     ):
         client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
@@ -341,7 +346,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] = ()) -> int:
     options = _parser().parse_args(argv)
-    with demo_stage() as stage, tempfile.TemporaryDirectory() as folder:
+    with demo_stage() as stage, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.callback(cool)
         sqlite_ms = _on_sqlite_ms(stage, options.changes)
         found = _play(stage, options, Path(folder))
     results = [
