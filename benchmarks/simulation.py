@@ -3,7 +3,8 @@
 ``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
 and three reconfigurations with lost, late and doubled replies and devices that lie, the shipped
 upkeep between them; and one more in which the controller dies, with two to four recoveries, of
-which all but two die, too; and one in the middle of which a circuit dies, with two withdrawals,
+which all but two die, too, once more with leases, so that what a former leader had begun comes out
+under the next one; and one in the middle of which a circuit dies, with two withdrawals,
 audits, and flows that spill. After every event of every run the invariants of
 :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
 see :mod:`tests.unit.reconfiguration.seeds`.
@@ -51,6 +52,10 @@ def recovery(seeds: range) -> list[str]:
     return broken(test_recovery_simulated.simulate, seeds)
 
 
+def leases(seeds: range) -> list[str]:
+    return broken(test_recovery_simulated.simulate_leases, seeds)
+
+
 def meanwhile(seeds: range) -> list[str]:
     return broken(test_meanwhile_simulated.simulate, seeds)
 
@@ -75,6 +80,7 @@ def main(argv: Sequence[str] = ()) -> int:
     for case, play, changes in (
         ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
         ("a crash and two recoveries", recovery, 1),
+        ("a lease that ends, and those that lead next", leases, 1),
         ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
     ):
         per_minute, found = played(case, play, seeds)

@@ -25,6 +25,7 @@ from apps.cli.wording import describe_circuit, describe_condition, describe_path
 from apps.connection import JsonObject, resource
 
 _POLL_S: Final = 0.2
+_STORE_LOST: Final = "store-unavailable"
 
 
 @click.command(
@@ -50,7 +51,8 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     """
     with ControllerClient(url) as client:
         missing, wrong = _await_health(client, time.monotonic() + wait_s)
-        many = client.get("/v1/devices")["devices"]
+        lost = any(one["kind"] == _STORE_LOST for one in wrong["conditions"])
+        many = [] if lost else client.get("/v1/devices")["devices"]  # the leader alone knows them
     if as_json:
         print_json({"ready": not missing, "missing": missing, **wrong, "devices": many})
     else:
