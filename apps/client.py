@@ -47,7 +47,8 @@ class NotActive(ClientError):
 
 
 class HydraClient:
-    """A connection to one controller; a context manager that closes it.
+    """A connection to one controller, or to one of several that share a store; a context manager
+    that closes it.
 
     Methods raise Refused, and ClientError where nothing answers. All requests may be repeated, and
     are, a few times, when the connection fails: those for reservations have an idempotency key.
@@ -59,7 +60,9 @@ class HydraClient:
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``tls``: the authorities to trust; None for the system's."""
+        """``url``: one, or several with commas between: those of all controllers that share a
+        store. ``tls``: the authorities to trust; None for the system's.
+        """
         self._connection = Connection(url, token, tls, attempts=_ATTEMPTS)
 
     def __enter__(self) -> Self:

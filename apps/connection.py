@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from httpx_sse import ServerSentEvent, connect_sse
+from httpx_sse import EventSource, ServerSentEvent, connect_sse
 
 from hydra.errors import HydraError
 
@@ -19,7 +19,15 @@ WAIT_S: Final = 60
 TIMEOUT_S: Final = 30.0
 SILENCE_S: Final = 60.0
 """Silence of an event stream that means a lost connection: signs of life come every 15 s."""
+TAKEOVER_S: Final = 10.0
+"""How long a request is made again while nobody leads: another one does after some 3 s."""
 _FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 1.6
+_PROBLEMS: Final = "/problems/"
+_NOBODY_LEADS: Final = frozenset({"standing-by", "store-unavailable"})
+_UNKNOWN: Final = "leader-unanswered"
+_IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
+_T = TypeVar("_T")
 
 JsonObject = dict[str, Any]
 Query = Sequence[tuple[str, str]]
@@ -35,6 +43,10 @@ class BadUrl(ClientError):
 
 class NoAnswer(ClientError):
     """No answer, or none to its end."""
+
+
+class NotReached(NoAnswer):
+    """Nothing could be asked: nobody accepts connections there."""
 
 
 class TooLate(NoAnswer):
@@ -53,9 +65,24 @@ class Refusal(ClientError):
             lines += [f"  {e.get('pointer') or e.get('parameter')}: {e['detail']}" for e in errors]
         super().__init__("\n".join(lines))
 
+    @property
+    def kind(self) -> str:
+        """The last part of its type's URI."""
+        return str(self.document.get("type", "")).removeprefix(_PROBLEMS)
+
+    @property
+    def nobody_leads(self) -> bool:
+        """True if nothing was changed, and another controller may lead soon."""
+        return self.kind in _NOBODY_LEADS
+
 
 class Connection:
-    """A connection to one controller; a context manager that closes it."""
+    """A connection to one controller, or to one of several that share a store; a context manager
+    that closes it.
+
+    With several URLs the one that answered last is asked first. Where it is gone, or no controller
+    leads, the next one is asked: for :data:`TAKEOVER_S` in all, in which another one should lead.
+    """
 
     def __init__(
         self,
@@ -66,20 +93,23 @@ class Connection:
         timeout_s: float = TIMEOUT_S,
         attempts: int = 1,
     ) -> None:
-        """``tls``: the authorities to trust; None for the system's. Where the connection fails,
-        each request is made up to ``attempts`` times.
+        """``url``: one, or several with commas between. ``tls``: the authorities to trust; None for
+        the system's. Where the connection fails, each request is made up to ``attempts`` times.
         """
         self._url = url
         self._timeout_s = timeout_s
         self._attempts = attempts
-        with self._errors():
-            # No proxies: a controller is on the management network, not on the Internet.
-            self._http = httpx.Client(
-                base_url=url,
-                headers={} if token is None else {"Authorization": f"Bearer {token}"},
-                verify=tls or ssl.create_default_context(),
-                trust_env=False,
-            )
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        trusted = tls or ssl.create_default_context()
+        self._https: list[httpx.Client] = []
+        for one in url.split(","):
+            with self._errors():
+                # No proxies: a controller is on the management network, not on the Internet.
+                self._https.append(
+                    httpx.Client(
+                        base_url=one.strip(), headers=headers, verify=trusted, trust_env=False
+                    )
+                )
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +118,8 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        for one in self._https:
+            one.close()
 
     def request(
         self,
@@ -105,27 +136,54 @@ class Connection:
         Raises ClientError: Refusal where the controller refuses.
         """
         wishes = {"Prefer": f"wait={min(wait_s, WAIT_S)}"} if wait_s else {}
-        for attempt in range(1, self._attempts + 1):
-            try:
-                with self._errors():
-                    response = self._http.request(
-                        method,
-                        path,
-                        params=list(query) or None,
-                        json=body,
-                        headers={**(headers or {}), **wishes},
-                        timeout=self._timeout_s + wait_s,
-                    )
-                break
-            except NoAnswer:
-                if attempt == self._attempts:
-                    raise
-            time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-        return _accepted(response)
+
+        def ask(http: httpx.Client) -> httpx.Response:
+            with self._errors():
+                response = http.request(
+                    method,
+                    path,
+                    params=list(query) or None,
+                    json=body,
+                    headers={**(headers or {}), **wishes},
+                    timeout=self._timeout_s + wait_s,
+                )
+            return _accepted(response)
+
+        return self._try(ask, repeatable=self._attempts > 1 or method in _IDEMPOTENT)
+
+    def _try(self, ask: Callable[[httpx.Client], _T], *, repeatable: bool) -> _T:
+        """The answer of the first controller that takes the request. Raises ClientError.
+
+        ``repeatable``: it may be made again where it is not known what came of it.
+        """
+        until_s = time.monotonic() + TAKEOVER_S
+        patient = len(self._https) > 1 or self._attempts > 1
+        rounds = 0
+        while True:
+            failure: ClientError | None = None
+            nobody_leads = False
+            for _ in self._https:
+                try:
+                    return ask(self._https[0])
+                except Refusal as refusal:
+                    again = refusal.nobody_leads or (refusal.kind == _UNKNOWN and repeatable)
+                    if not (patient and again):
+                        raise
+                    failure, nobody_leads = refusal, True
+                except NoAnswer as error:
+                    if not (repeatable or isinstance(error, NotReached)):
+                        raise
+                    failure = failure if nobody_leads else error
+                self._https.append(self._https.pop(0))
+            rounds += 1
+            over = time.monotonic() > until_s if nobody_leads else rounds >= self._attempts
+            if over and failure is not None:
+                raise failure
+            time.sleep(min(_FIRST_PAUSE_S * 2 ** (rounds - 1), _LONGEST_PAUSE_S))
 
     def json(self, method: str, path: str, **more: Any) -> JsonObject:
         """The document in the answer to a :meth:`request`."""
-        return _document(self.request(method, path, **more))
+        return document_of(self.request(method, path, **more))
 
     def follow(
         self, kinds: Iterable[str], last_id: str | None, path: str = "/v1/events"
@@ -134,16 +192,24 @@ class Connection:
         headers = {} if last_id is None else {"Last-Event-ID": last_id}
         query = [("kind", kind) for kind in kinds]
         timeout = httpx.Timeout(self._timeout_s, read=SILENCE_S)
-        with (
-            self._errors(),
-            connect_sse(
-                self._http, "GET", path, headers=headers, params=query, timeout=timeout
-            ) as source,
-        ):
-            if not source.response.is_success:
-                source.response.read()
-            _accepted(source.response)
-            yield from source.iter_sse()
+        with ExitStack() as stack:
+
+            def ask(http: httpx.Client) -> EventSource:
+                with self._errors(), ExitStack() as trial:
+                    source = trial.enter_context(
+                        connect_sse(
+                            http, "GET", path, headers=headers, params=query, timeout=timeout
+                        )
+                    )
+                    if not source.response.is_success:
+                        source.response.read()
+                    _accepted(source.response)
+                    stack.push(trial.pop_all())
+                return source
+
+            source = self._try(ask, repeatable=True)
+            with self._errors():
+                yield from source.iter_sse()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -153,6 +219,8 @@ class Connection:
             raise BadUrl(f"{self._url!r}: {error}") from error
         except httpx.UnsupportedProtocol as error:
             raise BadUrl(f"{self._url!r} must begin with http:// or https://") from error
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise NotReached(f"{self._url}: {error}") from error
         except httpx.TimeoutException as error:
             raise TooLate(f"{self._url}: {error}") from error
         except httpx.TransportError as error:
@@ -166,11 +234,11 @@ def resource(collection: str, identifier: str) -> str:
 
 def _accepted(response: httpx.Response) -> httpx.Response:
     if not response.is_success:
-        raise Refusal(response, _document(response, "title"))
+        raise Refusal(response, document_of(response, "title"))
     return response
 
 
-def _document(response: httpx.Response, *needed: str) -> JsonObject:
+def document_of(response: httpx.Response, *needed: str) -> JsonObject:
     """The JSON object in a response, with these keys at least."""
     try:
         document = response.json()

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 
 from apps.controller.controller import Controller
+from apps.controller.stored import VIEWED, StoredView
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
@@ -39,6 +41,7 @@ from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
+from hydra.model import Fabric
 from hydra.policy import ControllerSettings
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
@@ -90,7 +93,7 @@ class HydraApplication:
             check_private(settings.journal)
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        journal = self._open_journal(settings)
+        journal = self._open_journal(settings, fabric)
         self._traces = traces(loaded.fabric.name)
         self._controller = Controller(
             loaded,
@@ -114,6 +117,8 @@ class HydraApplication:
             self._webhooks,
             settings.hosts,
             self._term,
+            self._view,
+            _trust(settings),
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -134,22 +139,25 @@ class HydraApplication:
     def events(self) -> SwitchEvents:
         return self._controller.fleet
 
-    def _open_journal(self, settings: ControllerSettings) -> Journal:
+    def _open_journal(self, settings: ControllerSettings, fabric: Fabric) -> Journal:
         """The journal: open, or where others may lead, to be opened once this one does."""
         self._term: Term = Alone()
         self._take_part: Callable[[], None] | None = None
         self._leave: Callable[[], None] = lambda: None
+        self._view: StoredView | None = None
         if settings.etcd is None:
             return SqliteJournal(settings.journal, kept_days=settings.journal_days)
         etcd = needs_etcd("apps.journal.etcd")
         leadership = needs_etcd("apps.etcd.leadership")
         journal = etcd.EtcdJournal(settings.etcd, later=True, kept_days=settings.journal_days)
+        view = StoredView(fabric, needs_etcd("apps.journal.copy").Copying(settings.etcd, VIEWED))
 
         def lead() -> None:
             try:
                 journal.open(term.conditions())
                 self._begin()
                 term.note_begun()
+                view.stop()
             except HydraError as error:
                 give_up(error)
 
@@ -163,6 +171,7 @@ class HydraApplication:
             give_up,
         )
         self._term, self._take_part, self._leave = term, term.start, term.close
+        self._view = view
         return cast(Journal, journal)
 
     def start(self) -> None:
@@ -172,7 +181,8 @@ class HydraApplication:
         signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
-        if self._take_part is not None:
+        if self._take_part is not None and self._view is not None:
+            self._view.start()
             self._take_part()
 
     def _begin(self) -> None:
@@ -194,14 +204,30 @@ class HydraApplication:
         if self._began:
             self._webhooks.stop()
             self._controller.stop()
+        if self._view is not None:
+            self._view.stop()
         self._leave()
         self._traces.close()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
 
 
+def _trust(settings: ControllerSettings) -> ssl.SSLContext | None:
+    """Authorities of the other controllers' certificates; None: the system's."""
+    if settings.authority is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=settings.authority)
+    except (OSError, ssl.SSLError) as error:
+        raise HydraError(
+            f"controller.authority {settings.authority}: {error.strerror or error}"
+        ) from error
+
+
 def _own_url(settings: ControllerSettings) -> str:
     """Where other machines find REST."""
+    if settings.url is not None:
+        return settings.url.rstrip("/")
     scheme = "http" if settings.tls_certificate is None else "https"
     host = settings.rest_host
     if host in {"", "0.0.0.0", "::"}:

@@ -3,9 +3,10 @@
 ``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
 and three reconfigurations with lost, late and doubled replies and devices that lie, the shipped
 upkeep between them; and one more in which the controller dies, with two to four recoveries, of
-which all but two die, too; and one in the middle of which a circuit dies, with two withdrawals,
-audits, and flows that spill; and one between whose steps up to two others are under way, during
-which the controller may die. After every event of every run the invariants of
+which all but two die, too, once more with leases, so that what a former leader had begun comes out
+under the next one; one in the middle of which a circuit dies, with two withdrawals, audits, and
+flows that spill; and one between whose steps up to two others are under way, during which the
+controller may die. After every event of every run the invariants of
 :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
 see :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -53,6 +54,10 @@ def recovery(seeds: range) -> list[str]:
     return broken(test_recovery_simulated.simulate, seeds)
 
 
+def leases(seeds: range) -> list[str]:
+    return broken(test_recovery_simulated.simulate_leases, seeds)
+
+
 def meanwhile(seeds: range) -> list[str]:
     return broken(test_meanwhile_simulated.simulate, seeds)
 
@@ -81,6 +86,7 @@ def main(argv: Sequence[str] = ()) -> int:
     for case, play, changes in (
         ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
         ("a crash and two recoveries", recovery, 1),
+        ("a lease that ends, and those that lead next", leases, 1),
         ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
         ("a change, and others between its steps", beside, 1),
     ):

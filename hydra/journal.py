@@ -36,12 +36,17 @@ class Kind(StrEnum):
     BUILDER = "builder"
     """See :mod:`hydra.decisions.builders`."""
     WEBHOOK = "webhook"
+    DELIVERY = "delivery"
+    """How far a webhook has been told of the events that are kept, by its id."""
+    EVENT = "event"
+    """Appended, where controllers share a store, see :func:`hydra.events.event_record`."""
 
 
 KEPT: Final[Mapping[Kind, int]] = {
     Kind.ENTRY: 10_000,
     Kind.DECISION: 200,
     Kind.HISTORY: 10_000,
+    Kind.EVENT: 2_000,
 }
 """Number of the appended records that stay: the newest of each kind."""
 
@@ -60,6 +65,22 @@ class Change:
 def entry(unix_s: float, what: str, details: Record) -> Change:
     """A step of a change of the network, for recovery: what was done, or is about to be."""
     return Change(Kind.ENTRY, None, {"unix_s": unix_s, "what": what, "details": details})
+
+
+class JournalCopy(Protocol):
+    """A journal that another controller owns, as it was at a moment."""
+
+    @property
+    def as_of_unix_s(self) -> float:
+        """The last moment at which it is known to have been like this."""
+        ...
+
+    def texts(self, kind: Kind) -> Mapping[str, str]:
+        """Records of a kind as JSON, by their places, in the order of their first writing.
+
+        The same mapping as in an earlier copy if none has changed since.
+        """
+        ...
 
 
 class JournalError(HydraError):

@@ -139,11 +139,12 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
 
 def read_circuits(fabric: Fabric, entries: Iterable[list[list[str]]]) -> frozenset[Circuit]:
     """Circuits that :func:`circuit_record` wrote and that ``fabric`` still has the ports of."""
-    read = (_read_circuit(fabric, entry) for entry in entries)
+    read = (read_circuit(fabric, entry) for entry in entries)
     return frozenset(circuit for circuit in read if circuit is not None)
 
 
-def _read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
+def read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
+    """The circuit that :func:`circuit_record` wrote; None if ``fabric`` lacks one of its ports."""
     a, b = (fabric.port_by_name.get((rack, tor_port)) for rack, tor_port in entry)
     if a is None or b is None or a.plane != b.plane:
         return None
@@ -153,7 +154,7 @@ def _read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
 def read_path(fabric: Fabric, record: Mapping[str, Any]) -> Path | None:
     """The path that :func:`path_record` wrote; None if ``fabric`` has a part of it no more."""
     racks = fabric.rack_by_name
-    hops = [_read_circuit(fabric, hop) for hop in record["circuits"]]
+    hops = [read_circuit(fabric, hop) for hop in record["circuits"]]
     circuits = tuple(hop for hop in hops if hop is not None)
     if record["src"] not in racks or record["dst"] not in racks or len(circuits) != len(hops):
         return None

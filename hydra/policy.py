@@ -393,6 +393,11 @@ class ControllerSettings:
     """PEM: the authority that has to have issued the switches' certificates."""
     requests_per_s: float = 100.0
     """Limit for each caller of REST, over 5 s."""
+    url: str | None = None
+    """Where other controllers, and their clients, find REST; None: the machine's name, and the port
+    of REST."""
+    authority: str | None = None
+    """PEM: the authority of the other controllers' certificates; None: the system's."""
     hosts: Sequence[str] = ()
     """Names under which people reach REST, beside the machine's own and addresses."""
     webhook_networks: Sequence[str] = ()

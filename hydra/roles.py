@@ -117,7 +117,10 @@ class OpticalSwitch(Protocol):
 
 @runtime_checkable
 class LightTeller(Protocol):
-    """An optical switch on which a cross-connect may exist and, by its own word, not work."""
+    """An optical switch on which a cross-connect may exist and, by its own word, not work.
+
+    Its ``change`` makes anew what it is asked to connect and is dark.
+    """
 
     def mirrors(self) -> Mirrors:
         """Read from the device, in one go."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 import httpx
@@ -105,10 +106,13 @@ def replicas(
     *,
     lease_s: int = 2,
     launch: Callable[[Path, BinaryIO], Launched] = launch,
+    endpoints: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[ReplicaSet]:
-    """Controllers that share this etcd; the first leads when the block begins."""
-    where = {"endpoints": list(etcd.endpoints), "prefix": f"/{stage.fabric.name}/"}
-    store = {"etcd": {**where, "lease_s": lease_s}}
+    """Controllers that share this etcd; the first leads when the block begins.
+
+    ``endpoints``: where a controller finds etcd, by its name, if not at its members.
+    """
+    prefix = f"/{stage.fabric.name}/"
     bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
     bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
     before = f"tcp:{stage.config['controller']['openflow']}"
@@ -118,6 +122,8 @@ def replicas(
         targets = []
         for name in names:
             openflow = f"127.0.0.1:{free_port()}"
+            there = list(endpoints.get(name, etcd.endpoints))
+            store = {"etcd": {"endpoints": there, "prefix": prefix, "lease_s": lease_s}}
             own = {"openflow": openflow, "rest": f"127.0.0.1:{free_port()}", "store": store}
             process = ControllerProcess(
                 stage.written(policy, {**settings, **own}), launch=launch, ready_timeout_s=90

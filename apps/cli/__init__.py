@@ -20,7 +20,10 @@ from hydra import __version__
 _COMMANDS: Final = {
     "check": ("check", "Check a configuration file and say what it describes."),
     "run": ("run", "Run the controller in the foreground."),
-    "status": ("network", "Show whether the controller is ready, and its devices."),
+    "status": (
+        "network",
+        "Show whether the controller is ready and healthy, what is wrong, and its devices.",
+    ),
     "whoami": ("whoami", "Show as whom the controller knows you."),
     "devices": ("network", "List switches, whether they are connected, and their alarms."),
     "policy": ("network", "Show the policy that is in force."),

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import click
 
-from apps.cli.output import CommandError, UnreachableError
+from apps.cli.output import CommandError, UnreachableError, warn
 from apps.cli.patience import Progress
 from apps.connection import (
     SILENCE_S,
@@ -25,17 +25,28 @@ from apps.connection import (
     NoAnswer,
     Refusal,
     TooLate,
+    document_of,
 )
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_OLD_S: Final = 5
+"""Age of an answer, in seconds, from which on people are told of it."""
+
+
+def _joined(_ctx: click.Context, _param: click.Parameter, urls: Sequence[str]) -> str:
+    return ",".join(urls)
+
 
 url_option = click.option(
     "--url",
-    default=DEFAULT_URL,
-    show_default=True,
+    multiple=True,
+    default=[DEFAULT_URL],
+    show_default=DEFAULT_URL,
     envvar="HYDRA_URL",
     show_envvar=True,
-    help="Where the controller's REST API is.",
+    callback=_joined,
+    help="Where the controller's REST API is; of several controllers, all: with commas between, or "
+    "once for each.",
 )
 
 
@@ -109,14 +120,16 @@ class ControllerClient:
         return document
 
     def get_readiness(self) -> list[str]:
-        """Reasons why the controller is not ready; empty when it is."""
+        """Reasons why no requests are taken there; empty when they are."""
         with self._in_words():
             try:
-                self._connection.json("GET", "/readyz")
+                self._connection.json("GET", "/readyz", query=[("standby", "true")])
             except Refusal as refusal:
-                if "missing" not in refusal.document:
-                    raise
-                return list(refusal.document["missing"])
+                if "missing" in refusal.document:
+                    return list(refusal.document["missing"])
+                if refusal.nobody_leads:
+                    return [refusal.document["detail"]]
+                raise
         return []
 
     def post(self, path: str, body: Mapping[str, object], *, wait: bool = False) -> JsonObject:
@@ -150,7 +163,11 @@ class ControllerClient:
         timeout_s = TIMEOUT_S + wait_s
         told = Progress(f"waiting for the controller, {timeout_s:g} s at most") if wait else None
         with told or nullcontext(), self._in_words(timeout_s):
-            return self._connection.json(method, path, wait_s=wait_s, **more)
+            response = self._connection.request(method, path, wait_s=wait_s, **more)
+            age_s = int(response.headers.get("Age", "0"))
+            if age_s > _OLD_S:
+                warn(f"{response.url.host} stands by, and has no store: this is {age_s} s old")
+            return document_of(response)
 
     @contextmanager
     def _in_words(self, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
@@ -169,5 +186,9 @@ class ControllerClient:
                 f"no controller answers at {self._url} ({error.__cause__}): start one with `hydra "
                 "run --config FILE`, or say where it is with --url or HYDRA_URL"
             ) from error
+        except Refusal as refusal:
+            if refusal.nobody_leads:
+                raise UnreachableError(str(refusal)) from refusal
+            raise CommandError(str(refusal)) from refusal
         except ClientError as error:
             raise CommandError(str(error)) from error

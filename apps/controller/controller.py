@@ -95,7 +95,9 @@ class Controller:
         conductor = self._conductor = Conductor(metrics)
 
         # What is known: the journal's state, devices, switches
-        ledger = self._ledger = Ledger(fabric, journal, metrics, traces)
+        ledger = self._ledger = Ledger(
+            fabric, journal, metrics, traces, stored_events=term.is_shared
+        )
         devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm, term)
         panels = PatchPanels(fabric, devices)
         quarantine = self._quarantine = Quarantine(

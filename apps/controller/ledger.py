@@ -12,14 +12,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from apps.controller.teller import Teller
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
 from hydra import __version__
 from hydra.decisions.builders import Builder, Builders
 from hydra.decisions.decision import Action, Decision
 from hydra.decisions.records import decision_record, read_decision
-from hydra.errors import Changed, UnknownName
-from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
+from hydra.errors import Changed, HydraError, UnknownName
+from hydra.events import (
+    DeviceAlarm,
+    Event,
+    EventKind,
+    EventLog,
+    Progress,
+    event_record,
+    read_event,
+)
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
@@ -30,7 +39,12 @@ from hydra.journal_format import (
     saved_state,
     unfinished_record,
 )
-from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
+from hydra.lifecycle import (
+    RECONFIGURATION_TRANSITIONS,
+    RESERVATION_TRANSITIONS,
+    ReconfigurationState,
+    ReservationState,
+)
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, vlans_changed
@@ -69,7 +83,10 @@ class Ledger:
         journal: Journal,
         metrics: Metrics | None = None,
         traces: Traces | None = None,
+        *,
+        stored_events: bool = False,
     ) -> None:
+        """``stored_events``: others may lead after this one, and go on with its events."""
         self._fabric = fabric
         self._metrics = metrics or Metrics()
         self._traces = traces or NoTraces()
@@ -95,7 +112,8 @@ class Ledger:
         self._failure: tuple[float, JournalError] | None = None
         self._history = History()
         self._builders = Builders(fabric)
-        self.events = EventLog(uuid.uuid4().hex[:8])
+        self.events = EventLog(uuid.uuid4().hex[:8], stored=stored_events)
+        self._teller: Teller | None = None
 
     def load(self) -> None:
         """Take over the journal's records. Raises HydraError if it can't be used."""
@@ -107,11 +125,51 @@ class Ledger:
                 self._state = rested(self._fabric, remembered, last)
                 self._lost = {vlan: (time.monotonic(), set()) for vlan in self._state.resting}
                 self._unsettled = interrupted(self._fabric, self._state, last)
+            if self.events.stored:
+                self._load_events()
             self._load_reservations()
             self._keep_standing()
             self._load_decisions()
             self._load_builders()
             self.note(HappeningKind.CONTROLLER, f"release {__version__} started")
+
+    def _load_events(self) -> None:
+        """Go on with the events of those that led before; tell of changes that ended with them."""
+        read: list[Event] = []
+        records = self._journal.records(Kind.EVENT)
+        for record in records:
+            try:
+                read.append(read_event(self._fabric, record))
+            except HydraError as error:
+                LOG.warning("an event of another release is left out: %s", error)
+        if records:
+            last = records[-1]
+            self.events.resume(str(last["run"]), read, int(last["number"]))
+        states = {one.progress.id: one.progress.state for one in read if one.progress is not None}
+        goes_on = {one.id for one in self.unfinished()}
+        for name, state in states.items():
+            if RECONFIGURATION_TRANSITIONS[state] and name not in goes_on:
+                self.events.publish(
+                    EventKind.RECONFIGURATION,
+                    time.time(),
+                    reason="the controller that carried it out has ended",
+                    progress=Progress(name, ReconfigurationState.FAILED),
+                )
+        self._teller = Teller(self._tell_waiting)
+        self.events.listen(self._teller.wake)
+        self._teller.start()
+
+    def _tell_waiting(self) -> None:
+        """Write what waits to be told; not in the lock: it concerns nothing else. Raises
+        JournalError.
+        """
+        if self.events.waiting:
+            with self.events.writing() as events:
+                self._journal.write(self._event_changes(events))
+
+    def _event_changes(self, events: Iterable[Event]) -> list[Change]:
+        run = self.events.run
+        return [Change(Kind.EVENT, None, event_record(self._fabric, run, one)) for one in events]
 
     def _load_reservations(self) -> None:
         """Read reservations; those that change by being read are written before anybody is told."""
@@ -123,12 +181,12 @@ class Ledger:
         self._resume()
         pairs = zip(records, self._book, strict=True)
         stale = [reservation for record, reservation in pairs if out_of_date(record, reservation)]
-        if stale:
-            self._write_records(self._by_id(stale))
         failed = [one for one in stale if one.state is ReservationState.FAILED]
+        if stale:
+            self._write_records(self._by_id(stale), news=_news(failed))
         for reservation in failed:
             LOG.warning("reservation %s has failed: %s", reservation.id, reservation.reason)
-        self._tell_of(failed)
+        self._note_of(failed)
 
     def _load_history(self) -> None:
         lines = []
@@ -168,9 +226,11 @@ class Ledger:
         with self._lock:
             self.note(HappeningKind.CONTROLLER, "stopped")
             with suppress(JournalError):
-                while self._history.unwritten:
+                while self._history.unwritten or self.events.waiting:
                     self._write([])
-            self._journal.close()
+        if self._teller is not None:
+            self._teller.stop()
+        self._journal.close()
 
     # -- history ----------------------------------------------------------------------------------
 
@@ -303,8 +363,8 @@ class Ledger:
         """Publish news of a device's alarm."""
         self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
 
-    def _tell_of(self, reservations: Iterable[Reservation], news: str = "") -> None:
-        """Publish reservations as they are now; ``news``: what is new, if not their state."""
+    def _note_of(self, reservations: Iterable[Reservation], news: str = "") -> None:
+        """Note reservations as they are now; ``news``: what is new, if not their state."""
         for reservation in reservations:
             ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
             told = news or f"is {reservation.state.value}"
@@ -314,12 +374,6 @@ class Ledger:
                 HappeningKind.RESERVATION,
                 f"reservation {reservation.id} ({ends}) {told}{why}",
                 [(racks[0], racks[1])] if len(racks) > 1 else (),
-            )
-            self.events.publish(
-                EventKind.RESERVATION,
-                time.time(),
-                reservation=reservation,
-                reason=reservation.reason,
             )
 
     def save(self, what: str) -> None:
@@ -375,11 +429,14 @@ class Ledger:
                     self.note(HappeningKind.JOURNAL, "it can be written again")
                     LOG.info("the journal can be written again, and is up to date")
 
-    def _write(self, changes: Iterable[Change]) -> None:
-        """Write changes, what set circuits up, and the history so far. Raises JournalError."""
+    def _write(self, changes: Iterable[Change], news: Sequence[Event] = ()) -> None:
+        """Write changes with the events that tell of them, and what has yet to be written: what
+        set circuits up, the history, events. Raises JournalError: there is no news then.
+        """
         lines, builders = self._history.unwritten, self._builders.unwritten
-        with self._attempt():
-            self._journal.write([*changes, *builders, *lines])
+        with self._attempt(), self.events.writing(news) as events:
+            told = self._event_changes(events)
+            self._journal.write([*changes, *builders, *lines, *told])
         self._history.written(len(lines))
         self._builders.written(len(builders))
 
@@ -401,26 +458,37 @@ class Ledger:
             raise
 
     def _write_records(
-        self, records: Mapping[str, Record], deletions: Collection[str] = ()
+        self,
+        records: Mapping[str, Record],
+        deletions: Collection[str] = (),
+        news: Sequence[Event] = (),
     ) -> None:
-        """Write reservations, and all late records. Raises JournalError."""
+        """Write reservations, with the news of them, and all late records. Raises JournalError."""
         self._late_deletions |= frozenset(deletions)
         everything: dict[str, Record | None] = {**self._late_records, **records}
         for reservation_id in self._late_deletions:
             everything.pop(reservation_id, None)
         if everything or self._late_deletions:
             changes = everything | dict.fromkeys(self._late_deletions)
-            self._write(Change(Kind.RESERVATION, key, record) for key, record in changes.items())
+            self._write(
+                (Change(Kind.RESERVATION, key, record) for key, record in changes.items()), news
+            )
+        elif news:
+            self.events.put(news)
         self._late_records, self._late_deletions = {}, frozenset()
 
     def _write_in_time(
-        self, records: Mapping[str, Record], deletions: Collection[str] = ()
+        self,
+        records: Mapping[str, Record],
+        deletions: Collection[str] = (),
+        news: Sequence[Event] = (),
     ) -> None:
         """Write records of what has happened: now, or as soon as the journal can be written."""
         try:
-            self._write_records(records, deletions)
+            self._write_records(records, deletions, news)
         except JournalError:
             self._late_records |= records
+            self.events.put(news)
 
     def age_s(self, circuit: Circuit) -> float:
         """Seconds since a circuit came up; many, if it was there before the start."""
@@ -640,16 +708,16 @@ class Ledger:
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
-            self._write_records(self._by_id((*reservations, *displaced)))
+            everybody = (*displaced, *reservations)
+            self._write_records(self._by_id(everybody), news=_news(everybody))
             for reservation in reservations:
                 self._book.settle(reservation.id)
-            self._tell_of(displaced)
-            self._tell_of(reservations)
+            self._note_of(everybody)
 
     def _note(self, reservations: Collection[Reservation]) -> None:
         """Write and publish where the reservations' paths are now."""
-        self._write_in_time(self._by_id(reservations))
-        self._tell_of(reservations, "has another path or VLAN")
+        self._write_in_time(self._by_id(reservations), news=_news(reservations))
+        self._note_of(reservations, "has another path or VLAN")
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
         """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now."""
@@ -661,8 +729,8 @@ class Ledger:
             ):
                 return before
             reservation = self._book.transition(reservation_id, state, reason, now=time.time())
-            self._write_in_time(*self._records(reservation))
-            self._tell_of([reservation])
+            self._write_in_time(*self._records(reservation), _news([reservation]))
+            self._note_of([reservation])
             return reservation
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
@@ -680,8 +748,8 @@ class Ledger:
             elif old.state is ReservationState.FAILED:
                 state, why = ReservationState.RELEASED, f"asked for; it had failed: {old.reason}"
             reservation = self._book.transition(reservation_id, state, why, now=time.time())
-            self._write_records(*self._records(reservation))
-            self._tell_of([reservation])
+            self._write_records(*self._records(reservation), _news([reservation]))
+            self._note_of([reservation])
             return reservation
 
     @contextmanager
@@ -713,8 +781,9 @@ class Ledger:
                     reservation_id, ReservationState.COMMITTED, now=now
                 )
                 reservation = self._book.begin(reservation_id, now)
-                self._write_records(*self._records(reservation))
-            self._tell_of([committed, reservation])
+                both = (committed, reservation)
+                self._write_records(*self._records(reservation), _news(both))
+            self._note_of(both)
             return reservation
 
     def modify(
@@ -731,8 +800,8 @@ class Ledger:
             with self._or_as_it_was(reservation_id):
                 new = self._book.modify(reservation_id, change, time.time(), limits)
                 if new != old:
-                    self._write_records(*self._records(new))
-                    self._tell_of([new])
+                    self._write_records(*self._records(new), _news([new]))
+                    self._note_of([new])
             return new
 
     def place(self, pair: Pair) -> bool:
@@ -811,3 +880,12 @@ class Ledger:
     def reservation(self, reservation_id: str) -> Reservation:
         with self._lock:
             return self._book.get(reservation_id)
+
+
+def _news(reservations: Iterable[Reservation]) -> list[Event]:
+    """Events that tell of reservations as they are now."""
+    now_s = time.time()
+    return [
+        Event(0, EventKind.RESERVATION, now_s, reservation=one, reason=one.reason)
+        for one in reservations
+    ]

@@ -74,6 +74,8 @@ class Answer:
     revision: int
     found: Sequence[Sequence[Entry]]
     """What each range found, of the branch that was taken."""
+    counts: Sequence[int]
+    """Number of keys in each of these ranges, found or not."""
 
 
 def written(text: str) -> str:
@@ -91,11 +93,25 @@ def delete(first: str, end: str | None = None) -> Json:
 
 
 def get(
-    first: str, end: str | None = None, *, limit: int = 0, last: bool = False, revision: int = 0
+    first: str,
+    end: str | None = None,
+    *,
+    limit: int = 0,
+    last: bool = False,
+    revision: int = 0,
+    written_since: int = 0,
 ) -> Json:
-    """Range of keys in their order; ``last``: from the end."""
+    """Range of keys in their order; ``last``: from the end.
+
+    ``revision``: as they were then; ``written_since``: those alone that this revision, or one
+    after it, has written.
+    """
     order = {"sortOrder": "DESCEND", "sortTarget": "KEY"} if last else {}
-    asked = {"limit": str(limit), "revision": str(revision)}
+    asked = {
+        "limit": str(limit),
+        "revision": str(revision),
+        "min_mod_revision": str(written_since),
+    }
     return {"requestRange": {**_range(first, end), **order, **asked}}
 
 
@@ -151,14 +167,16 @@ class Etcd:
             {"compare": list(compare), "success": list(success), "failure": list(failure)},
             patience_s=patience_s,
         )
+        ranges = [
+            response["response_range"]
+            for response in document.get("responses", ())
+            if "response_range" in response
+        ]
         return Answer(
             bool(document.get("succeeded", False)),
             int(document["header"]["revision"]),
-            [
-                [_entry(one) for one in response["response_range"].get("kvs", ())]
-                for response in document.get("responses", ())
-                if "response_range" in response
-            ],
+            [[_entry(one) for one in found.get("kvs", ())] for found in ranges],
+            [int(found.get("count", 0)) for found in ranges],
         )
 
     def ask(self, path: str, body: Json, *, patience_s: float = PATIENCE_S) -> Json:

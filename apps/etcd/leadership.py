@@ -29,7 +29,7 @@ from apps.etcd.gateway import (
     put,
     was_created,
 )
-from apps.process.term import Replica, Replicas, StoreMember
+from apps.process.term import Replica, Replicas, Standby, StoreMember
 from hydra.errors import HydraError, LifecycleError
 from hydra.policy import EtcdSettings
 
@@ -90,11 +90,13 @@ class Leadership:
         self._renewed = threading.Event()
         self._thread = threading.Thread(target=self._stand, name="lease", daemon=True)
         self._watch = threading.Thread(target=self._watch_end, name="lease-end", daemon=True)
-        self._trouble: str | None = None
-        """The reason why the last look at etcd failed."""
+        self._trouble: tuple[float, str] | None = None
+        """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
         self._leader_seen: Replica | None = None
 
     # -- the term ---------------------------------------------------------------------------------
+
+    is_shared = True
 
     @property
     def leads(self) -> bool:
@@ -139,15 +141,18 @@ class Leadership:
         self._etcd.close()
         self._observer.close()
 
-    def others_lead(self) -> str | None:
+    def standby(self) -> Standby | None:
         if not self.over():
-            return None if self._begun else _BEGINS
-        if self._trouble is not None:
-            return f"this controller stands by, and does not know who leads: {self._trouble}"
-        seen = self._leader_seen
-        if seen is None or seen.id == self._me.id:
-            return "this controller stands by, and nobody leads: ask again in a moment"
-        return f"this controller stands by, and {seen.name} leads: ask at {seen.url}"
+            return None if self._begun else Standby(_BEGINS)
+        seen, trouble = self._leader_seen, self._trouble
+        leader = None if seen is None or seen.id == self._me.id else seen
+        if trouble is not None:
+            words = f"this controller stands by, and does not know who leads: {trouble[1]}"
+        elif leader is None:
+            words = "this controller stands by, and nobody leads: ask again in a moment"
+        else:
+            words = f"this controller stands by, and {leader.name} leads: ask at {leader.url}"
+        return Standby(words, leader, trouble)
 
     def replicas(self) -> Replicas:
         store = self._members()
@@ -211,9 +216,10 @@ class Leadership:
                     self._try_to_lead()
                 self._trouble = None
             except (EtcdRefused, EtcdUnanswered) as error:
+                since_s, _ = self._trouble or (time.time(), "")
                 if self._trouble is None:
                     LOG.warning("the lease is not renewed: %s", error)
-                self._trouble = str(error)
+                self._trouble = since_s, str(error)
             self._closing.wait(renew_s if self.leads else look_s)
 
     def _renew(self) -> None:
@@ -268,7 +274,7 @@ class Leadership:
             self._renewed.clear()
             left_s = self._until_s - boot_s()
             if left_s <= 0:
-                why = self._trouble or "its threads did not run"
+                why = self._trouble[1] if self._trouble else "its threads did not run"
                 self._on_lost(f"its lease of {self._settings.lease_s} s was not renewed: {why}")
             self._renewed.wait(max(0.0, left_s))
 

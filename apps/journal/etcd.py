@@ -59,6 +59,7 @@ _COMPACTED: Final = "has been compacted"
 _FULL: Final = "space exceeded"
 _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
+_KINDS: Final = frozenset(kind.value for kind in Kind)
 _AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
 
 
@@ -239,15 +240,15 @@ class EtcdJournal:
 
     def _learn(self) -> None:
         entries = self._everything("")
-        work = _staged(entries)
+        work = staged(entries)
         for key in [key for key in entries if not key.startswith("records/")]:
             del entries[key]
         if work is not None:
-            _carry(entries, work)
+            carry(entries, work)
             self._to_carry = [*work.pieces(), _NOTHING_STAGED]
         else:
             self._to_carry = [_NOTHING_STAGED]
-        for kind, order, text in _texts(entries):
+        for kind, order, text in texts(entries):
             document = self._read_json(text)
             record = document["record"]
             held = _Held(document.get("key"), record.get("unix_s"), text)
@@ -455,10 +456,10 @@ class EtcdJournal:
                 entries = self._entries(kind, newest)
             except (EtcdRefused, EtcdUnanswered) as error:
                 raise self._error("read", error) from error
-        texts = [text for _, _, text in _texts(entries)]
+        found = [text for _, _, text in texts(entries)]
         if newest is not None:
-            texts = texts[len(texts) - min(newest, len(texts)) :]
-        return [self._read_json(text) for text in texts]
+            found = found[len(found) - min(newest, len(found)) :]
+        return [self._read_json(text) for text in found]
 
     def _read_json(self, text: str) -> dict[str, Any]:
         try:
@@ -476,9 +477,9 @@ class EtcdJournal:
         entries = self._everything(f"records/{kind}/", "redo")
         if "redo" in entries:
             everything = self._everything("")
-            work = _staged(everything)
+            work = staged(everything)
             if work is not None:
-                _carry(everything, work)
+                carry(everything, work)
             entries = everything
         return {key: text for key, text in entries.items() if key.startswith(f"records/{kind}/")}
 
@@ -486,7 +487,7 @@ class EtcdJournal:
         """The newest records, where one answer holds them and nothing is staged."""
         first = self._key(f"records/{kind}/")
         answer = self._ask(
-            [], [get(self._key("redo")), get(first, _after(first), limit=newest, last=True)]
+            [], [get(self._key("redo")), get(first, after(first), limit=newest, last=True)]
         )
         if answer.found[0]:
             return None
@@ -506,7 +507,7 @@ class EtcdJournal:
 
     def _read_pages(self, first: str, more: Sequence[str]) -> dict[str, str]:
         begin = self._key(first)
-        end, revision = _after(begin), 0
+        end, revision = after(begin), 0
         entries: dict[str, str] = {}
 
         def add(found: Iterable[Entry]) -> None:
@@ -552,30 +553,32 @@ def _staged_key(number: int) -> str:
 _NOTHING_STAGED: Final = _Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
 
 
-def _after(prefix: str) -> str:
+def after(prefix: str) -> str:
     """The first key beyond all that begin with ``prefix``, which ends in a character of ASCII."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def _staged(entries: Mapping[str, str]) -> _Work | None:
-    """The staged write that was made; None if there is none."""
+def staged(entries: Mapping[str, str]) -> _Work | None:
+    """The staged write that was made, in keys without the prefix; None: there is none."""
     if "redo" not in entries:
         return None
     return _Work.read("".join(entries[_staged_key(one)] for one in range(int(entries["redo"]))))
 
 
-def _carry(entries: dict[str, str], work: _Work) -> None:
+def carry(entries: dict[str, str], work: _Work) -> None:
+    """Make a staged write in ``entries``."""
     for first, end in work.deletes:
         for key in [key for key in entries if first <= key < end]:
             del entries[key]
     entries.update(work.puts)
 
 
-def _texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
-    """Kind, order and text of each record, in their order."""
+def texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
+    """Kind, order and text of each record, in their order; kinds of later releases are left out."""
     parts: dict[tuple[str, str], list[str]] = {}
     for key, value in sorted(entries.items()):
         _, kind, order, _ = key.split("/")
         parts.setdefault((kind, order), []).append(value)
     for (kind, order), some in parts.items():
-        yield Kind(kind), int(order, 16), "".join(some)
+        if kind in _KINDS:
+            yield Kind(kind), int(order, 16), "".join(some)

@@ -223,7 +223,7 @@ class ServiceCollector(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        leads = self._term.others_lead() is None
+        leads = self._term.standby() is None
         yield GaugeMetricFamily(
             "hydra_leads", "1: this controller decides; 0: it stands by.", value=leads
         )

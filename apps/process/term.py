@@ -49,8 +49,24 @@ class Replicas:
     """The reason why the store does not say who leads; empty if it does."""
 
 
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """What a controller that does not lead knows of who does."""
+
+    words: str
+    leader: Replica | None = None
+    """The one that led when the store answered last; None: nobody, or itself."""
+    store_lost: tuple[float, str] | None = None
+    """Since when the store does not answer, in Unix seconds, and how; None: it answers."""
+
+
 class Term(Protocol):
     """Usable from any thread; nothing waits but :meth:`replicas`."""
+
+    @property
+    def is_shared(self) -> bool:
+        """True if others may lead after this one."""
+        ...
 
     @property
     def generation(self) -> int | None:
@@ -64,8 +80,8 @@ class Term(Protocol):
         """True if this controller does not lead, and has to leave all devices alone."""
         ...
 
-    def others_lead(self) -> str | None:
-        """Words for those who ask a controller that does not lead; None: it leads."""
+    def standby(self) -> Standby | None:
+        """What a controller that does not lead knows; None: it leads, and takes requests."""
         ...
 
     def replicas(self) -> Replicas | None:
@@ -83,12 +99,13 @@ class Term(Protocol):
 class Alone:
     """The term of a controller that no other one stands by for: it ends with the process."""
 
+    is_shared = False
     generation: int | None = None
 
     def over(self) -> bool:
         return False
 
-    def others_lead(self) -> str | None:
+    def standby(self) -> Standby | None:
         return None
 
     def replicas(self) -> Replicas | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,6 +14,7 @@ from apps.process.metrics import ServiceCollector
 from apps.process.term import Alone, Term
 from apps.rest import problems
 from apps.rest.access import PUBLIC
+from apps.rest.carrier import Carrier
 from apps.rest.context import ServerClosing
 from apps.rest.guard import AuditLog, Guard, Logins
 from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
@@ -49,7 +51,7 @@ from apps.rest.routes import (
     whoami,
 )
 from apps.rest.sites import Sites
-from apps.rest.standby import StandingBy
+from apps.rest.standby import StandingBy, View
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.service import ControllerService
@@ -138,13 +140,16 @@ def create_app(
     hooks: Webhooks | None = None,
     hosts: Sequence[str] = (),
     term: Term | None = None,
+    view: View | None = None,
+    trust: ssl.SSLContext | None = None,
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
     ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
-    nothing. ``hosts`` are names that it goes by. While ``term`` is another controller's, that is
-    what requests are told. /openapi.json describes the API, and /docs shows
+    nothing. ``hosts`` are names that it goes by. While ``term`` is another controller's,
+    requests are answered from ``view`` of the store, or carried there; ``trust``: the authorities
+    of its certificate, None for the system's. /openapi.json describes the API, and /docs shows
     that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
     network need not reach the Internet.
     """
@@ -171,8 +176,9 @@ def create_app(
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
     problems.install(app, routes)
     app.add_middleware(Departures)
+    carrier = Carrier(term.standby, app.state.closing, trust)
+    app.add_middleware(StandingBy, term=term, carrier=carrier, view=view)
     app.add_middleware(BodyGuard)
-    app.add_middleware(StandingBy, term=term)
     app.add_middleware(
         Guard,
         routes=routes,

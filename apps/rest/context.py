@@ -20,7 +20,7 @@ from hydra.service import ControllerService, ReservationService
 
 
 async def _service(request: Request) -> ControllerService:
-    service: ControllerService = request.app.state.service
+    service: ControllerService = request.scope.get(STORED) or request.app.state.service
     return service
 
 
@@ -98,7 +98,7 @@ async def _standing(request: Request) -> Callable[[], bool]:
 
 
 async def _reservation_service(request: Request) -> ReservationService:
-    service: ControllerService = request.app.state.service
+    service = await _service(request)
     caller = await _caller(request)
     if caller.tenant is None:
         return service
@@ -112,6 +112,10 @@ async def _tokens(request: Request) -> TokenFile | None:
 
 CALLER: Final = "hydra.caller"
 """Key in the ASGI scope of who asks, once that is known."""
+
+STORED: Final = "hydra.stored"
+"""Key of the store as it was at a moment, on a controller that stands by: what it has of
+:class:`hydra.service.ControllerService` is all that is asked of it."""
 
 STANDING: Final = "hydra.standing"
 """Key of a function: whether the caller is still who it was when it asked."""

@@ -864,6 +864,9 @@ class Health(Document):
 
 class Readiness(Document):
     ready: bool
+    role: Literal["alone", "leading"] = Field(
+        description="Of who answers. One that stands by answers 503, or with what the leader says."
+    )
 
 
 class Replica(Document):

@@ -193,6 +193,19 @@ STANDING_BY: Final = ProblemType(
     "Another controller leads",
     "Nothing was changed; the detail says which of the controllers that share a store leads now.",
 )
+STORE_UNAVAILABLE: Final = ProblemType(
+    "store-unavailable",
+    503,
+    "The store that the controllers share does not answer",
+    "Nothing was changed, and nothing is promised until it does: none of the controllers leads.",
+)
+LEADER_UNANSWERED: Final = ProblemType(
+    "leader-unanswered",
+    502,
+    "The controller that leads has not answered",
+    "The request was carried to it, and what came of it is not known: with an idempotency key it "
+    "may be repeated.",
+)
 
 JOURNAL_FAILED: Final = ProblemType(
     "journal-failed",
@@ -240,6 +253,8 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     DEVICE_UNAVAILABLE,
     NOT_READY,
     STANDING_BY,
+    STORE_UNAVAILABLE,
+    LEADER_UNANSWERED,
     JOURNAL_FAILED,
     TOO_MANY_SUBSCRIBERS,
     TOO_MANY_WEBHOOKS,

@@ -1,43 +1,157 @@
-"""Answers of a controller that stands by while another one leads."""
+"""Answers of a controller that stands by while another one leads.
+
+It reads what is in the store itself, and says as of when; everything else it carries to the leader.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from apps.process.term import Term
-from apps.rest.context import CALLER
-from apps.rest.problems import STANDING_BY, problem_response
-from hydra.access import NOBODY
-
-_ANSWERED: Final = (
-    "/healthz",
-    "/metrics",
-    "/v1/replicas",
-    "/v1/whoami",
-    "/problems/",
-    "/openapi.json",
-    "/docs",
+from apps.process.term import Standby, Term
+from apps.rest import render
+from apps.rest.carrier import CARRIED_BY, READING, Carrier, NoReply, NotCarried
+from apps.rest.context import CALLER, STORED
+from apps.rest.problems import (
+    LEADER_UNANSWERED,
+    STANDING_BY,
+    STORE_UNAVAILABLE,
+    problem_response,
 )
-"""Beginnings of paths that need no leader."""
+from hydra.access import NOBODY
+from hydra.faults.conditions import Condition
+from hydra.journal import JournalError
+
+_OWN: Final = re.compile(
+    r"/(healthz|metrics|openapi\.json|)|/(docs|problems|dashboard)(/.*)?"
+    r"|/v1/(replicas|whoami|servers)"
+)
+"""Paths that need no leader, nor the store."""
+_STORED: Final = re.compile(
+    r"/v1/(reservations|topology|decisions|history|quarantine)|/v1/(reservations|groups)/[^/]+"
+)
+"""Paths whose answers are in the store."""
+_READY: Final = "/readyz"
+_CONDITIONS: Final = "/v1/conditions"
 _RETRY_S: Final = "1"
 
 
-class StandingBy:
-    """Lets requests through while this controller leads; else says who does."""
+class StoredLook(Protocol):
+    """A part of :class:`hydra.service.ControllerService`, as of a moment."""
 
-    def __init__(self, app: ASGIApp, term: Term) -> None:
+    as_of_unix_s: float
+
+
+class View(Protocol):
+    """The store, as a controller that stands by reads it."""
+
+    def now(self, *, lost: bool = False) -> StoredLook:
+        """As it is now, or was when it answered last; ``lost``: it is known not to answer.
+
+        Raises JournalError if it never did.
+        """
+        ...
+
+    def conditions(self, since_unix_s: float, why: str) -> Sequence[Condition]:
+        """What is wrong, where the store does not answer since then."""
+        ...
+
+
+class StandingBy:
+    """Lets requests through while this controller leads."""
+
+    def __init__(self, app: ASGIApp, term: Term, carrier: Carrier, view: View | None) -> None:
         self._app = app
         self._term = term
+        self._carrier = carrier
+        self._view = view
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        words = self._term.others_lead() if scope["type"] == "http" else None
-        if words is None or scope["path"].startswith(_ANSWERED):
+        standby = self._term.standby() if scope["type"] == "http" else None
+        if standby is None or _OWN.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
+        elif scope["path"] == _READY and not _whoever_leads(scope):
+            await _refuse(standby, scope, receive, send)
+        elif scope["path"] == _CONDITIONS and standby.store_lost and self._view is not None:
+            wrong = self._view.conditions(*standby.store_lost)
+            document = render.conditions(scope["app"].state.service.fabric, wrong)
+            await JSONResponse(document.model_dump(mode="json"))(scope, receive, send)
+        elif (look := await self._look(standby, scope)) is not None:
+            await self._app({**scope, STORED: look}, receive, _Dated(send, look.as_of_unix_s))
+        else:
+            await self._carry(standby, scope, receive, send)
+
+    async def _look(self, standby: Standby, scope: Scope) -> StoredLook | None:
+        """The store as the request is to be answered from; None: from the leader."""
+        control = Headers(scope=scope).get("cache-control", "")
+        if (
+            self._view is None
+            or scope["method"] != "GET"
+            or not _STORED.fullmatch(scope["path"])
+            or "no-cache" in control
+            or "no-store" in control
+        ):
+            return None
+        try:
+            lost = standby.store_lost is not None
+            return await run_in_threadpool(self._view.now, lost=lost)
+        except JournalError:
+            return None
+
+    async def _carry(self, standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:
+        leader = standby.leader
+        if leader is None or CARRIED_BY in Headers(scope=scope).get("via", ""):
+            await _refuse(standby, scope, receive, send)
             return
-        if scope.get(CALLER, NOBODY) is NOBODY:
-            words = "another controller leads, or none for the moment"
-        headers = {"Retry-After": _RETRY_S}
-        response = problem_response(STANDING_BY, words, scope["path"], headers=headers)
-        await response(scope, receive, send)
+        try:
+            await self._carrier.carry(leader, scope, receive, send)
+        except NotCarried as error:
+            words = f"{standby.words}; but {error}"
+            await _refuse(Standby(words, None, standby.store_lost), scope, receive, send)
+        except NoReply as error:
+            if scope["method"] in READING:
+                await _refuse(Standby(str(error), None, standby.store_lost), scope, receive, send)
+                return
+            detail = f"{error}: what came of it is not known; see, or repeat it if that is safe"
+            known = _told(scope, detail, "the leader has not answered: what came of it is unknown")
+            await problem_response(LEADER_UNANSWERED, known, scope["path"])(scope, receive, send)
+
+
+def _whoever_leads(scope: Scope) -> bool:
+    """Whether ``/readyz`` is to say if requests that come here are taken, by whomever."""
+    asked: Any = parse_qs(scope["query_string"].decode("latin-1")).get("standby", [""])
+    return asked[-1].lower() in {"true", "1"}
+
+
+async def _refuse(standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:
+    problem = STANDING_BY if standby.store_lost is None else STORE_UNAVAILABLE
+    words = _told(scope, standby.words, "another controller leads, or none for the moment")
+    headers = {"Retry-After": _RETRY_S}
+    await problem_response(problem, words, scope["path"], headers=headers)(scope, receive, send)
+
+
+def _told(scope: Scope, words: str, to_strangers: str) -> str:
+    return to_strangers if scope.get(CALLER, NOBODY) is NOBODY else words
+
+
+class _Dated:
+    """Says of an answer as of when it is."""
+
+    def __init__(self, send: Send, as_of_unix_s: float) -> None:
+        self._send = send
+        self._as_of_unix_s = as_of_unix_s
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["Age"] = str(round(max(0.0, time.time() - self._as_of_unix_s)))
+            headers["HydRA-As-Of"] = f"{self._as_of_unix_s:.3f}"
+        await self._send(message)

@@ -2,7 +2,8 @@
 
 A subscriber's queue is its place in the history of events, which is bounded: one that is slow or
 dead holds up nobody, and costs a timer. Messages come in order and at least once; what is no longer
-in the history when a subscriber is back is replaced by a ``gap``.
+in the history when a subscriber is back is replaced by a ``gap``. Where controllers share a store,
+it holds each place, as of a second ago at most: whoever leads next goes on from there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from apps.rest.webhook_addresses import Reach, RefusedAddress, transport
 from hydra.access import LOCAL, Caller, Role
 from hydra.errors import HydraError, UnknownName
 from hydra.events import Event, EventKind, EventLog
-from hydra.journal import Change, Journal, Kind
+from hydra.journal import Change, Journal, JournalError, Kind
 from hydra.model import Fabric
 from hydra.webhooks import SECRET_BYTES, Webhook, make_secret, pause_s, signed_headers
 
@@ -37,6 +38,7 @@ _CHANCE: Final = secrets.SystemRandom()
 _TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 5.0
 _GONE: Final = 410
+_KEEP_S: Final = 1.0
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Answers of the 400s that blame the moment, not the message."""
 
@@ -67,6 +69,8 @@ class _Subscriber:
 
     def __init__(self, webhook: Webhook, number: int | None) -> None:
         self.webhook = webhook
+        self.kept = number
+        """The place as the journal has it."""
         self.number = number
         """Number of the last event that it was told of; None: it was told of none in this run, so
         that events are lost."""
@@ -91,6 +95,8 @@ class Webhooks:
         self._events = events
         self._journal = journal
         self._lock = threading.Lock()
+        self._keeping = threading.Lock()
+        """Held while places are written, which may take long; taken before the other one."""
         self._subscribers: dict[str, _Subscriber] = {}
         self._tasks: dict[str, tuple[Webhook, asyncio.Task[None]]] = {}
         self._news: dict[str, asyncio.Event] = {}
@@ -103,9 +109,11 @@ class Webhooks:
     def start(self) -> None:
         """Take over what the journal remembers, and send. Raises HydraError if it can't be read."""
         records = self._journal.records(Kind.WEBHOOK) if self._journal else []
+        places = self._places()
         with self._lock:
             for webhook in map(Webhook.from_record, records):
-                self._subscribers.setdefault(webhook.id, _Subscriber(webhook, None))
+                place = places.get(webhook.id)
+                self._subscribers.setdefault(webhook.id, _Subscriber(webhook, place))
         ready = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run(ready)), name="webhooks", daemon=True
@@ -136,8 +144,9 @@ class Webhooks:
         with self._lock:
             if len(self._subscribers) >= MOST_WEBHOOKS:
                 raise TooManyWebhooks(f"there are {MOST_WEBHOOKS} webhooks already: delete some")
-            self._keep(webhook.id, webhook)
-            self._subscribers[webhook.id] = _Subscriber(webhook, self._events.last)
+            place = self._events.last
+            self._keep(webhook.id, webhook, place)
+            self._subscribers[webhook.id] = _Subscriber(webhook, place)
         self._tell_loop(self._adjust)
         return webhook
 
@@ -161,17 +170,52 @@ class Webhooks:
 
     def remove(self, webhook_id: str) -> Delivery:
         """Returns what it was. Raises UnknownName, JournalError."""
-        with self._lock:
+        with self._keeping, self._lock:
             delivery = self._delivery(self._get(webhook_id))
             self._keep(webhook_id, None)
             del self._subscribers[webhook_id]
         self._tell_loop(self._adjust)
         return delivery
 
-    def _keep(self, webhook_id: str, webhook: Webhook | None) -> None:
-        if self._journal is not None:
-            record = None if webhook is None else webhook.to_record()
-            self._journal.write([Change(Kind.WEBHOOK, webhook_id, record)])
+    def _keep(self, webhook_id: str, webhook: Webhook | None, place: int | None = None) -> None:
+        """Write a webhook, and its place, or delete both."""
+        if self._journal is None:
+            return
+        changes = [
+            Change(Kind.WEBHOOK, webhook_id, None if webhook is None else webhook.to_record())
+        ]
+        if webhook is None:
+            changes.append(Change(Kind.DELIVERY, webhook_id, None))
+        elif place is not None and self._events.stored:
+            changes.append(self._place(webhook_id, place))
+        self._journal.write(changes)
+
+    def _place(self, webhook_id: str, number: int) -> Change:
+        record = {"id": webhook_id, "run": self._events.run, "number": number}
+        return Change(Kind.DELIVERY, webhook_id, record)
+
+    def _places(self) -> dict[str, int]:
+        """Number of the last event that each webhook was told of, by controllers before this."""
+        if self._journal is None or not self._events.stored:
+            return {}
+        records = self._journal.records(Kind.DELIVERY)
+        return {one["id"]: one["number"] for one in records if one["run"] == self._events.run}
+
+    def _keep_places(self) -> None:
+        """Write places that are others by now; if they can't be, some messages come again."""
+        with self._keeping:
+            with self._lock:
+                moved = [
+                    (one, one.number)
+                    for one in self._subscribers.values()
+                    if one.number is not None and one.number != one.kept
+                ]
+            if not moved or self._journal is None:
+                return
+            with suppress(JournalError):
+                self._journal.write([self._place(one.webhook.id, at) for one, at in moved])
+                for one, at in moved:
+                    one.kept = at
 
     def all(self) -> Sequence[Delivery]:
         with self._lock:
@@ -216,13 +260,22 @@ class Webhooks:
             with self._events.listening(lambda: self._tell_loop(self._wake)):
                 self._adjust()
                 ready.set()
-                await self._ended.wait()
+                await self._until_ended()
             tasks = [task for _, task in self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         self._loop = None
+        if self._events.stored:
+            self._keep_places()
+
+    async def _until_ended(self) -> None:
+        while not self._ended.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), _KEEP_S if self._events.stored else None)
+            if self._events.stored:
+                await asyncio.to_thread(self._keep_places)
 
     def _wake(self) -> None:
         for news in self._news.values():

@@ -33,6 +33,7 @@ from drivers.codecs.yang_json import (
 
 _PORT: Final = re.compile(r"([1-9][0-9]{0,4})([AB])")
 _CROSS_CONNECT: Final = re.compile(r"([1-9][0-9]{0,4}A)-([1-9][0-9]{0,4}B)")
+_DECIBELS: Final = re.compile(r"-?[0-9]{1,3}(?:\.[0-9]{1,18})?", re.ASCII)
 _PORT_AT_END: Final = re.compile(r"(?:^|[^0-9A-Za-z])([1-9][0-9]{0,4}[AB])$")
 _MODULE: Final = "sonic-ocs"
 
@@ -50,7 +51,9 @@ class Table:
     module: str
     list_name: str
     key: str
-    """Leaf of the list that is the table's key."""
+    """Leaf of the list that is the table's key; of a key of several leaves, these, joined by |."""
+    optional: bool = False
+    """True if a switch may know no such table."""
 
     @property
     def resource(self) -> str:
@@ -71,7 +74,15 @@ PORT_STATES: Final = Table(
 METADATA: Final = Table(
     "CONFIG_DB", "DEVICE_METADATA", "sonic-device-metadata", "DEVICE_METADATA_LIST", "name"
 )
-ALARMS: Final = Table("EVENT_DB", "ALARM", "sonic-alarm", "ALARM_LIST", "id")
+ALARMS: Final = Table("EVENT_DB", "ALARM", "sonic-alarm", "ALARM_LIST", "id", optional=True)
+FACTORY_LOSSES: Final = tuple(
+    Table(
+        "STATE_DB", name, _MODULE, "OCS_FACTORY_INSERTION_LOSS_LIST",
+        "cross_connect_id|frequency_THz|temperature_C", optional=True,
+    )
+    for name in ("OCS_FACTORY_INSERTION_LOSS", "OCS_FACTORY_INSERTION_LOSS_TABLE")
+)  # fmt: skip
+"""By the working group's name, and by Molex'."""
 BULK_UPDATE: Final = "sonic-ocs:bulk-update"
 
 
@@ -152,6 +163,27 @@ def port_word(configured: Fields, state: Fields) -> str:
     return state.get("status") or state.get("oper_status") or ""
 
 
+def parse_losses(rows: Rows) -> dict[tuple[str, str], float]:
+    """Loss of each possible cross-connect in dB, by its sides: the greatest of those measured.
+
+    The inaccuracy of a measurement counts as loss.
+    """
+    losses: dict[tuple[str, str], float] = {}
+    for key, fields in rows.items():
+        sides = parse_cross_connect(key.partition("|")[0], {})
+        loss_db = sum(_decibels(fields.get(name)) for name in ("loss_dB", "accuracy_dB"))
+        losses[sides] = max(loss_db, losses.get(sides, 0.0))
+    return losses
+
+
+def _decibels(text: str | None) -> float:
+    if not text:
+        return 0.0
+    if _DECIBELS.fullmatch(text) is None:
+        raise YangJsonError(f"not a loss in dB: {shown(text)}")
+    return float(text)
+
+
 def parse_alarm(key: str, fields: Fields) -> AlarmRow:
     if not (key.isascii() and key.isdigit() and len(key) <= 20):
         raise YangJsonError(f"not the number of an alarm: {shown(key)}")
@@ -194,9 +226,10 @@ def parse_resource(table: Table, text: bytes) -> Rows:
     rows: dict[str, Fields] = {}
     for entry in as_array(member(container, table.module, table.list_name)):
         fields = _fields(entry)
-        if not fields.get(table.key):
+        key = [fields.get(leaf) for leaf in table.key.split("|")]
+        if not all(key):
             raise YangJsonError(f"an entry of {table.list_name} has no {table.key}")
-        rows[fields[table.key]] = fields
+        rows["|".join(filter(None, key))] = fields
     return rows
 
 

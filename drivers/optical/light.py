@@ -67,7 +67,7 @@ class AttenuatorMode(Enum):
     RELATIVE = auto()
     """Takes its level off, in dB."""
     POWER = auto()
-    """Holds the light at its level, in dBm."""
+    """Holds the light at its level, in dBm by most sources."""
     MAXIMUM = auto()
     """Lets as little through as it can."""
     FIXED = auto()
@@ -176,13 +176,25 @@ def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: flo
         return ""
     if attenuator.mode is AttenuatorMode.RELATIVE and level > budget_db:
         return f"takes off {level:g} dB ({words}), {beyond}"
-    if attenuator.mode is AttenuatorMode.POWER and expected_dbm is not None:
-        taken_db = expected_dbm - level
-        if taken_db > budget_db:
-            return (
-                f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what "
-                f"comes in, {beyond}"
-            )
+    if attenuator.mode is AttenuatorMode.POWER:
+        trouble = _held_too_low(words, level, budget_db, expected_dbm)
+        return trouble and f"{trouble}, {beyond}"
+    return ""
+
+
+def _held_too_low(words: str, level: float, budget_db: float, expected_dbm: float | None) -> str:
+    """What is wrong with the level of an attenuator that holds the light; empty if nothing is.
+
+    Sources disagree whether it is the power behind the attenuator, or what it takes off: it has to
+    be harmless either way.
+    """
+    if level > budget_db:
+        return f"is set to {level:g} ({words}), and takes off {level:g} dB if it means dB by it"
+    taken_db = 0.0 if expected_dbm is None else expected_dbm - level
+    if taken_db > budget_db:
+        return (
+            f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what comes in"
+        )
     return ""
 
 

@@ -9,12 +9,16 @@ decides. A cross-connect that does not work is deleted, and made anew only when 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, TypeVar
+
+from pydantic import Field
 
 from drivers.codecs import sonic_ocs
 from drivers.codecs.yang_json import YangJsonError
@@ -34,7 +38,7 @@ from drivers.transports.sonic_databases import SonicDatabases
 from drivers.transports.sonic_restconf import RestconfDatabases
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
-from hydra.errors import DeviceError, Problem, ProtocolError
+from hydra.errors import DeviceError, DeviceUnavailable, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
 from hydra.roles import (
     Alarm,
@@ -45,6 +49,8 @@ from hydra.roles import (
     PortState,
     Severity,
 )
+
+_log: Final = logging.getLogger(__name__)
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, alarms=True)
 
@@ -76,6 +82,8 @@ class Options(TlsOptions):
     """``options`` of a plane."""
 
     transport: Literal["gnmi", "restconf"] = "gnmi"
+    loss_budget_db: float | None = Field(None, ge=0, le=60)
+    """Most loss of a cross-connect by the factory's measurements; None: they are not read."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -85,7 +93,9 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     options = Options.model_validate(dict(plane.options))
     way = GnmiDatabases if options.transport == "gnmi" else RestconfDatabases
     databases = way(plane.name, plane.address, plane.login, options, timeout_s=timeout_s)
-    return SonicOcs(plane.name, databases, timeout_s=timeout_s)
+    return SonicOcs(
+        plane.name, databases, timeout_s=timeout_s, loss_budget_db=options.loss_budget_db
+    )
 
 
 def check(plane: Plane) -> Iterator[Problem]:
@@ -126,8 +136,18 @@ class SonicOcs:
     ``timeout_s`` covers one exchange, and the time that mirrors may take to settle.
     """
 
-    def __init__(self, name: str, databases: SonicDatabases, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        databases: SonicDatabases,
+        *,
+        timeout_s: float,
+        loss_budget_db: float | None = None,
+    ) -> None:
         self._name = name
+        self._loss_budget_db = loss_budget_db
+        self._beyond: dict[CrossConnect, float] | None = None
+        """Loss in dB of cross-connects beyond the budget; None: not read since it was opened."""
         self._databases = databases
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
@@ -151,14 +171,19 @@ class SonicOcs:
 
     @exclusive
     def open(self) -> None:
-        """Connect and subscribe to alarms; a second call on an open device does nothing."""
+        """Connect and subscribe to alarms; a second call on an open device does nothing.
+
+        Warns of cross-connects that lose more than the budget.
+        """
         self._databases.open()
+        self._beyond_budget()
 
     @exclusive
     def close(self) -> None:
         """Drop the connection; safe to repeat. The next use connects again."""
         self._databases.close()
         self._size = None
+        self._beyond = None
 
     @exclusive
     def identity(self) -> DeviceIdentity:
@@ -216,6 +241,7 @@ class SonicOcs:
         broken = {c for c in connect if c in entries and not entries[c].lit}
         if not (change or broken):
             return
+        self._check_losses(change.added)
         removed, added = change.removed | broken, change.added | broken
         stale = {c for c in removed if not entries[c].configured}
         if stale:  # the databases delete nothing that is not configured
@@ -340,6 +366,62 @@ class SonicOcs:
             problems.append(f"and {len(dark) - _SHOWN} more that carry no light")
         if problems:
             raise not_made(self._name, problems)
+
+    # --- loss -----------------------------------------------------------------------------------
+
+    def _check_losses(self, added: Collection[CrossConnect]) -> None:
+        """Raises DeviceError, before anything moves, for a cross-connect beyond the budget."""
+        beyond = self._beyond_budget()
+        for new in sorted(beyond.keys() & added):
+            raise DeviceError(
+                self._name,
+                f"{self._lossy(new, beyond)}, more than options.loss_budget_db "
+                f"({self._loss_budget_db:g}) allows: nothing was moved; use other ports, or raise "
+                "the budget",
+            )
+
+    def _beyond_budget(self) -> Mapping[CrossConnect, float]:
+        """Loss in dB of possible cross-connects that lose too much; read once until closed."""
+        if self._loss_budget_db is None:
+            return {}
+        if self._beyond is None:
+            losses = self._factory_losses()
+            self._beyond = {c: db for c, db in losses.items() if db > self._loss_budget_db}
+            if not losses:
+                _log.warning("%s tells no factory losses: no budget is kept", self._name)
+            if self._beyond:
+                more = len(self._beyond) - _SHOWN
+                _log.warning(
+                    "%s: beyond options.loss_budget_db (%g), and not connected: %s%s",
+                    self._name,
+                    self._loss_budget_db,
+                    "; ".join(self._lossy(c, self._beyond) for c in sorted(self._beyond)[:_SHOWN]),
+                    f"; and {more} more" if more > 0 else "",
+                )
+        return self._beyond
+
+    def _factory_losses(self) -> dict[CrossConnect, float]:
+        """Loss in dB by cross-connect; none of a switch that refuses to tell, or has no table."""
+        self.size()
+        losses: dict[tuple[str, str], float] = {}
+        try:
+            for table in sonic_ocs.FACTORY_LOSSES:
+                rows = self._databases.read(table)
+                losses |= self._understood(partial(sonic_ocs.parse_losses, rows))
+        except DeviceUnavailable:
+            raise
+        except DeviceError as error:
+            _log.warning("%s does not tell its factory losses: %s", self._name, error)
+        return {
+            CrossConnect(self._numbers[a], self._numbers[b]): loss_db
+            for (a, b), loss_db in losses.items()
+            if {a, b} <= self._numbers.keys()
+        }
+
+    def _lossy(self, cross_connect: CrossConnect, losses: Mapping[CrossConnect, float]) -> str:
+        ports = f"{cross_connect.ingress} to {cross_connect.egress}"
+        name = "-".join(self._sides(cross_connect))
+        return f"{ports} ({name}) loses {losses[cross_connect]:.2f} dB"
 
     def _understood(self, parse: Callable[[], _T]) -> _T:
         try:

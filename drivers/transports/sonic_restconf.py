@@ -42,7 +42,7 @@ class RestconfDatabases:
 
     def read(self, table: Table) -> Rows:
         answer = self._session.get(f"data/{table.resource}")
-        if answer.status_code == httpx.codes.NOT_FOUND and table is sonic_ocs.ALARMS:
+        if answer.status_code == httpx.codes.NOT_FOUND and table.optional:
             return {}
         self._session.check(answer)
         try:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from hydra.config.attachment import check_known, check_parking
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
@@ -81,6 +82,8 @@ def _check_security(
             "openflow_certificate, openflow_key and openflow_authority go together: give all "
             "three, or none",
         )
+    if section.url is not None and not _is_url(section.url):
+        log.add(("controller", "url"), "{!r} is not like https://10.0.0.1:8443", section.url)
     if not host or is_loopback(host):
         return
     if section.tokens is None:
@@ -96,6 +99,14 @@ def _check_security(
             "tokens travel unencrypted to {}: set tls_certificate and tls_key",
             host,
         )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:

@@ -180,6 +180,8 @@ class ControllerSection(_Section):
     openflow_certificate: Text | None = None
     openflow_key: Text | None = None
     openflow_authority: Text | None = None
+    url: Text | None = None
+    authority: Text | None = None
     requests_per_s: Positive = _CONTROLLER.requests_per_s
     hosts: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []
     webhook_networks: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []

@@ -36,6 +36,8 @@ _MISSED_S: Final = 86_400.0
 class ConditionKind(Enum):
     """Kinds of conditions, the most urgent first."""
 
+    STORE_UNAVAILABLE = "store-unavailable"
+    """Of controllers that share a store: it does not answer, so that none of them leads."""
     JOURNAL_FAILED = "journal-failed"
     RESERVATION_FAILED = "reservation-failed"
     OPTICAL_SWITCH_DOWN = "optical-switch-down"
@@ -283,6 +285,27 @@ class Watch:
                 "see what became of the readings",
                 "hydra demand",
             )
+
+
+def store_unavailable(
+    state: NetworkState, reservations: Iterable[Reservation], since_unix_s: float, why: str
+) -> Condition:
+    """The condition of a controller that stands by, whose store does not answer.
+
+    ``state`` and ``reservations`` are what it knows of them.
+    """
+    return Condition(
+        ConditionKind.STORE_UNAVAILABLE,
+        ("etcd",),
+        f"the store that the controllers share does not answer: {why}",
+        since_unix_s,
+        "whoever led has ended with its lease: traffic goes on as it was told last, nothing is "
+        "promised, and circuits that die are not diverted",
+        "bring back members of etcd until they have a quorum: one controller leads by itself then",
+        "hydra replicas",
+        tuple(sorted({pair_of(path) for path in state.topology.paths})),
+        tuple(one.id for one in reservations if one.is_booked),
+    )
 
 
 def _journal(facts: Facts) -> Iterator[Condition]:

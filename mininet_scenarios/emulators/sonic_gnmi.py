@@ -25,6 +25,7 @@ from mininet_scenarios.emulators.sonic_orchagent import (
     ALARMS,
     CROSS_CONNECT_STATES,
     CROSS_CONNECTS,
+    FACTORY_LOSSES,
     METADATA,
     PORT_STATES,
     PORTS,
@@ -36,9 +37,11 @@ _ORIGINS: Final = ("sonic-db", "")
 _VERSION: Final = "0.8.0"
 _TABLES: Final = {
     "CONFIG_DB": {CROSS_CONNECTS, PORTS, METADATA, "PORT", "VLAN", "VLAN_MEMBER"},
-    "STATE_DB": {CROSS_CONNECT_STATES, PORT_STATES, "PORT_TABLE", "VLAN_MEMBER_TABLE"},
+    "STATE_DB": {
+        CROSS_CONNECT_STATES, PORT_STATES, *FACTORY_LOSSES, "PORT_TABLE", "VLAN_MEMBER_TABLE",
+    },
     "EVENT_DB": {ALARMS},
-}
+}  # fmt: skip
 _WRITTEN: Final = {CROSS_CONNECTS, "VLAN", "VLAN_MEMBER"}
 
 _Message = Any

@@ -28,6 +28,8 @@ CROSS_CONNECT_STATES: Final = "OCS_CROSS_CONNECT_TABLE"
 PORTS: Final = "OCS_PORT"
 PORT_STATES: Final = "OCS_PORT_TABLE"
 METADATA: Final = "DEVICE_METADATA"
+FACTORY_LOSSES: Final = ("OCS_FACTORY_INSERTION_LOSS", "OCS_FACTORY_INSERTION_LOSS_TABLE")
+"""What the factory measured, by the working group's name and Molex'; empty unless filled."""
 ALARMS: Final = "ALARM"
 _KEY: Final = re.compile(r"([1-9][0-9]{0,4})A-([1-9][0-9]{0,4})B")
 _SEVERITIES: Final = {"CR": "CRITICAL", "MJ": "MAJOR", "MN": "MINOR"}

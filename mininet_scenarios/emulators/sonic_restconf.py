@@ -16,6 +16,7 @@ from mininet_scenarios.emulators.sonic_orchagent import (
     ALARMS,
     CROSS_CONNECT_STATES,
     CROSS_CONNECTS,
+    FACTORY_LOSSES,
     METADATA,
     PORT_STATES,
     PORTS,
@@ -37,6 +38,11 @@ _TABLES: Final = {
     ),
     f"sonic-ocs:sonic-ocs/{PORTS}": ("CONFIG_DB", "OCS_PORT_LIST", "simplex_port_id"),
     f"sonic-ocs:sonic-ocs/{PORT_STATES}": ("STATE_DB", "OCS_PORT_LIST", "simplex_port_id"),
+    f"sonic-ocs:sonic-ocs/{FACTORY_LOSSES[1]}": (
+        "STATE_DB",
+        "OCS_FACTORY_INSERTION_LOSS_LIST",
+        "cross_connect_id|frequency_THz|temperature_C",
+    ),
     f"sonic-device-metadata:sonic-device-metadata/{METADATA}": (
         "CONFIG_DB",
         "DEVICE_METADATA_LIST",
@@ -44,7 +50,7 @@ _TABLES: Final = {
     ),
     f"sonic-alarm:sonic-alarm/{ALARMS}": ("EVENT_DB", "ALARM_LIST", "id"),
 }
-"""Database, list and its key, by a container's path."""
+"""Database, list and the leaves of its key, by a container's path."""
 
 
 class RestconfServer(SonicServer):
@@ -65,11 +71,15 @@ class RestconfServer(SonicServer):
         path = request.path_params["path"]
         if path not in _TABLES:
             return _error(404, "invalid-value", f"no resource {path}")
-        database, list_name, key_leaf = _TABLES[path]
+        database, list_name, key_leaves = _TABLES[path]
         table = path.rpartition("/")[2]
         module = path.partition(":")[0]
         rows = self.read(database, table)
-        entries = [{key_leaf: key, **shown_fields(row)} for key, row in rows.items()]
+        leaves = key_leaves.split("|")
+        entries = [
+            {**dict(zip(leaves, key.split("|"), strict=True)), **shown_fields(row)}
+            for key, row in rows.items()
+        ]
         await self.end()
         return _answer({f"{module}:{table}": {list_name: entries}} if entries else {})
 

@@ -105,6 +105,19 @@ class EtcdMembers:
         """Send a signal: SIGSTOP and SIGCONT, for instance."""
         self._processes[name].send_signal(number)
 
+    def leader(self) -> str:
+        """Name of the member that leads. Raises TimeoutError if none says so."""
+        etcd = Etcd(self.settings())
+        until_s = time.monotonic() + _START_S
+        try:
+            while time.monotonic() < until_s:
+                for name, (_, said) in zip(self.names, etcd.members(), strict=True):
+                    if said is not None and said.get("leader") == said["header"]["member_id"]:
+                        return name
+        finally:
+            etcd.close()
+        raise TimeoutError(f"no member of etcd leads, see {self._folder}/*.log")
+
     def kill(self, name: str) -> None:
         process = self._processes.pop(name)
         process.kill()

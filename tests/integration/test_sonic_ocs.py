@@ -226,6 +226,25 @@ def test_a_write_that_the_database_fails_is_not_taken_for_a_refusal(stand):
         client.config_set("min-replicas-to-write", 0)
 
 
+def test_what_the_factory_measured_is_held_against_the_budget(stand):
+    molex = "_TABLE" if stand.dialect == "molex" else ""
+    table = f"OCS_FACTORY_INSERTION_LOSS{molex}"
+    measured = {"1A-2B|229.100|25.00": "4.20", "1A-3B|229.100|25.00": "1.20"}
+    with stand.databases["STATE_DB"].pipeline() as together:
+        for key, loss_db in measured.items():
+            row = {"loss_dB": loss_db, "accuracy_dB": "0.10"}
+            together.hset(f"{table}|{key}", mapping=row)
+        together.execute()
+    options = {**stand.bench.plane.options, "loss_budget_db": 3.0}
+    driver = stand.bench.module.build(replace(stand.bench.plane, options=options), 2.0)
+    with pytest.raises(DeviceError, match=r"\(1A-2B\) loses 4\.30 dB, more than options"):
+        driver.change([], [cross(1, 2), cross(2, 1)])
+    assert stand.words() == {}
+    driver.change([], [cross(1, 3)])
+    driver.close()
+    assert stand.words() == {"1A-3B": WORKS[stand.dialect]}
+
+
 # --- alarms, logins, certificates ---------------------------------------------------------------
 
 
@@ -390,7 +409,11 @@ def test_counts_of_a_bulk_update_tell_of_success_regardless(stand):
 def test_what_restconf_answers_is_of_its_module(stand, tmp_path):
     stand.driver.change([], [cross(1, 2), cross(2, 1)])
     containers = {}
-    for name in ("OCS_PORT", "OCS_CROSS_CONNECT", "OCS_PORT_TABLE", "OCS_CROSS_CONNECT_TABLE"):
+    row = {"loss_dB": "1.20", "accuracy_dB": "0.10"}
+    losses = "OCS_FACTORY_INSERTION_LOSS_TABLE"
+    stand.databases["STATE_DB"].hset(f"{losses}|1A-2B|229.100|25.00", mapping=row)
+    tables = ("OCS_PORT", "OCS_CROSS_CONNECT", "OCS_PORT_TABLE", "OCS_CROSS_CONNECT_TABLE")
+    for name in (*tables, losses):
         answer = asked(stand, "GET", f"data/sonic-ocs:sonic-ocs/{name}")
         containers[name] = answer[f"sonic-ocs:{name}"]
     assert len(containers["OCS_PORT_TABLE"]["OCS_PORT_LIST"]) == 2 * PORTS

@@ -6,8 +6,13 @@ import json
 
 import pytest
 
-from apps.process.term import Alone, Replicas, StoreMember
-from tests.unit.rest.test_replicas import STORE, A, B, Term
+from apps.controller.stored import StoredView
+from apps.process.term import Alone, Replicas, Standby, StoreMember
+from apps.rest.app import create_app
+from hydra.journal import Kind
+from tests.unit.rest.fake_service import FakeService
+from tests.unit.rest.test_replicas import STORE, WORDS, A, B, Term
+from tests.unit.rest.test_standby import Copies, serving
 
 
 @pytest.fixture
@@ -47,3 +52,22 @@ def test_a_handover_names_who_stands_by(call, term):
     term.found = Replicas(A, (), STORE)
     refused = call("handover")
     assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)
+
+
+def test_without_a_store_status_says_so_and_reads_are_dated(run, fabric):
+    term, copies = Term(), Copies()
+    term.known = Standby(WORDS, None, (1000.0, "etcd did not answer"))
+    copies.put(Kind.RESERVATION)
+    copies.look().as_of_unix_s -= 30
+    copies.answers = False
+    app = create_app(FakeService(fabric), term=term, view=StoredView(fabric, copies))
+    with serving(app) as standby:
+        url = str(standby.base_url)
+        result = run("status", "--url", url)
+        assert result.exit_code == 1
+        for words in ("not ready: this controller stands by", "store-unavailable, since"):
+            assert words in result.stdout
+        old = run("topology", "--url", url)
+        assert (old.exit_code, "stands by, and has no store: this is 3" in old.stderr) == (0, True)
+        refused = run("release", "abc", "--url", url)
+        assert (refused.exit_code, WORDS in refused.stderr) == (3, True)

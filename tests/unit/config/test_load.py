@@ -298,6 +298,16 @@ def test_names_and_networks_of_the_controller(demo, load_data, problems_of):
     assert problem.path == "controller.webhook_networks[0]"
 
 
+@pytest.mark.parametrize("url", ["10.0.0.1:8443", "ftp://host", "https://", "http://host:none"])
+def test_where_the_others_find_a_controller(demo, load_data, problems_of, url):
+    demo["controller"] |= {"url": "https://10.0.0.1:8443", "authority": "ca.pem"}
+    loaded = load_data(demo).controller
+    assert (loaded.url, loaded.authority) == ("https://10.0.0.1:8443", "ca.pem")
+    demo["controller"]["url"] = url
+    (problem,) = problems_of(demo)
+    assert problem.path == "controller.url"
+
+
 def test_guests_are_their_servers(demo, load_data):
     (servers,) = demo["racks"][0]["servers"]
     servers["guests"] = [f"52:54:00:{{rack:02x}}:{{server:02x}}:{number:02x}" for number in (1, 2)]

@@ -10,6 +10,7 @@ from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
+from hydra.events import DeviceAlarm, Progress
 from hydra.failures import Failure, FailureKind
 from hydra.journal import Change, JournalError, JournalTaken, Kind
 from hydra.journal_format import INTENDED, state_record
@@ -19,6 +20,7 @@ from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
+from hydra.roles import Alarm, Severity
 from hydra.service import CircuitFailure
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
@@ -323,3 +325,64 @@ def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, 
     other = restarted(disk)
     assert other.state.resting == frozenset(STANDING.vlans.values())
     assert other.rest_s(taken(other.state, ELSEWHERE), REST_S) == REST_S
+
+
+@pytest.fixture
+def shared(disk, monkeypatch):
+    monkeypatch.setattr(ledger_module, "_TRY_AGAIN_S", 0.0)
+    return Ledger(FABRIC, disk, stored_events=True)
+
+
+def events_of(ledger, after=0):
+    return [(one.number, one.kind.value) for one in ledger.events.after(after)[0]]
+
+
+def complain(ledger):
+    ledger.tell_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
+
+
+def test_events_are_told_once_they_are_in_the_store(shared, disk):
+    complain(shared)
+    assert (events_of(shared), shared.events.last) == ([], 0)
+    disk.full = True
+    with pytest.raises(JournalError), shared.trial():
+        reserve(shared)
+    assert events_of(shared) == []
+    disk.full = False
+    kept = reserve(shared)
+    assert events_of(shared) == [(1, "alarm"), (2, "reservation")]
+    disk.full = True
+    shared.change(kept.id, State.ACTIVE)
+    assert shared.events.last == 2
+    disk.full = False
+    shared.catch_up()
+    assert events_of(shared, 2) == [(3, "reservation")]
+
+
+def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
+    """What broke off is told to have failed; without an end, its followers would wait for ever."""
+    shared.load()
+    reserve(shared)
+    shared.settle(STANDING)
+    shared.foretell(STANDING.topology.circuits, "it moves")
+    ended, broken_off = shared.enter("operator"), shared.enter("operator")
+    shared.update(ended.id, state=ReconfigurationState.DONE)
+    complain(shared)
+    shared.close()
+    first = shared.events.after(0)[0]
+    kinds = {"reservation", "circuit-up", "circuit-moving", "reconfiguration", "alarm"}
+    assert {one.kind.value for one in first} == kinds
+    again = Ledger(FABRIC, SqliteJournal(disk.name), stored_events=True)
+    again.load()
+    again.close()
+    assert again.events.run == shared.events.run
+    *before, last = again.events.after(0)[0]
+    assert before == first
+    assert last.progress == Progress(broken_off.id, ReconfigurationState.FAILED)
+    of_others = {"run": again.events.run, "number": last.number + 1, "kind": "of another release"}
+    journal = SqliteJournal(disk.name)
+    journal.write([Change(Kind.EVENT, None, of_others)])
+    later = Ledger(FABRIC, journal, stored_events=True)
+    later.load()
+    later.close()
+    assert (events_of(later), later.events.last) == ([], last.number + 1)

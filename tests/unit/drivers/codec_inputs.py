@@ -303,6 +303,7 @@ CODECS = [
             lambda text: sonic_ocs.ports_in_order([text]),
             lambda text: sonic_ocs.parse_cross_connect(text, {"a_side": text}),
             lambda text: sonic_ocs.parse_alarm(text, {"resource": text, "severity": text}),
+            lambda text: sonic_ocs.parse_losses({text: {}, "1A-2B|1|2": {"loss_dB": text}}),
             lambda text: sonic_ocs.parse_state({"status": text}),
             lambda text: sonic_ocs.parse_state({"a_side_status": text}),
         ),

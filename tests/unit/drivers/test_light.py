@@ -37,6 +37,8 @@ def checked(limits, attenuator, reading=None):
         (Attenuator(RELATIVE, 4.1, "REL"), r"takes off 4\.1 dB \(REL\)"),
         (Attenuator(POWER, -9.0, "ABS"), None),
         (Attenuator(POWER, -9.5, "ABS"), r"at -9\.50 dBm \(ABS\), 4\.50 dB below what comes in"),
+        (Attenuator(POWER, 4.0, "ABS"), None),
+        (Attenuator(POWER, 4.1, "ABS"), r"is set to 4\.1 \(ABS\), and takes off 4\.1 dB if"),
         (Attenuator(AttenuatorMode.MAXIMUM, None, "MAX"), r"as much light as it can \(MAX\)"),
     ],
 )

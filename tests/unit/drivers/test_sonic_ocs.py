@@ -141,6 +141,19 @@ def test_the_port_of_an_alarm(resource, port):
     assert sonic_ocs.parse_alarm("7", {"resource": resource}).port == port
 
 
+def test_the_greatest_loss_that_the_factory_measured_counts():
+    rows = {
+        "1A-2B|193.100|25.00": {"loss_dB": "1.20", "accuracy_dB": "0.10"},
+        "1A-2B|229.100|25.00": {"loss_dB": "1.90", "accuracy_dB": "0.10"},
+        "1A-2B|229.100|60.00": {"loss_dB": "1.70"},
+        "2A-2B|229.100|25.00": {},
+    }
+    assert sonic_ocs.parse_losses(rows) == {("1A", "2B"): 2.0, ("2A", "2B"): 0.0}
+    for bad in ({"1A|1|2": {}}, {"1A-2B|1|2": {"loss_dB": "much"}}):
+        with pytest.raises(YangJsonError, match="not a "):
+            sonic_ocs.parse_losses(bad)
+
+
 # --- the driver ---------------------------------------------------------------------------------
 
 
@@ -173,9 +186,9 @@ PORTS = {name: {} for name in ("1A", "2A", "3A", "4A", "65B", "66B", "67B", "68B
 LIT = {"status": "enabled"}
 
 
-def driver(**tables) -> tuple[SonicOcs, Tables]:
+def driver(budget_db: float | None = None, **tables) -> tuple[SonicOcs, Tables]:
     databases = Tables(OCS_PORT_TABLE=PORTS, **tables)
-    return SonicOcs("p1", databases, timeout_s=0.05), databases
+    return SonicOcs("p1", databases, timeout_s=0.05, loss_budget_db=budget_db), databases
 
 
 def test_side_b_may_count_on():
@@ -270,6 +283,28 @@ def test_trouble_is_told_in_the_switchs_words():
         r"3 to 7 \(3A-67B\) is configured and not made",
     ):
         switch.change([], [CrossConnect(n, n + 4) for n in (1, 2, 3)])
+
+
+def test_a_cross_connect_beyond_the_budget_is_named_before_anything_moves(caplog):
+    losses = {"1A-65B|229.1|25": {"loss_dB": "3.50"}, "9A-65B|229.1|25": {"loss_dB": "9.00"}}
+    switch, databases = driver(3.0, OCS_FACTORY_INSERTION_LOSS=losses)
+    switch.open()
+    assert "beyond options.loss_budget_db (3), and not connected: 1 to 5 (1A-65B) loses 3.50" in (
+        caplog.text
+    )
+    with pytest.raises(DeviceError, match=r"1 to 5 \(1A-65B\) loses 3\.50 dB.*nothing was moved"):
+        switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])
+    assert databases.written == []
+    with pytest.raises(DeviceError, match="2 to 6"):  # sent, and never made: nobody is there
+        switch.change([], [CrossConnect(2, 6)])
+    assert databases.written == [([], ["2A-66B"])]
+
+
+def test_losses_that_make_no_sense_keep_no_budget(caplog):
+    switch, _ = driver(3.0, OCS_FACTORY_INSERTION_LOSS={"1A-65B|1|2": {"loss_dB": "?"}})
+    switch.open()
+    assert "p1 does not tell its factory losses: p1: not a loss in dB: '?'" in caplog.text
+    assert "no budget is kept" in caplog.text
 
 
 def test_a_switch_without_optical_ports():

@@ -72,9 +72,9 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(settings):
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
         assert not a.leadership.over()
-        assert "reads its journal: ask again" in a.leadership.others_lead()
+        assert "reads its journal: ask again" in a.leadership.standby().words
         a.leadership.note_begun()
-        assert a.leadership.others_lead() is None
+        assert a.leadership.standby() is None
         with candidate(settings, "b") as b:
             await_standby(a)
             found = b.leadership.replicas()
@@ -84,8 +84,8 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(settings):
             assert [(one.answers, one.leads) for one in found.store] == [(True, True)]
             assert b.leadership.over()
             assert b.leadership.generation is None
-            wait_until(lambda: "a leads" in b.leadership.others_lead())
-            assert b.leadership.others_lead() == (
+            wait_until(lambda: b.leadership.standby().leader == found.leader)
+            assert b.leadership.standby().words == (
                 "this controller stands by, and a leads: ask at http://a:8080"
             )
             first = a.leadership.generation
@@ -150,7 +150,7 @@ def test_a_password_that_is_not_there_is_told(settings):
     without = replace(settings, username="hydra", password_env="HYDRA_TEST_NO_PASSWORD")
     with candidate(without, "a") as a:
         words = "HYDRA_TEST_NO_PASSWORD is not set"
-        wait_until(lambda: words in a.leadership.others_lead())
+        wait_until(lambda: words in a.leadership.standby().words)
 
 
 def test_a_standby_whose_lease_has_ended_takes_another(settings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Final
 
@@ -84,6 +84,10 @@ LONGEST_LAG_S = 0.08
 """For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
 LONGEST_STANDSTILL_S = 3.0
 """For which a ToR passes on nothing; more than the drain's bound."""
+LEASE_S = 2.0
+"""From the last that a leader does by its own clock to the first that the next one does."""
+LONGEST_PAUSE_S = 5.0
+"""After which a leader that was paused goes on, and what it had begun comes out."""
 Way = tuple[VlanId, int]
 """A tag, and the port by which frames with it leave the switch that steers."""
 _WORDS: Final = {
@@ -122,6 +126,34 @@ class Faults:
         """Each kind of fault is absent, rare or frequent."""
         chances = (0.0, 0.0, 0.05, 0.3)
         return cls(*(rng.choice(chances) for _ in fields(cls)))
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A change that nobody waits for any more."""
+
+    when_s: float
+    change: Callable[[], None]
+    device: DatapathId | None
+    """The switch whose rules it changes; None: it is of another kind of device."""
+    term: int
+    """Number of the leader that asked for it."""
+
+
+@dataclass
+class Lateness:
+    """Changes that come late, and whose they are where controllers share a store."""
+
+    changes: list[Late] = field(default_factory=list)
+    happened: int = 0
+    refused: int = 0
+    """Changes of former leaders that switches refused."""
+    term: int = 0
+    """Number of the leader whose term it is."""
+    taken_in: dict[DatapathId, int] = field(default_factory=dict)
+    """In which term switches were taken last."""
+    under_way: list[dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=list)
+    """What each command under way has yet to tell switches."""
 
 
 class Network:
@@ -172,9 +204,7 @@ class Network:
         """What follows from the tables, until those change."""
         self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
         """By vswitch: (until when, a table by which it still forwards some packets)."""
-        self.late: list[tuple[float, Callable[[], None]]] = []
-        """Changes that nobody waits for any more: (when, what)."""
-        self.happened_late = 0
+        self.late = Lateness()
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._lags_until_s: dict[DatapathId, float] = {}
@@ -332,6 +362,7 @@ class Network:
         doing = {index: self._start(command) for index, command in enumerate(batch.commands)}
         ended: dict[int, Outcome] = {}
         started_s = self.now_s
+        self.late.under_way = []
         while doing:
             index = self.rng.choice(sorted(doing))
             self.now_s += self.rng.uniform(0.0, 0.002)
@@ -345,19 +376,50 @@ class Network:
         return [ended[index] for index in range(len(batch.commands))]
 
     def catch_up(self) -> None:
-        """What was late until now happens."""
-        due = [change for when_s, change in self.late if when_s <= self.now_s]
-        self.late = [entry for entry in self.late if entry[0] > self.now_s]
-        for change in due:
-            change()
-        self.happened_late += len(due)
+        """What was late until now happens, unless it is of a leader that is one no more there."""
+        late = self.late
+        due = [one for one in late.changes if one.when_s <= self.now_s]
+        late.changes = [one for one in late.changes if one.when_s > self.now_s]
+        for one in due:
+            if one.device is not None and late.taken_in.get(one.device, 0) > one.term:
+                late.refused += 1
+            else:
+                one.change()
+                late.happened += 1
 
-    def _postpone(self, device: PlaneId | str, changes: Sequence[Callable[[], None]]) -> None:
+    def take_over(self) -> None:
+        """Another controller leads, after the lease of one that may only have been paused.
+
+        What that one had begun comes out at any moment. Switches do it until the next one takes
+        them. ToRs' databases refuse it from now on, and optical switches have done what they were
+        told, or never will: a leader begins nothing in the last moment of its lease.
+        """
+        late = self.late
+        for one in late.changes:
+            if one.device is None and self._hit(0.5):
+                one.change()
+        late.changes = [one for one in late.changes if one.device is not None]
+        for left in late.under_way:
+            for datapath, changes in left.items():
+                when_s = self.now_s + LEASE_S + self.rng.uniform(0.0, LONGEST_PAUSE_S)
+                change = partial(self.apply, datapath, changes)
+                late.changes.append(Late(when_s, change, datapath, late.term))
+        late.under_way = []
+        late.term += 1
+        self.now_s += LEASE_S
+
+    def _postpone(
+        self,
+        device: PlaneId | str,
+        changes: Sequence[Callable[[], None]],
+        switch: DatapathId | None = None,
+    ) -> None:
         """Of a write that got no reply: what has not happened happens later, or never."""
         if changes and self._hit(self.faults.late):
             self.unreliable.add(device)
             when_s = self.now_s + self.rng.uniform(0.0, LONGEST_DELAY_S)
-            self.late += [(when_s, change) for change in changes]
+            term = self.late.term
+            self.late.changes += [Late(when_s, change, switch, term) for change in changes]
 
     def _start(self, command: Command) -> _Doing:
         handlers: dict[type, Callable[..., _Doing]] = {
@@ -377,7 +439,7 @@ class Network:
             ReadVlans: self._read_vlans,
             SaveState: self._save_state,
             AwaitSwitches: self._await_switches,
-            TakeSwitches: self._nothing,
+            TakeSwitches: self._take_switches,
             CompareRules: self._compare_rules,
             ConfirmRules: self._confirm_rules,
         }
@@ -386,7 +448,13 @@ class Network:
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def _nothing(self, command: Announce | StageRules | TakeSwitches) -> _Doing:
+    def _nothing(self, command: Announce | StageRules) -> _Doing:
+        yield
+        return None, None
+
+    def _take_switches(self, command: TakeSwitches) -> _Doing:
+        heard = filter(self.hears, command.datapaths)
+        self.late.taken_in |= dict.fromkeys(heard, self.late.term)
         yield
         return None, None
 
@@ -472,8 +540,11 @@ class Network:
 
     def _apply_rules(self, command: ApplyRules) -> _Doing:
         failures: dict[DatapathId, Failure | None] = {}
+        left = dict(command.changes)
+        self.late.under_way.append(left)
         for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
             kind = None
+            del left[datapath]
             if not self.hears(datapath):
                 kind = FailureKind.NOT_CONNECTED
             elif self._hit(self.faults.vswitch):
@@ -482,7 +553,7 @@ class Network:
                 self.apply(datapath, command.changes[datapath])
             elif kind is FailureKind.UNKNOWN:
                 change = partial(self.apply, datapath, command.changes[datapath])
-                self._postpone(self.name_of(datapath), [change])
+                self._postpone(self.name_of(datapath), [change], datapath)
             if kind is not None and self._hit(0.5):
                 self.connected.discard(datapath)
             failures[datapath] = kind and failure_of(command, kind)

@@ -8,6 +8,7 @@ or not at all, and dies up to twice more; then one is left in peace. Replay as i
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -34,6 +35,7 @@ from tests.unit.reconfiguration.watch import Violation, Watch
 pytestmark = pytest.mark.takes(20)
 
 _RUNS = 300
+_LEASES = 100
 _CHANGES = {"retag", "move"}
 
 
@@ -104,6 +106,8 @@ class Course(NamedTuple):
     """The steps of each; all but the last two were cut off."""
     dropped: int
     """Circuits that were remembered and are not there any more."""
+    refused: int
+    """Changes of former leaders that came too late, and were refused."""
 
 
 def time_passes(network: Network, watch: Watch) -> None:
@@ -114,7 +118,19 @@ def time_passes(network: Network, watch: Watch) -> None:
     network.now_s += LONGEST_STANDSTILL_S  # a controller is not there again so soon
 
 
-def simulate(seed: int) -> Course:
+def leads_next(network: Network, watch: Watch) -> None:
+    network.take_over()
+    watch.look(None)
+
+
+def simulate_leases(seed: int) -> Course:
+    """As :func:`simulate`, with leases: who leads next does not wait until all that the one before
+    had sent has happened.
+    """
+    return simulate(seed, leads_next)
+
+
+def simulate(seed: int, passes: Callable[[Network, Watch], None] = time_passes) -> Course:
     """A crash in a reconfiguration, up to two more in recoveries, and two undisturbed ones."""
     rng = random.Random(seed)
     fabric = random_fabric(rng)
@@ -138,7 +154,7 @@ def simulate(seed: int) -> Course:
     recoveries: list[tuple[str, ...]] = []
     saved = state
     for _ in range(rng.choice((0, 0, 1, 2))):
-        time_passes(network, after)
+        passes(network, after)
         shake(network, rng)
         network.faults = replace(network.faults, standstill=0.0)  # a recovery has no drain
         dying = next_controller(DoomedUpkeep, network, saved, after)
@@ -148,7 +164,7 @@ def simulate(seed: int) -> Course:
         saved = dying.memory.saved
         recoveries.append(tuple(dying.steps))
     for _ in range(2):
-        time_passes(network, after)
+        passes(network, after)
         network.faults = Faults()
         network.connected = set(network.names)
         living = next_controller(SimulatedUpkeep, network, saved, after)
@@ -159,7 +175,7 @@ def simulate(seed: int) -> Course:
     if not _CHANGES.isdisjoint(recoveries[-1]):
         raise Violation(f"after {after.steps}: a second recovery changes something")
     lost = state.topology.circuits - saved.topology.circuits
-    return Course(died_in, tuple(recoveries), len(lost))
+    return Course(died_in, tuple(recoveries), len(lost), network.late.refused)
 
 
 def next_controller(
@@ -203,6 +219,15 @@ def agrees(network: Network, upkeep: SimulatedUpkeep, watch: Watch) -> None:
 @pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
 def test_whenever_they_die_the_next_one_recovers_and_nobody_is_cut_off(seeds):
     hold(simulate, seeds)
+
+
+@pytest.mark.parametrize("seeds", chunks(_LEASES), ids=str)
+def test_whenever_a_lease_ends_the_next_one_leads_and_nobody_is_cut_off(seeds):
+    hold(simulate_leases, seeds)
+
+
+def test_leaders_that_lead_no_more_are_refused():
+    assert any(simulate_leases(seed).refused for seed in range(100))
 
 
 def test_they_die_in_every_step():

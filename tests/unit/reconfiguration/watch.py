@@ -188,9 +188,9 @@ class Watch:
 
         What only reads changes nothing, unless something late happens in the meantime.
         """
-        if isinstance(command, _READING) and self._seen_late == self.network.happened_late:
+        if isinstance(command, _READING) and self._seen_late == self.network.late.happened:
             return
-        self._seen_late = self.network.happened_late
+        self._seen_late = self.network.late.happened
         arrives = self._arrivals()
         excused = self.excused()
         for server in self.fabric.servers:

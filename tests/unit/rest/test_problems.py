@@ -288,6 +288,8 @@ def test_every_problem_type_is_met_in_these_tests():
         "method-not-allowed",
         "not-ready",
         "standing-by",
+        "store-unavailable",
+        "leader-unanswered",
     }
     assert tested == {problem.slug for problem in CATALOGUE}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from apps.process.term import Replica, Replicas, StoreMember
+from apps.process.term import Replica, Replicas, Standby, StoreMember
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
@@ -25,16 +25,18 @@ WORDS = "this controller stands by, and machine-a leads: ask at http://10.0.0.1:
 class Term:
     """Of a controller that stands by until it is told to lead."""
 
+    is_shared = True
     generation = None
     leads = False
     handed_over = False
+    known = Standby(WORDS)
     found = Replicas(A, (B,), STORE)
 
     def over(self):
         return not self.leads
 
-    def others_lead(self):
-        return None if self.leads else WORDS
+    def standby(self):
+        return None if self.leads else self.known
 
     def replicas(self):
         return self.found
@@ -66,7 +68,6 @@ def client(fabric, term):
     [
         ("GET", "/readyz"),
         ("GET", "/v1/topology"),
-        ("GET", "/"),
         ("POST", "/v1/reservations"),
         ("POST", "/v1/handover"),
         ("HEAD", "/v1/reservations"),
@@ -82,7 +83,8 @@ def test_a_standby_says_who_leads(client, term, method, path):
 
 
 def test_a_standby_answers_what_needs_no_leader(client):
-    for path in ("/healthz", "/v1/whoami", "/problems/standing-by", "/openapi.json"):
+    own = ("/healthz", "/v1/whoami", "/v1/servers", "/problems/standing-by", "/openapi.json", "/")
+    for path in own:
         assert client.get(path).status_code == 200
     metrics = client.get("/metrics").text
     assert "hydra_leads 0.0" in metrics
@@ -96,7 +98,7 @@ def test_a_standby_answers_what_needs_no_leader(client):
 
 def test_as_soon_as_it_leads_it_answers_everything(client, term):
     term.leads = True
-    assert client.get("/readyz").status_code == 200
+    assert client.get("/readyz").json() == {"ready": True, "role": "leading"}
     assert client.get("/v1/topology").status_code == 200
     assert "hydra_leads 1.0" in client.get("/metrics").text
     assert client.get("/v1/replicas").json()["role"] == "leading"
@@ -122,6 +124,7 @@ def test_without_a_store_a_controller_is_alone(fabric):
     server.start()
     with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
         assert client.get("/v1/replicas").json()["role"] == "alone"
+        assert client.get("/readyz").json()["role"] == "alone"
         assert client.post("/v1/handover", json={}).status_code == 409
     server.stop()
 

@@ -20,7 +20,7 @@ from apps.rest.server import RestServer
 from apps.rest.webhook_addresses import Reach, RefusedAddress
 from apps.rest.webhook_delivery import Webhooks
 from hydra.errors import HydraError
-from hydra.events import EventKind
+from hydra.events import EventKind, EventLog
 from hydra.journal import Change, Kind
 from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
@@ -405,5 +405,36 @@ def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
         hooks.change("w", receiver.url, [], None)
         happen(service)
         wait_for(lambda: receiver.accepted)
+    finally:
+        hooks.stop()
+
+
+def test_whoever_leads_next_goes_on_where_the_last_one_was(service, journal, receiver):
+    """What is in the store and was not told yet comes with its own id; nothing is missed."""
+    first = EventLog("run", stored=True)
+    hooks = Webhooks(service.fabric, first, journal, HERE)
+    hooks.start()
+    try:
+        hooks.add(receiver.url, [], None)
+        service.events = first
+        happen(service)
+        with first.writing() as told:
+            assert len(told) == 1
+        wait_for(lambda: len(receiver.accepted) == 1)
+    finally:
+        hooks.stop()
+    happen(service)
+    with first.writing() as untold:
+        pass
+    second = EventLog("another", stored=True)
+    second.resume("run", [*told, *untold], 2)
+    hooks = Webhooks(service.fabric, second, journal, HERE)
+    hooks.start()
+    try:
+        wait_for(lambda: len(receiver.accepted) == 2)
+        assert [one["id"] for one in receiver.events()] == ["run-1", "run-2"]
+        for delivery in hooks.all():
+            hooks.remove(delivery.webhook.id)
+        assert journal.records(Kind.DELIVERY) == []
     finally:
         hooks.stop()

@@ -1,0 +1,216 @@
+"""The controller as its store shows it, where another one leads: what a standby answers by itself.
+
+Reads alone, and of them those that need no device: reservations, what stands, what was decided and
+what happened. Rates, devices and conditions are the leader's to tell.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from hydra.decisions.decision import Decision
+from hydra.decisions.records import read_decision
+from hydra.errors import HydraError, UnknownName
+from hydra.faults.conditions import Condition, store_unavailable
+from hydra.faults.quarantine import read_quarantine
+from hydra.history import Happening, HappeningKind, History
+from hydra.journal import JournalCopy, JournalError, Kind
+from hydra.journal_format import read_state
+from hydra.model import Fabric, NetworkState, PortId
+from hydra.reservations.records import read_reservation
+from hydra.reservations.reservation import Reservation
+from hydra.service import QuarantinedPort
+
+LOG = logging.getLogger("hydra.stored")
+VIEWED: Final = (Kind.STATE, Kind.RESERVATION, Kind.DECISION, Kind.HISTORY, Kind.QUARANTINE)
+"""Kinds of records that a view needs."""
+_EVERY_S: Final = 1.0
+_T = TypeVar("_T")
+
+
+class Copies(Protocol):
+    """Where copies of the journal come from."""
+
+    @property
+    def last(self) -> JournalCopy | None:
+        """As it was when it was looked at last; None: it was not, yet."""
+        ...
+
+    def look(self) -> JournalCopy:
+        """As it is now. Raises JournalError."""
+        ...
+
+
+class _Read(Generic[_T]):
+    """Records of a kind, each read once."""
+
+    def __init__(self, kind: Kind, read: Callable[[Mapping[str, Any]], _T | None]) -> None:
+        self._kind = kind
+        self._read = read
+        self._texts: Mapping[str, str] = {}
+        self._by_text: dict[str, _T | None] = {}
+        self._found: list[_T] = []
+
+    def of(self, copy: JournalCopy) -> list[_T]:
+        texts = copy.texts(self._kind)
+        if texts is not self._texts:
+            known = self._by_text
+            self._by_text = {
+                text: known[text] if text in known else self._one(text) for text in texts.values()
+            }
+            read = (self._by_text[text] for text in texts.values())
+            self._found = [one for one in read if one is not None]
+            self._texts = texts
+        return self._found
+
+    def _one(self, text: str) -> _T | None:
+        try:
+            return self._read(json.loads(text)["record"])
+        except (HydraError, KeyError, TypeError, ValueError) as error:
+            LOG.warning("a record of kind %s can't be read, and is left out: %r", self._kind, error)
+            return None
+
+
+class StoredView:
+    """A part of :class:`hydra.service.ControllerService`; thread-safe.
+
+    Each look is at one moment of the store: :meth:`now` answers with what it was then.
+    """
+
+    def __init__(self, fabric: Fabric, copies: Copies) -> None:
+        self._fabric = fabric
+        self._copies = copies
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="stored", daemon=True)
+        self._state = _Read(Kind.STATE, lambda record: read_state(fabric, record["state"]))
+        self._reservations = _Read(
+            Kind.RESERVATION, lambda record: read_reservation(fabric, record, time.time())
+        )
+        self._decisions = _Read(Kind.DECISION, lambda record: read_decision(fabric, record))
+        self._history = _Read(Kind.HISTORY, Happening.from_record)
+        self._ports = _Read(Kind.QUARANTINE, lambda record: list(record["ports"]))
+
+    def start(self) -> None:
+        """Look at the store every now and then, so that there is something when it is lost."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Optional, and repeatable."""
+        self._ended.set()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(_EVERY_S):
+            try:
+                self._copies.look()
+            except JournalError as error:
+                LOG.debug("%s", error)
+
+    def now(self, *, lost: bool = False) -> Stored:
+        """As the store is now, or was when it answered last; ``lost``: it is known not to answer.
+
+        Raises JournalError if it never did.
+        """
+        copy = self._copies.last
+        if copy is None or not lost:
+            try:
+                copy = self._copies.look()
+            except JournalError:
+                copy = self._copies.last
+                if copy is None:
+                    raise
+        with self._lock:
+            return self._stored(copy)
+
+    def conditions(self, since_unix_s: float, why: str) -> Sequence[Condition]:
+        """What is wrong where the store does not answer, as far as a standby can know."""
+        copy = self._copies.last
+        with self._lock:
+            found = None if copy is None else self._stored(copy)
+        state = NetworkState() if found is None else found.state()
+        reservations = () if found is None else found.reservations()
+        return (store_unavailable(state, reservations, since_unix_s, why),)
+
+    def _stored(self, copy: JournalCopy) -> Stored:
+        states = self._state.of(copy)
+        return Stored(
+            self._fabric,
+            copy.as_of_unix_s,
+            states[-1] if states else NetworkState(),
+            tuple(self._reservations.of(copy)),
+            tuple(reversed(self._decisions.of(copy))),
+            self._history.of(copy),
+            [port for ports in self._ports.of(copy) for port in ports],
+        )
+
+
+class Stored:
+    """What the store held at a moment."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        as_of_unix_s: float,
+        state: NetworkState,
+        reservations: Sequence[Reservation],
+        decisions: Sequence[Decision],
+        history: Sequence[Happening],
+        ports: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self.fabric = fabric
+        self.as_of_unix_s = as_of_unix_s
+        self._state = state
+        self._reservations = reservations
+        self._decisions = decisions
+        self._history = history
+        self._ports = ports
+
+    def state(self) -> NetworkState:
+        return self._state
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        """None: the leader alone counts."""
+        return {}
+
+    def reservations(self) -> Sequence[Reservation]:
+        return self._reservations
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        """A reservation by its id. Raises UnknownName."""
+        found = next((one for one in self._reservations if one.id == reservation_id), None)
+        if found is None:
+            raise UnknownName(f"no reservation {reservation_id!r}")
+        return found
+
+    def group(self, group: str) -> Sequence[Reservation]:
+        """Reservations of a group. Raises UnknownName."""
+        found = tuple(one for one in self._reservations if one.group == group)
+        if not found:
+            raise UnknownName(f"no group {group!r}")
+        return found
+
+    def decisions(self) -> Sequence[Decision]:
+        return self._decisions
+
+    def history(
+        self,
+        since_unix_s: float,
+        before_unix_s: float,
+        kinds: Collection[HappeningKind],
+        most: int,
+    ) -> Sequence[Happening]:
+        """As :meth:`hydra.history.History.between`."""
+        return History(self._history).between(since_unix_s, before_unix_s, kinds, most)
+
+    def quarantine(self) -> Sequence[QuarantinedPort]:
+        entries = (read_quarantine(self.fabric, port) for port in self._ports)
+        return [
+            QuarantinedPort(entry, on_trial=not entry.blocks(time.time()))
+            for entry in entries
+            if entry is not None
+        ]

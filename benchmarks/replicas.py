@@ -1,0 +1,386 @@
+"""Controllers that share a store in etcd: killed, cut off, paused, and handed over, under traffic.
+
+``python -m benchmarks.replicas [--kills N] [--partitions N] [--stops N] [--members N] …`` (root).
+Two controllers on the demo fabric share an etcd of three members on this machine; each has ways of
+its own to the members, which can be cut. The leader meets SIGKILL in each phase of a change in
+turn, is cut off from etcd, is stopped by SIGSTOP until another one leads and then goes on, and is
+asked to hand over; members of etcd are killed, the one that leads among them. Meanwhile datagrams
+go between every two racks, and a customer reserves and releases by the URLs of both.
+
+A controller that has ended is started again by a process that has imported everything before: the
+imports, seconds on both processors, would slow down the one that leads.
+
+*Without a leader* is the longest time in which neither answered ``/readyz`` with 200, both being
+asked every 20 ms. *Lost* are reservations that the customer was told of and that are not there, or
+not as it was told; *doubled* are those that it was told of no more than once and that are there
+twice. What a change takes is measured by the client, on etcd and on SQLite in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations, cycle, pairwise
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import httpx
+
+from apps.client import ClientError, HydraClient
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from benchmarks.recovery import PHASES
+from hydra.lifecycle import ReconfigurationState
+from hydra.reservations.reservation import FINAL_STATES
+from mininet_scenarios.replicas import ReplicaSet, replicas
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.etcd_members import EtcdMembers
+from mininet_scenarios.stage.stage import Losses, Stage
+from mininet_scenarios.stage.streams import Stream, paced_stream
+from tests.integration.warm import cool, warm
+from tests.lossy import LossyWay
+
+LONGEST_S: Final = 3.0
+"""Target of the time without a leader, with :data:`_LEASE_S`; of a handover :data:`PLANNED_S`."""
+PLANNED_S: Final = 0.5
+MORE_MS: Final = 15.0
+LOST_LEASE: Final = 75
+_LEASE_S: Final = 2
+_POLICY: Final = {"audit_interval_s": 0}
+_MOVED: Final = PairDemand("r1", "r2", 80.0)
+_KEPT: Final = PairDemand("r3", "r4", 80.0)
+_RESERVED: Final = ("r1", "r3")
+_MBPS: Final = 0.1
+_READY_S: Final = 90.0
+_PPS: Final = 50.0
+_PAYLOAD_BYTES: Final = 100
+_ENDLESS: Final = 1_000_000
+_POLL_S: Final = 0.02
+_PAUSE_S: Final = 1.0
+
+
+class Roll:
+    """Calls every controller every 20 ms, and keeps when one took requests."""
+
+    def __init__(self, these: ReplicaSet) -> None:
+        self._these = these
+        self._ready_s: list[float] = []
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._call, args=(one.base_url,), daemon=True)
+            for one in these.processes.values()
+        ]
+
+    def __enter__(self) -> Roll:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def longest_s(self, since_s: float) -> float:
+        """Longest time without a leader, since a moment of the monotonic clock at which one led."""
+        times = sorted([since_s, *(one for one in self._ready_s if one > since_s)])
+        return max((b - a for a, b in pairwise(times)), default=0.0)
+
+    def _call(self, url: str) -> None:
+        timeout = httpx.Timeout(0.5)
+        with httpx.Client(base_url=url, timeout=timeout, trust_env=False) as http:
+            while not self._ended.wait(_POLL_S):
+                try:
+                    ready = http.get("/readyz").status_code == httpx.codes.OK
+                except httpx.TransportError:
+                    continue
+                if ready:
+                    self._ready_s.append(time.monotonic())
+
+
+@dataclass
+class Customer:
+    """Reserves and releases as fast as it is answered, a tenth of a second between."""
+
+    urls: Sequence[str]
+    told: dict[str, bool] = field(default_factory=dict)
+    """Reservations, and whether they were given back."""
+    unknown: int = 0
+    """Requests of which it was not told what came of them."""
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def shop(self) -> None:
+        with HydraClient(",".join(self.urls)) as client:
+            while not self._ended.wait(0.1):
+                try:
+                    one = client.reserve(*_RESERVED, _MBPS)
+                    self.told[one.id] = False
+                    if len(self.told) % 2:
+                        self.told[one.id] = True
+                        client.release(one.id)
+                except ClientError:
+                    self.unknown += 1
+
+    @contextmanager
+    def shopping(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.shop, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def wrong(self, client: HydraClient) -> tuple[int, int]:
+        """(Reservations lost, reservations doubled)."""
+        found = {one.id: one.state for one in client.reservations()}
+        kept = [name for name, released in self.told.items() if not released]
+        lost = sum(found.get(name) is None or found[name] in FINAL_STATES for name in kept)
+        alive = sum(state not in FINAL_STATES for state in found.values())
+        return lost, max(0, alive - len(kept) - self.unknown)
+
+
+@dataclass(slots=True)
+class Found:
+    """Seconds without a leader, by what was done, and what was lost in all."""
+
+    leaderless_s: dict[str, list[float]] = field(default_factory=dict)
+    went_on: int = 0
+    """Leaders that lost their lease and did not end for that reason."""
+    datagrams: int = 0
+    lost: int = 0
+    silence_ms: float = 0.0
+    losses: Losses | None = None
+    reservations: int = 0
+    unknown: int = 0
+    wrong: tuple[int, int] = (0, 0)
+    change_ms: list[float] = field(default_factory=list)
+
+
+class Faults:
+    """What is done to controllers and to etcd; each time all are there again at the end."""
+
+    def __init__(
+        self, these: ReplicaSet, etcd: EtcdMembers, ways: dict[str, list[LossyWay]], roll: Roll
+    ) -> None:
+        self._these = these
+        self._etcd = etcd
+        self._ways = ways
+        self._roll = roll
+        self._phases = cycle(PHASES)
+        self.found = Found()
+
+    def kill(self) -> str:
+        """SIGKILL in the middle of a change."""
+        leader, phase = self._these.leader(), next(self._phases)
+        with ControllerClient(self._these.processes[leader].base_url) as client:
+            client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
+            number = client.request([_MOVED], racks=("r1", "r2"), use_planes=("p2",))
+            # A change that has passed the phase by now is killed there: phases last milliseconds.
+            reached = [*PHASES[PHASES.index(phase) :], ReconfigurationState.DONE.value]
+            while client.reconfiguration(number).state not in reached:
+                pass
+            self._these.kill(leader)
+        self._these.leader(leader)
+        self._these.start(leader)
+        return "killed in a change"
+
+    def partition(self) -> str:
+        leader = self._these.leader()
+        for way in self._ways[leader]:
+            way.requests = 0
+        self._these.leader(leader)
+        self._ends(self._these.await_end(leader))
+        for way in self._ways[leader]:
+            way.heal()
+        self._these.start(leader)
+        return "cut off from etcd"
+
+    def stop(self) -> str:
+        leader = self._these.leader()
+        self._these.freeze(leader)
+        self._these.leader(leader)
+        self._ends(self._these.thaw(leader))
+        self._these.start(leader)
+        return "stopped past its lease"
+
+    def member(self) -> str:
+        names = self._etcd.names
+        number = len(self.found.leaderless_s.get("a member of etcd killed", ()))
+        name = names[number % len(names)] if number % 2 else self._etcd.leader()
+        self._etcd.kill(name)
+        time.sleep(3 * _PAUSE_S)
+        self._etcd.start(name)
+        self._etcd.await_quorum()
+        return "a member of etcd killed"
+
+    def hand_over(self) -> str:
+        leader = self._these.leader()
+        url = self._these.processes[leader].base_url
+        self._these.http.post(f"{url}/v1/handover", json={}).raise_for_status()
+        self._these.leader(leader)
+        self._these.await_end(leader)
+        self._these.start(leader)
+        return "handed over"
+
+    def _ends(self, status: int) -> None:
+        self.found.went_on += status != LOST_LEASE
+
+    def play(self, fault: Callable[[], str], times: int) -> None:
+        for number in range(times):
+            self._these.standing_by(1)
+            since_s = time.monotonic()
+            what = fault()
+            self._these.leader()
+            time.sleep(_PAUSE_S)
+            taken_s = self._roll.longest_s(since_s)
+            self.found.leaderless_s.setdefault(what, []).append(taken_s)
+            print(f"{what}, {number + 1} of {times}: {taken_s:.2f} s without a leader", flush=True)
+
+
+@contextmanager
+def _datagrams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
+    """Streams between the first servers of every two racks."""
+    firsts = [rack.servers[0].name for rack in stage.fabric.racks]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                paced_stream(stage, a, b, pps=_PPS, payload_bytes=_PAYLOAD_BYTES, count=_ENDLESS)
+            )
+            for a, b in combinations(firsts, 2)
+        ]
+
+
+def _changes_ms(client: ControllerClient, times: int) -> list[float]:
+    """How long changes of one circuit take, from the request to its end."""
+    taken_ms = []
+    for _, plane in zip(range(times), cycle(("p2", "p1")), strict=False):
+        began_s = time.monotonic()
+        client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=(plane,))
+        taken_ms.append((time.monotonic() - began_s) * 1e3)
+    return taken_ms
+
+
+def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
+    with ExitStack() as stack:
+        etcd = stack.enter_context(EtcdMembers(folder, 3))
+        ports = [int(one.rpartition(":")[2]) for one in etcd.endpoints]
+        ways = {
+            name: [stack.enter_context(LossyWay(port)) for port in ports] for name in ("a", "b")
+        }
+        these = stack.enter_context(
+            replicas(
+                stage,
+                etcd,
+                _POLICY,
+                {"requests_per_s": 10_000},
+                lease_s=options.lease_s,
+                launch=warm().launch,
+                endpoints={name: [way.url for way in some] for name, some in ways.items()},
+            )
+        )
+        roll = stack.enter_context(Roll(these))
+        faults = Faults(these, etcd, ways, roll)
+        found = faults.found
+        urls = [one.base_url for one in these.processes.values()]
+        with ControllerClient(urls[0]) as client:
+            client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
+            found.change_ms = _changes_ms(client, options.changes)
+        before, customer = stage.losses(), Customer(urls)
+        with _datagrams_everywhere(stage) as streams, customer.shopping():
+            faults.play(faults.kill, options.kills)
+            faults.play(faults.partition, options.partitions)
+            faults.play(faults.stop, options.stops)
+            faults.play(faults.member, options.members)
+            faults.play(faults.hand_over, options.handovers)
+            results = [stream.stop() for stream in streams]
+        found.datagrams = sum(one.sent for one in results)
+        found.lost = sum(one.lost for one in results)
+        found.silence_ms = max(one.max_gap_ms for one in results)
+        found.losses = stage.losses().since(before)
+        with HydraClient(",".join(urls)) as all_of_them:
+            found.wrong = customer.wrong(all_of_them)
+        found.reservations, found.unknown = len(customer.told), customer.unknown
+    return found
+
+
+def _on_sqlite_ms(stage: Stage, changes: int) -> list[float]:
+    with (
+        stage.process(_POLICY, launch=warm().launch, ready_timeout_s=_READY_S) as process,
+        ControllerClient(process.base_url) as client,
+    ):
+        client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
+        return _changes_ms(client, changes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.replicas",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for name, number, what in (
+        ("kills", 6, "SIGKILLs of the leader, one in each phase of a change in turn"),
+        ("partitions", 2, "times that the leader is cut off from etcd"),
+        ("stops", 2, "SIGSTOPs of the leader past its lease"),
+        ("members", 2, "members of etcd that are killed"),
+        ("handovers", 2, "handovers that are asked for"),
+        ("changes", 20, "changes that are timed, on etcd and on SQLite"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=number, help=f"{what} ({number})")
+    parser.add_argument(
+        "--lease-s",
+        type=int,
+        default=_LEASE_S,
+        help=f"of the leader ({_LEASE_S}): the target of {LONGEST_S:g} s is for that",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    options = _parser().parse_args(argv)
+    with demo_stage() as stage, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.callback(cool)
+        sqlite_ms = _on_sqlite_ms(stage, options.changes)
+        found = _play(stage, options, Path(folder))
+    results = [
+        Result(
+            *(f"{what}, {len(taken_s)} times", "without a leader, longest", "s", "lower"),
+            *(max(taken_s), None, ""),
+            PLANNED_S if what == "handed over" else LONGEST_S,
+        )
+        for what, taken_s in found.leaderless_s.items()
+    ]
+    whole = f"{sum(map(len, found.leaderless_s.values()))} faults"
+    dark = found.losses.dark_frames if found.losses else 0
+    queued = sum(found.losses.queues.values()) if found.losses else 0
+    lost, doubled = found.wrong
+    results += [
+        Result(f"{whole}, {found.datagrams:,} datagrams", "lost", "datagrams", "lower",
+               max(0, found.lost - queued), queued, "dropped by queues beside", 0.0),
+        Result(whole, "longest silence of any rack pair", "ms", "lower", found.silence_ms,
+               None, ""),
+        Result(whole, "frames at dark ports", "frames", "lower", dark, None, "", 0.0),
+        Result(whole, "leaders that went on without a lease", "", "lower", found.went_on, None,
+               "", 0.0),
+        Result(f"{found.reservations:,} reservations, {found.unknown} requests unanswered",
+               "lost", "reservations", "lower", lost, None, "", 0.0),
+        Result(f"{found.reservations:,} reservations", "doubled", "reservations", "lower",
+               doubled, None, "", 0.0),
+        Result("a change of one circuit", f"median of {options.changes}", "ms", "lower",
+               median(found.change_ms), median(sqlite_ms), "on SQLite",
+               median(sqlite_ms) + MORE_MS),
+    ]  # fmt: skip
+    report("replicas", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
