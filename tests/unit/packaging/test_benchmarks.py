@@ -19,6 +19,7 @@ def test_all_are_run_by_make_bench():
         "fuzz_openflow",
         "screenshots",
         "reconfigurations",
+        "replicas",
         "soak",
         "stability",
         "stages_live",

@@ -300,7 +300,7 @@ def test_an_explanation_of_what_is_not_there(client, pair, status):
 
 
 def test_ready_only_when_nothing_is_missing(client, service):
-    assert client.get("/readyz").json() == {"ready": True}
+    assert client.get("/readyz").json() == {"ready": True, "role": "alone"}
     service.unready = ["vswitch h42 is not connected", "optical switch p2: no answer"]
     answer = client.get("/readyz")
     assert answer.status_code == 503
@@ -313,7 +313,7 @@ def test_ready_only_when_nothing_is_missing(client, service):
 
 def test_it_is_ready_while_devices_are_away_and_complete_when_they_are_back(client, service):
     service.away = ["vswitch h42 is not connected"]
-    assert client.get("/readyz").json() == {"ready": True}
+    assert client.get("/readyz").json() == {"ready": True, "role": "alone"}
     answer = client.get("/readyz?complete=true")
     assert (answer.status_code, answer.json()["missing"]) == (503, service.away)
     service.away.clear()
