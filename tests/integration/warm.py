@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
@@ -167,6 +168,8 @@ def _become_controller(environment: dict[str, str], log: int) -> None:
 
 if __name__ == "__main__":
     from apps.launcher import ryu_manager
+
+    import_module("apps.main")  # which the launcher imports for the controller alone
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
     _serve(socket.socket(fileno=int(sys.argv[1])))
