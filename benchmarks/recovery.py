@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import combinations
+from collections.abc import Callable
 from statistics import median
 
 from benchmarks._demo import demo_stage
@@ -21,7 +19,7 @@ from hydra.lifecycle import ReconfigurationState
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import Losses, Stage
-from mininet_scenarios.stage.streams import Stream, paced_stream
+from mininet_scenarios.stage.streams import streams_everywhere
 
 TRIALS = 3
 PHASES = [
@@ -36,9 +34,6 @@ PHASES = [
     )
 ]
 LONGEST_SILENCE_MS = 200.0
-_PPS = 50.0
-_PAYLOAD_BYTES = 100
-_ENDLESS = 1_000_000
 _MOVED = PairDemand("r1", "r2", 80.0)
 _KEPT = PairDemand("r3", "r4", 80.0)
 _PATIENCE_S = 30.0
@@ -81,23 +76,10 @@ def _stopped_s(stage: Stage, process: ControllerProcess) -> float:
     return _start_s(stage, process)
 
 
-@contextmanager
-def _datagrams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
-    """Streams between the first servers of every two racks."""
-    firsts = [rack.servers[0].name for rack in stage.fabric.racks]
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                paced_stream(stage, a, b, pps=_PPS, payload_bytes=_PAYLOAD_BYTES, count=_ENDLESS)
-            )
-            for a, b in combinations(firsts, 2)
-        ]
-
-
 def _watched(stage: Stage, play: Callable[[], None]) -> tuple[float, int, Losses]:
     """(longest silence of any pair in ms, datagrams lost, frames lost) while ``play`` runs."""
     before = stage.losses()
-    with _datagrams_everywhere(stage) as streams:
+    with streams_everywhere(stage) as streams:
         play()
         results = [stream.stop() for stream in streams]
     silence_ms = max(result.max_gap_ms for result in results)

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import combinations, cycle, pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -43,7 +43,7 @@ from mininet_scenarios.replicas import ReplicaSet, replicas
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Losses, Stage
-from mininet_scenarios.stage.streams import Stream, paced_stream
+from mininet_scenarios.stage.streams import streams_everywhere
 from tests.integration.warm import cool, warm
 from tests.lossy import LossyWay
 
@@ -59,9 +59,6 @@ _KEPT: Final = PairDemand("r3", "r4", 80.0)
 _RESERVED: Final = ("r1", "r3")
 _MBPS: Final = 0.1
 _READY_S: Final = 90.0
-_PPS: Final = 50.0
-_PAYLOAD_BYTES: Final = 100
-_ENDLESS: Final = 1_000_000
 _POLL_S: Final = 0.02
 _PAUSE_S: Final = 1.0
 
@@ -245,19 +242,6 @@ class Faults:
             print(f"{what}, {number + 1} of {times}: {taken_s:.2f} s without a leader", flush=True)
 
 
-@contextmanager
-def _datagrams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
-    """Streams between the first servers of every two racks."""
-    firsts = [rack.servers[0].name for rack in stage.fabric.racks]
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                paced_stream(stage, a, b, pps=_PPS, payload_bytes=_PAYLOAD_BYTES, count=_ENDLESS)
-            )
-            for a, b in combinations(firsts, 2)
-        ]
-
-
 def _changes_ms(client: ControllerClient, times: int) -> list[float]:
     """How long changes of one circuit take, from the request to its end."""
     taken_ms = []
@@ -294,7 +278,7 @@ def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
             found.change_ms = _changes_ms(client, options.changes)
         before, customer = stage.losses(), Customer(urls)
-        with _datagrams_everywhere(stage) as streams, customer.shopping():
+        with streams_everywhere(stage) as streams, customer.shopping():
             faults.play(faults.kill, options.kills)
             faults.play(faults.partition, options.partitions)
             faults.play(faults.stop, options.stops)

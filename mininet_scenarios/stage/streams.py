@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import combinations, cycle
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from mininet_scenarios.workloads.reports import read_report
 
 _PORTS: Final = cycle(range(5300, 5800))
 """Ports, one for each stream: several may lead to the same server."""
+_ENDLESS: Final = 1_000_000
 _CLOSING_S: Final = 2.0
 """Time for the last datagrams and the sender's closing word to arrive."""
 
@@ -107,6 +108,19 @@ def paced_stream(
         sender = stack.enter_context(stage.workload(source, "paced_udp", send))
         wait_for_file(sending, sender)
         yield Stream(sender, receiver, sent, received)
+
+
+@contextmanager
+def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
+    """Small datagrams, 50 a second, between the first servers of every two racks, until the end."""
+    firsts = [rack.servers[0].name for rack in stage.fabric.racks]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                paced_stream(stage, a, b, pps=50.0, payload_bytes=100, count=_ENDLESS)
+            )
+            for a, b in combinations(firsts, 2)
+        ]
 
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
