@@ -110,7 +110,9 @@ class DeviceCare:
         until then is given the drain's bound.
         """
         policy = self._policy.now
-        if self._substrate.tells_rounds and (ready := tuple(sorted(self._switches.ready()))):
+        # Learning ToRs have no rules that could tell.
+        ready = tuple(sorted(self._switches.ready() & self._switches.owned.keys()))
+        if self._substrate.tells_rounds and ready:
             told = AwaitRounds(ready, policy.timeouts.vswitch_s)
             (outcome,) = yield Batch("drain", (told,))
             if late := outcome.value or ():
