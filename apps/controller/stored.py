@@ -87,6 +87,7 @@ class StoredView:
         self._copies = copies
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._then: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._follow, name="stored", daemon=True)
         self._state = _Read(Kind.STATE, lambda record: read_state(fabric, record["state"]))
         self._reservations = _Read(
@@ -96,8 +97,13 @@ class StoredView:
         self._history = _Read(Kind.HISTORY, Happening.from_record)
         self._ports = _Read(Kind.QUARANTINE, lambda record: list(record["ports"]))
 
-    def start(self) -> None:
-        """Look at the store every now and then, so that there is something when it is lost."""
+    def start(self, then: Callable[[], None]) -> None:
+        """Look at the store every now and then, so that there is something when it is lost.
+
+        ``then`` is called after the first look, answered or not: whoever is known to stand by has
+        something to answer with.
+        """
+        self._then = then
         self._thread.start()
 
     def stop(self) -> None:
@@ -105,11 +111,19 @@ class StoredView:
         self._ended.set()
 
     def _follow(self) -> None:
+        try:
+            self._look()
+        finally:
+            if not self._ended.is_set():
+                self._then()
         while not self._ended.wait(_EVERY_S):
-            try:
-                self._copies.look()
-            except JournalError as error:
-                LOG.debug("%s", error)
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self._copies.look()
+        except JournalError as error:
+            LOG.debug("%s", error)
 
     def now(self, *, lost: bool = False) -> Stored:
         """As the store is now, or was when it answered last; ``lost``: it is known not to answer.

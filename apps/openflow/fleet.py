@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from apps.openflow.seam import SwitchConnection
+from apps.openflow.seam import PortInfo, SwitchConnection
 from apps.openflow.switchboard import (
     Answer,
     Asked,
@@ -24,9 +25,12 @@ from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,
     TABLE_ALL,
+    OpenFlowError,
+    decode_port_descriptions,
     encode_barrier,
     encode_bundle_control,
     encode_flow_stats_request,
+    encode_port_descriptions_request,
 )
 from drivers.codecs.openflow.meters import (
     MeterChange,
@@ -353,6 +357,50 @@ class Fleet(Switchboard):
                 if isinstance(result, bytes):
                     counters[datapath] = decode_meter_stats(result)
         return counters
+
+    def await_ports_up(
+        self, datapath: DatapathId, names: Collection[str], timeout_s: float
+    ) -> tuple[str, ...]:
+        """Wait for carrier; returns the ports that are still down (or unknown) at the end.
+
+        With time to wait, a port is up if the switch describes it so when it is asked: what it told
+        before may be from before mirrors moved, and the message that it went down on its way still.
+        """
+        until_s = time.monotonic() + timeout_s
+        while True:
+            left_s = until_s - time.monotonic()
+            missing = self.await_told_up(datapath, names, max(0.0, left_s))
+            if missing or timeout_s <= 0:
+                return missing
+            now = self._described(datapath, max(0.0, left_s))
+            if now is None:
+                return tuple(names)
+            missing = tuple(n for n in names if (port := now.get(n)) is None or not port.up)
+            if not missing:
+                return ()
+            self.note_ports(datapath, now.values())
+
+    def _described(self, datapath: DatapathId, timeout_s: float) -> dict[str, PortInfo] | None:
+        """A switch's ports by name, as they are now; None: it does not answer properly.
+
+        Open vSwitch reads of links between the turns in which it reads of commands: a question is
+        answered by what was read after the barrier before it.
+        """
+        one = (datapath,)
+        barrier = self._request(one, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
+        if isinstance(barrier[datapath], Failure):
+            return None
+        described = self._request(
+            one, lambda _dp, _ports, xid: encode_port_descriptions_request(xid), timeout_s
+        )
+        answer = described[datapath]
+        if isinstance(answer, Failure):
+            return None
+        try:
+            ports = decode_port_descriptions(answer)
+        except OpenFlowError:
+            return None
+        return {p.name: PortInfo(p.number, p.name, p.carrier and not p.down) for p in ports}
 
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float

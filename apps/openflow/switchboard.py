@@ -377,10 +377,12 @@ class Switchboard:
             switch = self._switches.get(datapath)
             return tuple(n for n in wanted if n not in switch.names) if switch else ()
 
-    def await_ports_up(
+    def await_told_up(
         self, datapath: DatapathId, names: Collection[str], timeout_s: float
     ) -> tuple[str, ...]:
-        """Wait for carrier; returns the ports that are still down (or unknown) at the end."""
+        """Wait until a switch has told of carrier at these ports; returns those of which it has not
+        by the end, or has told otherwise since.
+        """
 
         def missing() -> tuple[str, ...]:
             switch = self._switches.get(datapath)
@@ -393,6 +395,14 @@ class Switchboard:
         with self._changed:
             self._changed.wait_for(lambda: not missing(), timeout_s)
             return missing()
+
+    def note_ports(self, datapath: DatapathId, ports: Iterable[PortInfo]) -> None:
+        """Note how ports of a switch are, ahead of what it told before and is yet to be read."""
+        with self._changed:
+            switch = self._switches.get(datapath)
+            if switch is not None:
+                switch.names |= {port.name: port for port in ports if port.name in switch.names}
+                self._changed.notify_all()
 
     def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
         """Packet-out; switches that are not connected are passed over."""

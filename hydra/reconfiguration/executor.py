@@ -16,7 +16,7 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -51,6 +51,7 @@ from hydra.reconfiguration.commands import (
     AwaitRounds,
     Batch,
     Command,
+    Course,
     MoveMirrors,
     Outcome,
     Pause,
@@ -723,18 +724,10 @@ class Execution:
     def _await_carrier(self) -> Steps:
         lighting = rings_of(self.plan.connect, self.plan.target.topology.circuits)
         fresh = sorted(lighting - self.failures.keys())
-        ports: dict[RackId, set[str]] = {}
-        for circuit in fresh:
-            for end in circuit.receivers:
-                port = self.fabric.ports[end]
-                ports.setdefault(port.rack, set()).add(port.tor_port)
-        if not ports:
-            return
         timeout_s = self.policy.timeouts.port_up_s
-        commands = tuple(
-            AwaitPortsUp(rack, tuple(sorted(names)), timeout_s)
-            for rack, names in sorted(ports.items())
-        )
+        commands = self._awaiting(fresh, timeout_s)
+        if not commands:
+            return
         outcomes = yield Batch("carrier", commands)
         self._note("carrier", outcomes)
         dark: dict[tuple[RackId, str], Failure] = {}
@@ -749,6 +742,18 @@ class Execution:
                 port = self.fabric.ports[end]
                 if (port.rack, port.tor_port) in dark:
                     self._fail(circuit, dark[port.rack, port.tor_port])
+
+    def _awaiting(self, circuits: Iterable[Circuit], timeout_s: float) -> tuple[AwaitPortsUp, ...]:
+        """Commands that wait for carrier where these circuits' light is received."""
+        ports: dict[RackId, set[str]] = {}
+        for circuit in circuits:
+            for end in circuit.receivers:
+                port = self.fabric.ports[end]
+                ports.setdefault(port.rack, set()).add(port.tor_port)
+        return tuple(
+            AwaitPortsUp(rack, tuple(sorted(names)), timeout_s)
+            for rack, names in sorted(ports.items())
+        )
 
     def _tag_last(self) -> Steps:
         """Join circuits that have light to VLANs that are in use elsewhere, and take those without
@@ -809,8 +814,7 @@ class Execution:
                 self._fail_path(path, shared, self._not_probed(path, path.dst if a else path.src))
         if not commands:
             return
-        outcomes = yield Batch("probe", tuple(commands))
-        self._note("probe", outcomes)
+        outcomes = yield from self._probed(commands)
         passed = {
             path
             for path, outcome in zip(probed, outcomes, strict=True)
@@ -831,6 +835,47 @@ class Execution:
                     f"no probe came through {', '.join(outcome.value)}",
                 )
                 self._fail_path(path, good, replace(failure, step="probe", subject=names))
+
+    def _probed(self, commands: Sequence[ProbePath]) -> Course[list[Outcome]]:
+        """Outcomes of probes; those that were lost where there is no carrier yet are sent again.
+
+        A ToR may have told of the carrier from before the mirrors moved.
+        """
+        outcomes = list((yield Batch("probe", tuple(commands))))
+        self._note("probe", outcomes)
+        lost = [n for n, outcome in enumerate(outcomes) if outcome.confirmed and outcome.value]
+        awaited = self._awaiting({c for n in lost for c in commands[n].path.circuits}, 0.0)
+        if not awaited:
+            return outcomes
+        told = yield Batch("probe", awaited)
+        dark = {
+            (command.rack, name)
+            for command, outcome in zip(awaited, told, strict=True)
+            if outcome.confirmed
+            for name in outcome.value
+        }
+        late = {n: self._dark_circuits(commands[n].path, dark) for n in lost}
+        again = [n for n in lost if late[n]]
+        if not again:
+            return outcomes
+        circuits = {circuit for n in again for circuit in late[n]}
+        yield Batch("probe", self._awaiting(circuits, self.policy.timeouts.port_up_s))
+        repeated = yield Batch("probe", tuple(commands[n] for n in again))
+        self._note("probe", repeated)
+        for n, outcome in zip(again, repeated, strict=True):
+            outcomes[n] = outcome
+        return outcomes
+
+    def _dark_circuits(
+        self, path: Path, dark: Collection[tuple[RackId, str]]
+    ) -> frozenset[Circuit]:
+        """Circuits of a path that end at one of these ToR ports, as (rack, name)."""
+        ports = self.fabric.ports
+        return frozenset(
+            circuit
+            for circuit in path.circuits
+            if any((ports[end].rack, ports[end].tor_port) in dark for end in circuit.receivers)
+        )
 
     def _not_probed(self, path: Path, rack: RackId) -> Failure:
         reason = f"no server of {self.fabric.racks[rack].name} can be probed"

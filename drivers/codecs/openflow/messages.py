@@ -218,6 +218,10 @@ class PortDescription:
     carrier: bool
 
 
+def encode_port_descriptions_request(xid: int) -> bytes:
+    return encode_multipart_request(MULTIPART_PORT_DESC, xid)
+
+
 def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
     """Physical and logical ports; reserved ones are left out."""
     if len(body) % _PORT_DESC.size:

@@ -19,6 +19,7 @@ from drivers.codecs.openflow.messages import (
     TYPE_BARRIER_REQUEST,
     TYPE_EXPERIMENTER,
     TYPE_FLOW_MOD,
+    TYPE_MULTIPART_REQUEST,
     TYPE_PACKET_OUT,
     encode_bundle_control,
     encode_flow_stats_request,
@@ -491,9 +492,46 @@ def test_port_counters_are_given_by_name(fleet):
 # -- waiting for ports ------------------------------------------------------------------------
 
 
-def test_ports_that_are_up_need_no_wait(fleet):
-    Switch(fleet, TOR1, ports=port_table("o1", "o2"))
+def described(*names, up=True):
+    """Body of a reply that describes ports, numbered from 4 as by ``port_table``."""
+    return b"".join(
+        struct.pack("!I4x6s2x16sII24x", number, bytes(6), name.encode(), 0, 0 if up else 1)
+        for number, name in enumerate(names, start=4)
+    )
+
+
+class Tor(Switch):
+    """Its ports may be otherwise than it has told so far; ``says``: what it answers to questions,
+    the last one from then on.
+    """
+
+    def __init__(self, fleet, *says, ports):
+        self.says = deque(says)
+        super().__init__(fleet, TOR1, tell, ports)
+
+    @property
+    def questions(self):
+        return [message[1] for message in self.sent]
+
+
+def tell(tor, xid):
+    if tor.questions[-1] == TYPE_BARRIER_REQUEST:
+        agrees(tor, xid)
+    elif tor.says:
+        says = tor.says.popleft() if len(tor.says) > 1 else tor.says[0]
+        tor.fleet.statistics_replied(tor, xid, says, more=False)
+
+
+def test_ports_that_are_up_need_no_wait_but_for_a_question(fleet):
+    tor = Tor(fleet, described("o1", "o2"), ports=port_table("o1", "o2"))
     assert fleet.await_ports_up(TOR1, ["o1", "o2"], 10.0) == ()
+    assert tor.questions == [TYPE_BARRIER_REQUEST, TYPE_MULTIPART_REQUEST]
+
+
+def test_without_time_to_wait_what_a_switch_told_counts(fleet):
+    tor = Tor(fleet, ports=port_table("o1"))
+    assert fleet.await_ports_up(TOR1, ["o1", "o2"], 0.0) == ("o2",)
+    assert tor.sent == []
 
 
 def test_ports_that_stay_down_or_unknown_are_named(fleet):
@@ -502,13 +540,36 @@ def test_ports_that_stay_down_or_unknown_are_named(fleet):
     assert fleet.await_ports_up(V2, ["o1"], 0.02) == ("o1",)
 
 
+@pytest.mark.parametrize("says", [(), (b"short",)])
+def test_a_switch_that_does_not_describe_its_ports_has_none_that_are_up(fleet, says):
+    Tor(fleet, *says, ports=port_table("o1"))
+    assert fleet.await_ports_up(TOR1, ["o1"], 0.02) == ("o1",)
+
+
+def test_a_switch_that_answers_nothing_has_no_port_that_is_up(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1"))
+    assert fleet.await_ports_up(TOR1, ["o1"], 0.02) == ("o1",)
+
+
 def test_a_port_that_comes_up_ends_the_wait(fleet):
-    tor = Switch(fleet, TOR1, ports=port_table("o1", up=False))
+    tor = Tor(fleet, described("o1"), ports=port_table("o1", up=False))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
         time.sleep(0.05)
         assert not waiting.done()
         fleet.port_changed(TOR1, tor, PortInfo(4, "o1", True), deleted=False)
+        assert waiting.result(timeout=5.0) == ()
+
+
+def test_what_was_told_before_does_not_count(fleet):
+    """Mirrors have moved, and nobody has read yet that the port went down, and came up again."""
+    tor = Tor(fleet, described("o1", up=False), described("o1"), ports=port_table("o1"))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
+        time.sleep(0.05)
+        assert not waiting.done()
+        for up in (False, True):
+            fleet.port_changed(TOR1, tor, PortInfo(4, "o1", up), deleted=False)
         assert waiting.result(timeout=5.0) == ()
 
 

@@ -15,6 +15,7 @@ from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
 from hydra.reconfiguration.commands import (
     ApplyRules,
+    AwaitPortsUp,
     AwaitRounds,
     Batch,
     MoveMirrors,
@@ -317,6 +318,44 @@ def test_a_probe_that_fails_costs_a_pair_beside_it_nothing():
     assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {
         (old.vlans[DIRECT], Port.OPTICAL)
     }
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_tor_that_told_of_carrier_too_early_is_waited_for_and_probed_again(comes):
+    """What it told was from before the mirrors moved; there is carrier ``port_up_s`` later."""
+    old = start(DIRECT)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    network = Scripted(FABRIC, old)
+    policy = Policy()
+    lit = []
+
+    def carrier(command, true):
+        if network.commands(ProbePath) and command.timeout_s:
+            lit.append(comes)
+        early = not network.commands(ProbePath)
+        return replace(true, value=() if early or any(lit) else command.ports)
+
+    network.instead |= {(step, AwaitPortsUp): carrier for step in ("carrier", "probe")}
+    network.instead["probe", ProbePath] = lambda _c, true: (
+        true if any(lit) else replace(true, value=("h11 to h31", "h31 to h11"))
+    )
+    execution = Watch(network, execution_of(network, old, target, policy)).run()
+    waits = [command.timeout_s for command in network.commands(AwaitPortsUp)]
+    bound_s = policy.timeouts.port_up_s
+    assert waits == [bound_s, bound_s, 0.0, 0.0, bound_s, bound_s]  # at both ToRs each
+    assert len(network.commands(ProbePath)) == 2
+    assert (execution.result == target) is comes
+    assert comes or "no probe came through" in execution.reason
+
+
+def test_a_probe_that_is_lost_where_there_is_carrier_is_not_sent_again():
+    old = start(DIRECT)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    network = Scripted(FABRIC, old)
+    network.instead["probe", ProbePath] = lambda _c, true: replace(true, value=("h11 to h31",))
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert len(network.commands(ProbePath)) == 1
+    assert "no probe came through" in execution.reason
 
 
 def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
