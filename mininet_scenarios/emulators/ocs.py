@@ -92,7 +92,7 @@ class EmulatedOcs:
         self._timing = timing
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="mirrors")
         self._cross_connects: dict[int, int] = {}
-        self._foreign: set[int] = set()
+        self._foreign: dict[int, int] = {}
         self._disabled: set[int] = set()
         self._generation: dict[int, int] = {}
         self._unsettled: set[asyncio.Task[None]] = set()
@@ -184,13 +184,13 @@ class EmulatedOcs:
         else:
             free = (i for i in range(self.size, 0, -1) if i not in self._cross_connects)
             pair = (next(free), port)
-        self._foreign.add(pair[0])
+        self._foreign[pair[0]] = pair[1]
         self._start_move([], [pair])
         return pair
 
     def unblock(self) -> None:
-        """Remove the cross-connects that :meth:`block` made."""
-        gone = [(a, b) for a, b in self._cross_connects.items() if a in self._foreign]
+        """Remove the cross-connects that :meth:`block` made, and nobody has replaced since."""
+        gone = [(a, b) for a, b in self._foreign.items() if self._cross_connects.get(a) == b]
         self._foreign.clear()
         self._start_move(gone, [])
 

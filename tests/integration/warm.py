@@ -1,7 +1,7 @@
 """Controllers that are forked off a process which has imported all that ``ryu-manager`` imports.
 
-The imports are most of a start. How users start it is for ``test_launch``,
-``test_controller_process``, the demo, the tutorial and the experiments to test.
+So are the processes in which they plan. The imports are most of a start. How users start it is for
+``test_launch``, ``test_controller_process``, the demo, the tutorial and the experiments to test.
 
 ``python -m tests.integration.warm FD`` is that process; it ends, with its controllers, when the
 other end of the socket FD is closed.
@@ -19,9 +19,12 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import apps
 from apps.openflow.package import RYU, VARIABLE
@@ -87,8 +90,14 @@ class Forked:
         return self.returncode
 
     def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
-            os.kill(self.pid, signal.SIGTERM)
+            os.kill(self.pid, number)
 
     def _report(self) -> int:
         (value,) = _STATUS.unpack(self._reports.recv(_STATUS.size))
@@ -111,38 +120,58 @@ def cool() -> None:
         _started.popitem()[1].close()
 
 
-def _serve(orders: socket.socket) -> None:
-    """Returns in the controllers, which then run as ``ryu-manager``; never in this process."""
-    children: dict[int, tuple[int, socket.socket]] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(orders, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fd != orders.fileno():
-                    pid, reports = children.pop(key.fd)
-                    selector.unregister(key.fd)
-                    os.close(key.fd)
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    with reports:
-                        _tell(reports, code)
-                    continue
-                order, descriptors, _, _ = socket.recv_fds(orders, _MAX_ORDER, 2)
-                if not order:
-                    for pid, _ in children.values():
-                        os.killpg(pid, signal.SIGKILL)
-                    os._exit(0)
-                log, reporting = descriptors
-                if (pid := os.fork()) == 0:
-                    os.close(reporting)
-                    orders.close()
-                    _become_controller(json.loads(order), log)
-                    return
-                os.close(log)
-                reports = socket.socket(fileno=reporting)
-                watched = os.pidfd_open(pid)
-                children[watched] = pid, reports
-                selector.register(watched, selectors.EVENT_READ)
-                _tell(reports, pid)
+class _Server:
+    """Forks controllers for a session, and planners for these controllers."""
+
+    def __init__(self, orders: socket.socket) -> None:
+        self._orders = orders
+        self._planners, self._asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._children: dict[int, tuple[int, socket.socket]] = {}
+        """Process and where its end is reported, by the descriptor that watches it."""
+
+    def serve(self) -> Callable[[], None]:
+        """Returns in the children, with what they are to do; never in this process."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._orders, selectors.EVENT_READ)
+            selector.register(self._planners, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fd in self._children:
+                        selector.unregister(key.fd)
+                        self._report(key.fd)
+                        continue
+                    ordered_by = key.fileobj
+                    order, descriptors, _, _ = socket.recv_fds(ordered_by, _MAX_ORDER, 3)
+                    if not order:
+                        self._end()
+                    *given, reporting = descriptors
+                    if (pid := os.fork()) == 0:
+                        os.close(reporting)
+                        self._orders.close()
+                        self._planners.close()
+                        _be_a_member()
+                        if ordered_by is self._planners:
+                            return partial(_become_planner, *given)
+                        return partial(_become_controller, json.loads(order), *given, self._asking)
+                    for descriptor in given:
+                        os.close(descriptor)
+                    reports = socket.socket(fileno=reporting)
+                    watched = os.pidfd_open(pid)
+                    self._children[watched] = pid, reports
+                    selector.register(watched, selectors.EVENT_READ)
+                    _tell(reports, pid)
+
+    def _report(self, watched: int) -> None:
+        pid, reports = self._children.pop(watched)
+        os.close(watched)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with reports:
+            _tell(reports, code)
+
+    def _end(self) -> NoReturn:
+        for pid, _ in self._children.values():
+            os.killpg(pid, signal.SIGKILL)
+        os._exit(0)
 
 
 def _tell(reports: socket.socket, value: int) -> None:
@@ -152,26 +181,49 @@ def _tell(reports: socket.socket, value: int) -> None:
         return  # nobody asks any more
 
 
-def _become_controller(environment: dict[str, str], log: int) -> None:
+def _be_a_member() -> None:
+    """Have the testbed find this process, by the environment where the kernel looks for it."""
     os.setsid()
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    # Where the kernel looks for it, so that the testbed finds its members.
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
     ctypes.memset(libc.getenv(MEMBER_VARIABLE.encode()), ord("1"), 1)
+
+
+def _write_to(log: int) -> None:
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+def _become_controller(environment: dict[str, str], log: int, asking: socket.socket) -> None:
+    _write_to(log)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["ryu-manager", str(Path(apps.__file__).with_name("main.py"))]
+    planner._spawn = partial(_forked_planner, asking)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    ryu_manager()
+
+
+def _forked_planner(asking: socket.socket, theirs: Connection) -> Forked:
+    ours, reporting = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reporting:
+        given = [theirs.fileno(), sys.stderr.fileno(), reporting.fileno()]
+        socket.send_fds(asking, [b"a planner"], given)
+    return Forked(ours)
+
+
+def _become_planner(connection: int, log: int) -> None:
+    _write_to(log)
+    sys.argv = ["planner_process", str(connection)]
+    planner_process.main()
 
 
 if __name__ == "__main__":
     from apps.launcher import ryu_manager
 
     import_module("apps.main")  # which the launcher imports for the controller alone
+    from apps.planning import planner, planner_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    ryu_manager()
+    _Server(socket.socket(fileno=int(sys.argv[1]))).serve()()

@@ -1,4 +1,4 @@
-"""The emulated OCS calls a cross-connect aimed once it carries light, however long that takes."""
+"""Light and blocked ports of the emulated OCS."""
 
 import asyncio
 import time
@@ -46,3 +46,18 @@ def test_with_a_debounce_it_is_aimed_before():
         return seen, ocs._mirrors.lit()
 
     assert asyncio.run(connect()) == ((True, frozenset()), {9, 10})
+
+
+def test_somebody_elses_cross_connect_that_was_replaced_is_nobody_elses_to_remove():
+    async def replace():
+        ocs = EmulatedOcs(8, MemoryMirrors(), Timing(0.0))
+        await ocs.start()
+        pair, other = ocs.block(1), ocs.block(2)
+        ocs.disconnect([pair])
+        ocs.connect([(1, 10)])
+        ocs.unblock()
+        left = dict(ocs.cross_connects)
+        await ocs.close()
+        return other, left
+
+    assert asyncio.run(replace()) == ((2, 15), {1: 10})
