@@ -164,7 +164,7 @@ class DemandEstimator:
         more = self._of_entries(backlog, backlog.mbps, sent)
         changed_s = now_s - self._changed_s
         lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
-        mbps = np.where(lagging[pair], np.maximum(sent.mbps, sent.latest_mbps), sent.mbps)
+        mbps = np.where(lagging[pair], np.maximum(sent.mbps, sent.least_mbps), sent.mbps)
         most_mbps = self._known.most_mbps(rates, now_s)
         known = most_mbps[pair] * sent.mbps / rates[pair]
         known[waiting[pair] > 0] = np.inf

@@ -61,6 +61,12 @@ class Sent:
     """Averaged; above zero."""
     latest_mbps: NDArray[np.float64]
     """In the last interval alone: averages follow slowly what fills a link at once."""
+    least_mbps: NDArray[np.float64]
+    """The smaller of the last two intervals'.
+
+    One alone may hold what was sent in two: Open vSwitch brings a rule's counter up to date every
+    half a second (``other_config:max-revalidator``), and later on a busy machine.
+    """
 
 
 @dataclass(slots=True)
@@ -80,6 +86,7 @@ class DemandMeter:
     _bytes: NDArray[np.uint64] = field(init=False)
     _rates_mbps: NDArray[np.float64] = field(init=False)
     _latest_mbps: NDArray[np.float32] = field(init=False)
+    _least_mbps: NDArray[np.float32] = field(init=False)
     _heard_s: NDArray[np.float64] = field(init=False)
     _rule_age_s: NDArray[np.float64] = field(init=False)
     _readings: NDArray[np.intp] = field(init=False)
@@ -100,6 +107,7 @@ class DemandMeter:
         self._bytes = np.zeros(shape, dtype=np.uint64)
         self._rates_mbps = np.zeros(shape)
         self._latest_mbps = np.zeros(shape, dtype=np.float32)
+        self._least_mbps = np.zeros(shape, dtype=np.float32)
         self._heard_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
         self._readings = np.zeros(shape[0], dtype=np.intp)
@@ -155,7 +163,9 @@ class DemandMeter:
         rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
         self._sending[source] = rates.any()
-        np.copyto(self._latest_mbps[source], rate, casting="same_kind", where=known)
+        latest, least = self._latest_mbps[source], self._least_mbps[source]
+        np.minimum(rate, latest, out=least, casting="same_kind", where=known)
+        np.copyto(latest, rate, casting="same_kind", where=known)
         self._readings[source] += 1
         if went_back.any():
             return Anomaly.COUNTER_WENT_BACK
@@ -190,7 +200,8 @@ class DemandMeter:
         away = self._rack[source] != to
         source, to = source[away], to[away]
         latest = self._latest_mbps[source, to].astype(np.float64)
-        return Sent(source, to, self._rates_mbps[source, to], latest)
+        least = self._least_mbps[source, to].astype(np.float64)
+        return Sent(source, to, self._rates_mbps[source, to], latest, least)
 
     def counted(
         self, server: NDArray[np.intp], rack: NDArray[np.intp]

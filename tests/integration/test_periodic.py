@@ -81,7 +81,7 @@ def test_the_larger_of_two_elephants_keeps_the_only_circuit(demo_testbed, tmp_pa
 
         wait_until(told_apart)
         seen = found[-1]
-        # Of what the last reading says or the average, whichever is more so soon after a change.
+        # By the average, or what both of the last readings say if that is more.
         assert 1.05 * seen["rate_mbps"] - 1e-6 <= seen["estimated_mbps"] < 10
         large.finish(30)
         assert network.planes_between("r1", "r2") == ("p1",)

@@ -215,7 +215,7 @@ class Stage:
     def wanted_mbps(self):
         """By a server that fills its electrical uplink."""
         one, mbps = np.array([0]), np.array([FABRIC.electrical_rate_mbps])
-        self.controller._poller.sent = lambda: Sent(one, one + 1, mbps, mbps)
+        self.controller._poller.sent = lambda: Sent(one, one + 1, mbps, mbps, mbps)
         return self.controller.desk.demand().estimated_mbps[0, 1]
 
     def classes(self):

@@ -62,6 +62,17 @@ def test_what_is_sent_away_server_by_server_on_average_and_now():
     assert list(zip(sent.source, sent.to, strict=True)) == [(H11, 1), (H21, 0)]
     assert sent.mbps[0] == pytest.approx(demand.matrix()[0, 1])
     assert sent.latest_mbps == pytest.approx([30, 15])
+    assert sent.least_mbps == pytest.approx([10, 5])
+
+
+def test_a_rate_that_one_interval_alone_tells_is_none():
+    """A counter that is brought up to date every 0.5 s, read as often: one reading holds two."""
+    demand = meter(window_s=1.0)
+    least = []
+    for number, mbit in enumerate((0, 4, 8, 8, 16, 20)):
+        demand.update(H11, totals(0, mbit, 0), 0.5 * number)
+        least += list(demand.sent().least_mbps)
+    assert least == pytest.approx([0, 8, 0, 0, 8])
 
 
 def test_a_steady_rate_is_the_rate_whatever_the_intervals():

@@ -59,10 +59,10 @@ class Network:
         after_s=10.0,
         spilled=None,
     ):
-        """``sent`` are (source, rack, Mb/s), and Mb/s in the last interval if they differ."""
+        """``sent`` are (source, rack, Mb/s), and Mb/s in the last two intervals if they differ."""
         self.now_s += after_s
         table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
-        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
+        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T, table[:, 3])
         return self.estimator.find(
             seen,
             ports or {},

@@ -39,7 +39,7 @@ class Loop:
         self.noise = noise
         self.rehearsal = Rehearsal(FABRIC, POLICY, outage_s=0.3)
         self.estimator = DemandEstimator(FABRIC, CurrentPolicy(POLICY))
-        self.average = np.zeros(len(flows))
+        self.average, self.before = np.zeros(len(flows)), np.zeros(len(flows))
         self.now_s = 0.0
 
     def carried(self):
@@ -75,7 +75,13 @@ class Loop:
             latest, ports = self.carried()
             self.average += (latest - self.average) / POLICY.demand_window_s
             found = self.estimator.find(
-                Sent(self.source, self.to, self.average.copy(), latest),
+                Sent(
+                    self.source,
+                    self.to,
+                    self.average.copy(),
+                    latest,
+                    np.minimum(latest, self.before),
+                ),
                 ports,
                 {},
                 NOBODY,
@@ -83,6 +89,7 @@ class Loop:
                 self.now_s,
                 {},
             )
+            self.before = latest
             self.rehearsal.see(self.now_s, found.sent_mbps, found.wanted_mbps)
             if second % 2:
                 changes += self.rehearsal.step(self.now_s).action is Action.CHANGE
