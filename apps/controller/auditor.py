@@ -60,6 +60,18 @@ class Auditor:
         if (found.items or self._lost) and self._policy.now.on_drift is OnDrift.MEND:
             self._reported = self.mend().left.items
 
+    def audit_rules(self) -> None:
+        """As :meth:`audit`, but for devices and circuits, which are left to it; for while a change
+        that is yet to begin waits: it was planned from the present state.
+        """
+        seen = self._runner.run(self._audit.look())
+        of_rules = [item for drift in seen.rules.values() for item in drift.items]
+        if of_rules and self._policy.now.on_drift is OnDrift.MEND:
+            for item in of_rules:
+                LOG.warning("changed behind our back: %s", item)
+            self._lost |= seen.broken
+            self._runner.run(self._audit.mend_rules(seen))
+
     def mend(self) -> Reconciliation:
         """Mend what differs.
 

@@ -167,6 +167,8 @@ class Controller:
         mover = Mover(fabric, policy, planning, runner, upkeep, reach, announcer, ledger)
         audit = Audit(fabric, ledger, switches, care, recovery)
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
+        self._audited_s = time.monotonic()
+        mover.while_waiting(self._audit_while_waiting)
 
         # What is asked for and decided
         staging = self._staging = Staging(
@@ -352,11 +354,18 @@ class Controller:
         now = self._policy.now
         return now.epoch_s if now.mode is Mode.PERIODIC and not now.slotted else None
 
+    def _audit_while_waiting(self) -> None:
+        every_s = self._policy.now.audit_interval_s
+        if every_s and time.monotonic() >= self._audited_s + every_s and self._upkeep.in_command:
+            self._auditor.audit_rules()
+            self._audited_s = time.monotonic()
+
     def _audit(self) -> None:
         if not self._upkeep.in_command:
             return
         before = self._ledger.state
         self._auditor.audit()
+        self._audited_s = time.monotonic()
         if self._ledger.state != before:
             self._reservations.restore()
 

@@ -32,6 +32,7 @@ LOG = logging.getLogger("hydra.mover")
 FIRST_OUTAGE_S: Final = 0.3
 """Assumed cost of a reconfiguration until one has been measured."""
 _OUTAGE_WEIGHT: Final = 0.3
+_LOOK_S: Final = 0.25
 _NAMED: Final = 6
 """Pairs that the log names."""
 _FOR_OTHERS_S: Final = 1.0
@@ -64,6 +65,14 @@ class Mover:
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
         self._others: Callable[[], bool] = lambda: False
+        self._look_around: Callable[[], None] = lambda: None
+
+    def while_waiting(self, look_around: Callable[[], None]) -> None:
+        """Have this called every now and then while a change waits for its VLAN-IDs to have rested.
+
+        The ledger has the same state afterwards: the change was planned from it.
+        """
+        self._look_around = look_around
 
     def let_in(self, others: Callable[[], bool]) -> None:
         """Have ``others`` called between two steps of changes: it may :meth:`move_beside` these,
@@ -153,8 +162,14 @@ class Mover:
         rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
         if rest_s:
             LOG.info("waits %.1f s for VLAN-IDs to have rested: a wider range has others", rest_s)
-            self._runner.run(rest(rest_s))
+            self._rest(rest_s)
         return self._carry_out(entry, plan)
+
+    def _rest(self, rest_s: float) -> None:
+        until_s = time.monotonic() + rest_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            self._runner.run(rest(min(left_s, _LOOK_S)))
+            self._look_around()
 
     def _carry_out(self, entry: Reconfiguration, plan: Plan) -> Execution:
         beside = self._ledger.under_way

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from apps.controller.auditor import Auditor
-from hydra.model import NetworkState
-from hydra.policy import CurrentPolicy, Policy
+from hydra.model import DatapathId, NetworkState
+from hydra.policy import CurrentPolicy, OnDrift, Policy
 from hydra.reconfiguration.audit import Seen
-from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
 from hydra.reconfiguration.plan import without
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -24,18 +24,19 @@ WHOLE = Seen((), frozenset(), {}, ())
 class Bench:
     """An auditor whose looks are given, and whose withdrawals go through only if told so."""
 
-    def __init__(self, *looks: Seen) -> None:
+    def __init__(self, *looks: Seen, **policy) -> None:
         self.state = STATE
         self.withdraws = False
         self.asked: list[frozenset] = []
         looks = iter(looks)
+        self.mended: list[Seen] = []
         audit = SimpleNamespace(
-            look=lambda: next(looks), mend_rules=lambda _seen: None, clear_away=lambda: None
+            look=lambda: next(looks), mend_rules=self.mended.append, clear_away=lambda: None
         )
         self.note_loss = self.keep_standing = lambda *_: None
         planning = SimpleNamespace(without_circuits=self._without, restored=lambda state, *_: state)
         self.auditor = Auditor(
-            CurrentPolicy(Policy()),
+            CurrentPolicy(Policy(**policy)),
             self,  # the ledger, too
             SimpleNamespace(blocked_ports=frozenset),
             SimpleNamespace(go=self._go),
@@ -70,3 +71,31 @@ def test_what_is_withdrawn_is_not_asked_for_again():
     bench.auditor.audit()
     bench.auditor.audit()
     assert bench.asked == [CIRCUITS]
+
+
+STRANGE = Seen(
+    GONE.on_devices,
+    CIRCUITS,
+    {
+        DatapathId(1): RuleDrift(
+            (Drift(DriftKind.RULE, "v1", "a rule", "nothing", "installed"),), ()
+        )
+    },
+    (),
+)
+
+
+def test_while_a_change_waits_rules_alone_are_mended_and_circuits_after_it():
+    bench = Bench(STRANGE, WHOLE, WHOLE, WHOLE)
+    bench.withdraws = True
+    bench.auditor.audit_rules()
+    assert (bench.mended, bench.asked) == ([STRANGE], [])
+    bench.auditor.audit()  # they are back by now, and their pairs diverted
+    assert bench.asked == [CIRCUITS]
+
+
+def test_while_a_change_waits_nothing_is_mended_that_is_to_be_reported_or_is_no_rule():
+    for looked, policy in ((GONE, {}), (STRANGE, {"on_drift": OnDrift.REPORT})):
+        bench = Bench(looked, **policy)
+        bench.auditor.audit_rules()
+        assert bench.mended == []

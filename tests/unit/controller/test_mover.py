@@ -3,6 +3,7 @@
 import logging
 import random
 import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -98,6 +99,29 @@ def test_a_plan_that_can_not_be_is_refused(ledger):
     (one,) = ledger.reconfigurations()
     assert one.state is ReconfigurationState.REFUSED
     assert one.reason == "1 path of 0 is unsound"
+
+
+def test_while_vlan_ids_rest_somebody_looks_around(ledger, monkeypatch):
+    runner = SimulatedRunner(ledger)
+    run, looks, rested_s = runner.run, [], []
+
+    def rest_or_run(steps, on_batch=None):
+        if on_batch is None:
+            (pause,) = next(steps).commands
+            rested_s.append(pause.seconds)
+            time.sleep(pause.seconds)
+        else:
+            run(steps, on_batch)
+
+    runner.run = rest_or_run
+    monkeypatch.setattr(ledger, "rest_s", lambda *_: 0.6)
+    mover = mover_of(ledger, runner)
+    mover.while_waiting(lambda: looks.append(ledger.reconfigurations()[0].state))
+    mover.move(ledger.enter("operator"), TARGET)
+    assert looks == [ReconfigurationState.QUEUED] * len(rested_s)
+    assert sum(rested_s) <= 0.6
+    assert len(looks) >= 3
+    assert ledger.reconfigurations()[0].state is ReconfigurationState.DONE
 
 
 def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
