@@ -168,7 +168,8 @@ def live(
     """A controller with an empty journal and these changes to the shipped file, and its policy.
 
     ``cold`` where what its process is started with matters: it is then not forked off another.
-    ``package`` is what its OpenFlow runs on: as a rule, what ``HYDRA_OPENFLOW`` says of this process.
+    ``package`` is what its OpenFlow runs on; by default, what ``HYDRA_OPENFLOW`` chooses for this
+    process.
     """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
