@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -33,7 +32,7 @@ from apps.process.tracing import traces
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
-from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls
+from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls, trust_in
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_addresses import Reach
 from apps.rest.webhook_delivery import Webhooks
@@ -118,7 +117,7 @@ class HydraApplication:
             settings.hosts,
             self._term,
             self._view,
-            _trust(settings),
+            trust_in(settings.authority),
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -147,6 +146,7 @@ class HydraApplication:
         self._view: StoredView | None = None
         if settings.etcd is None:
             return SqliteJournal(settings.journal, kept_days=settings.journal_days)
+        needs_etcd("apps.etcd.gateway").check_files(settings.etcd)
         etcd = needs_etcd("apps.journal.etcd")
         leadership = needs_etcd("apps.etcd.leadership")
         journal = etcd.EtcdJournal(settings.etcd, later=True, kept_days=settings.journal_days)
@@ -211,18 +211,6 @@ class HydraApplication:
         LOG.info("stopped; the switches go on forwarding")
 
 
-def _trust(settings: ControllerSettings) -> ssl.SSLContext | None:
-    """Authorities of the other controllers' certificates; None: the system's."""
-    if settings.authority is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=settings.authority)
-    except (OSError, ssl.SSLError) as error:
-        raise HydraError(
-            f"controller.authority {settings.authority}: {error.strerror or error}"
-        ) from error
-
-
 def _own_url(settings: ControllerSettings) -> str:
     """Where other machines find REST."""
     if settings.url is not None:
@@ -251,10 +239,9 @@ def _openflow_tls(settings: ControllerSettings) -> OpenFlowTls | None:
     certificate, key, authority = files
     if certificate is None or key is None or authority is None:
         return None
-    for file in (certificate, key, authority):
-        if not Path(file).is_file():
-            raise HydraError(f"controller.openflow_…: there is no file {file}: see `hydra ca`")
-    return OpenFlowTls(certificate, key, authority)
+    tls = OpenFlowTls(certificate, key, authority)
+    tls.check()
+    return tls
 
 
 class HydRA(OpenFlowApp):

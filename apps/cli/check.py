@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
 from dataclasses import asdict
@@ -15,10 +13,11 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_facts, print_json, warn
-from apps.journal.opening import needs_etcd
+from apps.journal.opening import check_journal, needs_etcd
+from apps.openflow.seam import OpenFlowTls
 from apps.process.configuration import load_configuration
-from apps.process.single_instance import check_private, check_writable
-from apps.rest.server import Tls
+from apps.process.single_instance import check_writable
+from apps.rest.server import Tls, trust_in
 from apps.rest.tokens import TokenFile
 from hydra.config import Loaded
 from hydra.errors import ConfigError, HydraError, Problem
@@ -89,8 +88,7 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
     authority = settings.openflow_authority
     checks: list[tuple[str, Callable[[], object]]] = []
     if settings.etcd is None:
-        checks.append(("journal", lambda: check_writable(settings.journal)))
-        checks.append(("journal", lambda: check_private(settings.journal)))
+        checks.append(("journal", partial(check_journal, settings.journal)))
     else:
         checks.append(("store", partial(_check_etcd, settings.etcd)))
     if settings.audit_log is not None:
@@ -100,8 +98,8 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
     if tls[0] and tls[1]:
         checks.append(("tls_certificate", Tls(tls[0], tls[1]).check))
     if certificate and key and authority:
-        check_it = partial(check_openflow, certificate, key, authority)
-        checks.append(("openflow_certificate", check_it))
+        checks.append(("openflow_certificate", OpenFlowTls(certificate, key, authority).check))
+    checks.append(("authority", partial(trust_in, settings.authority)))
     for name, refuse in checks:
         try:
             refuse()
@@ -114,25 +112,7 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
 
 def _check_etcd(settings: EtcdSettings) -> None:
     """Raise HydraError unless the files and the package that etcd needs are there."""
-    needs_etcd("apps.etcd.gateway")
-    named = {"tls.authority": settings.authority, "tls.certificate": settings.certificate}
-    named |= {"tls.key": settings.key, "user.password_file": settings.password_file}
-    for key, path in named.items():
-        if path is not None and not os.access(path, os.R_OK):
-            raise HydraError(f"etcd.{key}: {path} is not there, or this user can't read it")
-
-
-def check_openflow(certificate: str, key: str, authority: str) -> None:
-    """Raise HydraError unless OpenFlow can be encrypted with these files."""
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        context.load_verify_locations(authority)
-    except (OSError, ssl.SSLError) as error:
-        raise HydraError(
-            f"OpenFlow can't use the certificate {certificate} with the key {key} and the "
-            f"authority {authority} ({error.strerror or error}): `hydra ca` makes them"
-        ) from error
+    needs_etcd("apps.etcd.gateway").check_files(settings)
 
 
 def _report_problems(error: ConfigError, as_json: bool) -> None:

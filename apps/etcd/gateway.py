@@ -8,6 +8,7 @@ that fails the second time.
 from __future__ import annotations
 
 import json
+import ssl
 import time
 import warnings
 from base64 import b64decode, b64encode
@@ -135,6 +136,23 @@ def was_created(key: str, revision: int) -> Json:
 
 def _range(first: str, end: str | None) -> Json:
     return {"key": written(first)} | ({} if end is None else {"range_end": written(end)})
+
+
+def check_files(settings: EtcdSettings) -> None:
+    """Raise HydraError unless certificates, key and password can be read and used."""
+    what = f"tls.authority {settings.authority}"
+    try:
+        context = ssl.create_default_context(cafile=settings.authority)
+        if settings.certificate is not None and settings.key is not None:
+            what = f"tls.certificate {settings.certificate} with tls.key {settings.key}"
+            context.load_cert_chain(settings.certificate, settings.key)
+    except OSError as error:  # ssl.SSLError is one
+        raise HydraError(
+            f"etcd.{what} can't be used ({error.strerror or error}): put them there, in PEM, for "
+            "the controller's user to read"
+        ) from error
+    if settings.password_file is not None:
+        secret("etcd", Login(settings.username or "", password_file=settings.password_file))
 
 
 class Etcd:

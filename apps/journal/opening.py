@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from apps.journal.sqlite import SqliteJournal
+from apps.process.single_instance import beside, check_private, check_writable, journal_held
 from hydra.errors import HydraError
 from hydra.journal import Journal
 from hydra.policy import ControllerSettings
@@ -22,6 +24,28 @@ def needs_etcd(module: str) -> ModuleType:
             f"controller.store names etcd, but {error.name} is not installed: pip install "
             "'hydra-hybrid-network[etcd]', or leave the store out"
         ) from error
+
+
+def check_journal(journal: str) -> None:
+    """Raise HydraError if a start would refuse this file; a controller may be at work on it.
+
+    What a start does with a journal is done with one beside it, which goes again.
+    """
+    check_private(journal)
+    check_writable(f"{journal}.lock")
+    file = Path(journal).resolve()
+    parts = [part for end in ("", "-wal", "-shm") if (part := Path(f"{file}{end}")).exists()]
+    for part in parts:
+        check_writable(str(part))
+    if parts:
+        with closing(SqliteJournal(journal, read_only=True)) as found:
+            found.check()
+    with beside(file) as trial:
+        try:
+            with journal_held(str(trial)):
+                SqliteJournal(trial).close()
+        except HydraError as error:
+            raise HydraError(str(error).replace(str(trial), journal)) from error
 
 
 @contextmanager

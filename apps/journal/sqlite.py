@@ -63,6 +63,7 @@ class SqliteJournal:
             raise self._error("open", error) from error
 
     def _look(self) -> sqlite3.Connection:
+        self._is_there()
         with ExitStack() as stack:
             db = stack.enter_context(closing(_connect(_to_read(self.name), uri=True)))
             version = self._version(db)
@@ -77,14 +78,12 @@ class SqliteJournal:
             return db
 
     def _open(self) -> sqlite3.Connection:
-        if self.name != ":memory:" and not Path(self.name).exists():
+        if self.name != ":memory:" and not self._is_there():
             self._create()
         with ExitStack() as stack:
             db = stack.enter_context(closing(_connect(self.name)))
             version = self._version(db)
-            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise self._damaged(found)
+            self._read_all(db)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             if 0 < version < SCHEMA_VERSION:
@@ -95,14 +94,19 @@ class SqliteJournal:
             stack.pop_all()  # nothing failed: it stays open
             return db
 
+    def _is_there(self) -> bool:
+        """Raises JournalError if only its write-ahead log is."""
+        path = Path(self.name).resolve()
+        if not path.exists() and Path(f"{path}-wal").exists():
+            raise self._damaged("its write-ahead log is there, and the file is not")
+        return path.exists()
+
     def _create(self) -> None:
         """Make the file, whole or not at all: one without a schema has lost it.
 
         Where its name is a link, it is made where that leads.
         """
         path = Path(self.name).resolve()
-        if Path(f"{path}-wal").exists():
-            raise self._damaged("its write-ahead log is there, and the file is not")
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = f"{path}.new"
         for end in ("", "-wal", "-shm"):
@@ -145,6 +149,20 @@ class SqliteJournal:
                 "start the release that wrote it, or move the file away"
             )
         return version
+
+    def _read_all(self, db: sqlite3.Connection) -> None:
+        """Raises JournalError at the first damage."""
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise self._damaged(found)
+
+    def check(self) -> None:
+        """Raises JournalError if anything in it is damaged; only some of it was read on opening."""
+        with self._lock:
+            try:
+                self._read_all(self._db)
+            except sqlite3.Error as error:
+                raise self._error("read", error) from error
 
     def _lacks_part_of_a_page(self, db: sqlite3.Connection) -> bool:
         """True if its last page is cut: SQLite takes what is missing for zeros.

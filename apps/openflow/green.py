@@ -118,10 +118,7 @@ def _keep_empty(pipe: int) -> None:
 
 def _context(tls: OpenFlowTls) -> Any:
     context = green_ssl.SSLContext(green_ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = green_ssl.TLSVersion.TLSv1_2
-    context.verify_mode = green_ssl.CERT_REQUIRED
-    context.load_cert_chain(tls.certificate, tls.key)
-    context.load_verify_locations(tls.authority)
+    tls.load_into(context)
     return context
 
 

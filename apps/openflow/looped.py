@@ -356,10 +356,7 @@ class _Encrypting:
 
     def __init__(self, tls: OpenFlowTls) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._context.verify_mode = ssl.CERT_REQUIRED
-        self._context.load_cert_chain(tls.certificate, tls.key)
-        self._context.load_verify_locations(tls.authority)
+        tls.load_into(self._context)
 
     async def carry(self, connection: socket.socket, peer: Any) -> None:
         connection.setblocking(False)

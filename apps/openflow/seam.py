@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -107,6 +108,24 @@ class OpenFlowTls:
     key: str
     authority: str
     """Authority of the switches' certificates: without one of its, nobody is let in."""
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Have a server's context use them. Raises HydraError if they can't be used together."""
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            context.load_verify_locations(self.authority)
+        except OSError as error:  # ssl.SSLError is one
+            raise HydraError(
+                f"OpenFlow can't use the certificate {self.certificate} with the key {self.key} "
+                f"and the authority {self.authority} ({error.strerror or error}): `hydra ca` makes "
+                "them"
+            ) from error
+
+    def check(self) -> None:
+        """Raises HydraError if they can't be used together."""
+        self.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 class Application(Protocol):

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hydra.errors import HydraError
 
@@ -56,22 +57,47 @@ def check_private(journal: str) -> None:
             )
 
 
+@contextmanager
+def beside(file: Path) -> Iterator[Path]:
+    """A path to try what is to be done with ``file``: in a folder beside it, which goes again.
+
+    Where folders of ``file`` are missing, they are missing there, too, so that making them is
+    tried. Raises HydraError, also for an OSError in the block.
+    """
+    try:
+        folder = next(one for one in file.absolute().parents if one.exists())
+        if not folder.is_dir():
+            raise HydraError(f"can't write {file}: {folder} is no folder")
+        with TemporaryDirectory(prefix=".hydra-check-", dir=folder) as trial:
+            yield Path(trial, file.absolute().relative_to(folder))
+    except OSError as error:
+        raise HydraError(
+            f"can't write {file} ({error.strerror or error}): check the directory, its permissions "
+            "and the free disk space"
+        ) from error
+
+
 def check_writable(path: str, *, streams: bool = False) -> None:
     """Raise HydraError if this user can't write the file, or make it with its folders.
 
     With ``streams``, a terminal or a pipe will do.
     """
     file = Path(path)
-    there = next(one for one in (file, *file.absolute().parents) if one.exists())
-    if there == file:
-        is_stream = streams and (file.is_char_device() or file.is_fifo())
-        why = None if file.is_file() or is_stream else "it is no regular file"
-    else:
-        why = None if there.is_dir() else f"{there} is no folder"
-    if why is None and not os.access(there, os.W_OK):
-        why = f"no permission to write {there}"
-    if why is not None:
-        raise HydraError(f"can't write {path}: {why}")
+    try:
+        if file.is_file():
+            file.open("ab").close()
+        elif file.exists():
+            # Not opened: it may be a pipe that nobody reads.
+            if not (streams and (file.is_char_device() or file.is_fifo())):
+                raise HydraError(f"can't write {path}: it is no regular file")
+            if not os.access(file, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        else:
+            with beside(file) as trial:
+                trial.parent.mkdir(parents=True, exist_ok=True)
+                trial.touch()
+    except OSError as error:
+        raise HydraError(f"can't write {path}: {error.strerror or error}") from error
 
 
 def check_port(key: str, host: str, port: int) -> None:

@@ -56,6 +56,22 @@ class Tls:
             ) from error
 
 
+def trust_in(authority: str | None) -> ssl.SSLContext | None:
+    """Context in which others are known by certificates of this authority, a file of PEM.
+
+    None for None: the system's authorities are trusted. Raises HydraError if it can't be used.
+    """
+    if authority is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except OSError as error:  # ssl.SSLError is one
+        raise HydraError(
+            f"no authority can be read from {authority} ({error.strerror or error}): check "
+            "controller.authority"
+        ) from error
+
+
 class RestServer:
     """Can be started and stopped any number of times, from one thread."""
 

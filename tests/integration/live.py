@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from apps.openflow.package import OS_KEN, RYU
+from apps.openflow.package import NAME, OS_KEN, RYU
 from hydra.model import Fabric
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ControllerProcess, launch
@@ -163,12 +163,13 @@ def live(
     changes: Mapping[str, Any] | None = None,
     *,
     cold: bool = False,
-    package: str = RYU,
+    package: str = NAME,
 ) -> Iterator[Live]:
     """A controller with an empty journal and these changes to the shipped file, and its policy.
 
     ``cold`` where what its process is started with matters: it is then not forked off another.
-    ``package`` is what its OpenFlow runs on.
+    ``package`` is what its OpenFlow runs on; by default, what ``HYDRA_OPENFLOW`` chooses for this
+    process.
     """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())

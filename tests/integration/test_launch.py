@@ -29,9 +29,9 @@ LAUNCHES = ("ryu-manager", "hydra")
 WITNESS = """
 import json, select, socket
 from eventlet import patcher
-from apps.openflow.package import app_manager
+from apps.openflow.package import App
 
-class Witness(app_manager.RyuApp):
+class Witness(App):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         seen = {
@@ -147,7 +147,7 @@ def test_ryu_manager_without_a_configuration_says_which_variable(tmp_path):
 
 
 def test_sockets_stay_the_systems_own(tmp_path):
-    """As an application inside ryu-manager finds them, after Ryu's own ``hub.patch`` call."""
+    """As an application inside ryu-manager finds them: after ``hub.patch``, where it is Ryu's."""
     witness = tmp_path / "witness.py"
     witness.write_text(WITNESS)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 import apps
-from apps.openflow.package import RYU, VARIABLE
+from apps.openflow.package import NAME, VARIABLE
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
 
 _STATUS = struct.Struct("!i")
@@ -107,7 +107,7 @@ class Forked:
 _started: dict[str, Warm] = {}
 
 
-def warm(package: str = RYU) -> Warm:
+def warm(package: str = NAME) -> Warm:
     """One for the session, and for OpenFlow by this package; :func:`cool` closes it."""
     if package not in _started:
         _started[package] = Warm(package)

@@ -128,8 +128,15 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
     [
         ("tokens", "none.json", "holds no token"),
         ("journal", "file/journal.db", "is no folder"),
+        ("journal", "/proc/journal.db", "can't write /proc/journal.db.lock (No such file"),
+        ("journal", "/proc/hydra/journal.db", "check the directory"),
+        ("journal", "x" * 248, "File name too long"),
+        ("journal", "damaged.db", "is damaged"),
+        ("journal", "cut.db", "its write-ahead log is there, and the file is not"),
+        ("audit_log", "/proc/audit.log", "can't write /proc/audit.log (No such file"),
+        ("authority", "none.pem", "no authority can be read from"),
         ("audit_log", "folder", "no regular file"),
-        ("audit_log", "x" * 300, "can't tell of"),
+        ("audit_log", "x" * 300, "File name too long"),
         ("openflow_certificate", "none.pem", "OpenFlow can't use"),
         ("tls_certificate", "none.pem", "REST can't use"),
     ],
@@ -137,6 +144,11 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
 def test_what_a_start_would_refuse_of_files(run, tmp_path, key, value, words):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"no journal" * 1000)
+    damaged.chmod(0o600)
+    (tmp_path / "cut.db-wal").touch(0o600)
+    before = sorted(tmp_path.iterdir())
     settings = {"journal": str(tmp_path / "journal.db"), key: str(tmp_path / value)}
     if key == "tls_certificate":
         settings["tls_key"] = settings[key]
@@ -150,7 +162,8 @@ def test_what_a_start_would_refuse_of_files(run, tmp_path, key, value, words):
     assert result.exit_code == 1
     assert f"controller.{key}: " in result.stderr
     assert words in result.stderr
-    assert not (tmp_path / "journal.db").exists()
+    path.unlink()
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_relative_paths_start_where_the_controller_runs(run, tmp_path, monkeypatch):
