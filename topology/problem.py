@@ -60,7 +60,7 @@ class FabricArrays:
             rate = self.port_rate_mbps[port]
             raise PlanError(f"port {port} has a rate of {rate} Mbps: it must be positive")
         rates, port_class = np.unique(self.port_rate_mbps, return_inverse=True)
-        derived = {
+        derived: dict[str, NDArray[np.float64] | NDArray[np.int32] | NDArray[np.int64]] = {
             "rates_mbps": rates,
             "port_class": port_class.astype(np.int32),
             "ports_per_rack": np.bincount(self.port_rack, minlength=self.n_racks),
