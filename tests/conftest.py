@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -56,6 +57,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def no_journal_stays_open() -> Iterator[None]:
     yield
     close_all()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays until the end: looking for garbage in it would find none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

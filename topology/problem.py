@@ -41,6 +41,12 @@ class FabricArrays:
     """Shape (P,): the plane that each optical port is wired to."""
     port_rate_mbps: NDArray[np.float64]
     """Shape (P,): Mbps in each direction."""
+    rates_mbps: NDArray[np.float64] = field(init=False)
+    """The rates that there are, in ascending order."""
+    port_class: NDArray[np.int32] = field(init=False)
+    """Shape (P,): the position of each port's rate in ``rates_mbps``."""
+    ports_per_rack: NDArray[np.int64] = field(init=False)
+    """Shape (racks,)."""
 
     def __post_init__(self) -> None:
         n_ports = len(self.port_rack)
@@ -53,7 +59,15 @@ class FabricArrays:
         for port in np.flatnonzero(~(np.isfinite(self.port_rate_mbps) & (self.port_rate_mbps > 0))):
             rate = self.port_rate_mbps[port]
             raise PlanError(f"port {port} has a rate of {rate} Mbps: it must be positive")
-        for array in (self.port_rack, self.port_plane, self.port_rate_mbps):
+        rates, port_class = np.unique(self.port_rate_mbps, return_inverse=True)
+        derived: dict[str, NDArray[np.float64] | NDArray[np.int32] | NDArray[np.int64]] = {
+            "rates_mbps": rates,
+            "port_class": port_class.astype(np.int32),
+            "ports_per_rack": np.bincount(self.port_rack, minlength=self.n_racks),
+        }
+        for name, array in derived.items():
+            object.__setattr__(self, name, array)
+        for array in (self.port_rack, self.port_plane, self.port_rate_mbps, *derived.values()):
             array.setflags(write=False)
 
     @classmethod

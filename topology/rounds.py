@@ -117,9 +117,7 @@ class Rounds:
         """
         fabric = self.fabric
         mbps = wanted_mbps[which]
-        rates, port_class = np.unique(fabric.port_rate_mbps, return_inverse=True)
-        pair_class = np.searchsorted(rates, mbps - RATE_TOLERANCE_MBPS)
-        ports = np.bincount(fabric.port_rack, minlength=fabric.n_racks)
+        pair_class = np.searchsorted(fabric.rates_mbps, mbps - RATE_TOLERANCE_MBPS)
         pair, hops = np.zeros((2, len(which)), dtype=np.int32)
         links = np.full((len(which), self.max_hops), -1, dtype=np.int32)
         before = self.n_links
@@ -127,10 +125,10 @@ class Rounds:
         self.n_links, n_paths = _native.plan_paths(
             fabric.n_racks,
             fabric.n_planes,
-            len(rates) + 1,
+            len(fabric.rates_mbps) + 1,
             fabric.port_rack,
             fabric.port_plane,
-            port_class.astype(np.int32),
+            fabric.port_class,
             fabric.port_rate_mbps,
             self.is_free,
             self.link_a[:before].copy(),
@@ -144,7 +142,7 @@ class Rounds:
             rule.whole,
             rule.partial,
             rule.widest,
-            np.ceil(ports * rule.direct_share).astype(np.int32),
+            np.ceil(fabric.ports_per_rack * rule.direct_share).astype(np.int32),
             self.link_a,
             self.link_b,
             self.residual_mbps,
