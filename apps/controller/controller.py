@@ -90,7 +90,7 @@ class Controller:
         substrate, timeout_s = substrate_of(fabric), at_start.timeouts.vswitch_s
         self._fabric = fabric
         metrics = self.metrics = Metrics()
-        fleet = self.fleet = Fleet(fabric, post)
+        fleet = self.fleet = Fleet(fabric, post, term.over)
         metrics.count_connections(lambda: len(fleet.connected()))
         conductor = self._conductor = Conductor(metrics)
 

@@ -78,8 +78,9 @@ class Mastership:
         with self._lock:
             self._generations.pop(datapath, None)
 
-    def take(self, datapaths: Collection[DatapathId]) -> None:
-        """Become the master of the switches that don't know this controller yet.
+    def take(self, datapaths: Collection[DatapathId]) -> frozenset[DatapathId]:
+        """Become the master of the switches that don't know this controller yet; returns those of
+        ``datapaths`` of which it is the master now.
 
         Where this controller counts, it first watches whether another one does: if so, it raises
         HeldElsewhere and changes nothing. A leader names its own generation, and a switch that has
@@ -93,7 +94,7 @@ class Mastership:
         else:
             following = self._beyond_the_last(new)
         if self._closing.is_set():
-            return
+            return frozenset()
         with self._lock:
             self._last |= following
         for datapath, error in self._fleet.become_master(following, self._timeout_s).items():
@@ -102,6 +103,8 @@ class Mastership:
                     self._generations[datapath] = following[datapath]
             else:
                 LOG.error("switch %#x did not take this controller: %s", datapath, error)
+        with self._lock:
+            return frozenset(datapaths) & self._generations.keys()
 
     def _beyond_the_last(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
         known = self._ask(datapaths)

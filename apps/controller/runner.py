@@ -221,10 +221,10 @@ class Runner:
     def _await_rounds(self, command: AwaitRounds) -> frozenset[DatapathId]:
         return self._fleet.await_rounds(command.datapaths, command.timeout_s)
 
-    def _take_switches(self, command: TakeSwitches) -> None:
-        self._mastership.take(command.datapaths)
+    def _take_switches(self, command: TakeSwitches) -> frozenset[DatapathId]:
+        taken = self._mastership.take(command.datapaths)
         owned = self._substrate.owned()
-        mine = [datapath for datapath in command.datapaths if datapath in owned]
+        mine = [one for one in command.datapaths if one in taken and one in owned]
         for datapath in mine:
             if missing := self._fleet.missing_ports(datapath):
                 LOG.error(
@@ -233,6 +233,7 @@ class Runner:
                     ", ".join(missing),
                 )
         self._policing.prepare(mine)
+        return taken
 
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:
         owned, intended = self._substrate.owned(), command.intended

@@ -183,11 +183,11 @@ class Upkeep:
         self._fleet.await_connected(self._switches.owned, CONNECT_S)
         connected = self._fleet.connected() & self._switches.owned.keys()
         try:
-            self._mastership.take(connected)
+            taken = self._mastership.take(connected)
         except HeldElsewhere as error:
             self._give_up(HydraError(f"a controller is at work on this fabric already: {error}"))
             return
-        self.in_command = bool(connected)
+        self.in_command = bool(taken)
         if self.in_command:
             self._mastership.start()
 

@@ -19,7 +19,6 @@ from apps.openflow.switchboard import (
     Sending,
     Staged,
     Switchboard,
-    send_all,
 )
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
@@ -296,7 +295,7 @@ class Fleet(Switchboard):
                     message = encode_flow_stats_request(question.table, 0, 0, xid)
                 sending[switch.connection] = sending.get(switch.connection, b"") + message
         if sending:
-            self._post(lambda: send_all(sending.items()))
+            self._post(lambda: self._deliver(sending.items()))
         return asked
 
     def give_up(self, futures: Collection[Future[Answer]]) -> None:

@@ -116,11 +116,17 @@ Sending = tuple[SwitchConnection, bytes]
 class Switchboard:
     """Switches that are connected, their ports, and the requests under way."""
 
-    def __init__(self, fabric: Fabric, post: Post) -> None:
+    def __init__(
+        self, fabric: Fabric, post: Post, over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``over``: true while switches are to be sent nothing, since this controller does not
+        lead; asked in the hub's thread, when it is about to send.
+        """
         self._substrate = substrate_of(fabric)
         tors = {datapath: rack.name for datapath, rack in fabric.rack_by_tor_datapath.items()}
         self._names = {**tors, **self._substrate.owned()}
         self._post = post
+        self._over = over
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
@@ -338,7 +344,7 @@ class Switchboard:
                 rounds.left -= 1
             goes_on = waited_for and rounds.left > 0
             message = self._next_round(switch) if goes_on else self._round_again(number)
-        connection.send(message)
+        self._deliver([(connection, message)])
         if waited_for and not goes_on:
             rounds.future.set_result(None)
 
@@ -434,7 +440,7 @@ class Switchboard:
             for datapath, switch in known.items()
             if switch is not None
         ]
-        self._post(lambda: send_all(sending))
+        self._post(lambda: self._deliver(sending))
 
     @property
     def post(self) -> Post:
@@ -458,13 +464,21 @@ class Switchboard:
         return _FIRST_XID + next(self._xids) % _XIDS
 
     def _send(self, connection: SwitchConnection, message: bytes) -> None:
-        self._post(lambda: connection.send(message))
+        self._post(lambda: self._deliver([(connection, message)]))
 
     def _send_all(self, messages: Iterable[Sending]) -> None:
         """Have the hub send messages while others are made, a few at a time."""
         each = iter(messages)
         while some := tuple(islice(each, _SENT_TOGETHER)):
-            self._post(partial(send_all, some))
+            self._post(partial(self._deliver, some))
+
+    def _deliver(self, messages: Iterable[Sending]) -> None:
+        """Send, in the hub's thread, unless this controller does not lead: what waited there while
+        the process was stopped is not sent after its lease. Then nobody answers.
+        """
+        if not self._over():
+            for connection, message in messages:
+                connection.send(message)
 
     def _request(
         self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
@@ -599,8 +613,3 @@ class Switchboard:
 
     def _failure(self, datapath: DatapathId, kind: FailureKind, error: str) -> Failure:
         return Failure(_STEP, self._name(datapath), kind, error)
-
-
-def send_all(messages: Iterable[Sending]) -> None:
-    for connection, message in messages:
-        connection.send(message)

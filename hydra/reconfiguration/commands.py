@@ -157,7 +157,8 @@ class AwaitSwitches:
 class TakeSwitches:
     """Become the master of these switches, and give them their meters.
 
-    Fails, and leaves all as it is, where another controller is at work.
+    Value: those that have this controller as their master now, a frozenset; the others are to be
+    left alone until they have. Fails, and leaves all as it is, where another controller is at work.
     """
 
     datapaths: tuple[DatapathId, ...]

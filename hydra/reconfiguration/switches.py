@@ -283,7 +283,12 @@ class Switches:
         if not taken.confirmed:
             LOG.error("%s: it is left alone", taken.failure)
             return
-        tables = dict(self._whole_tables(datapaths))
+        others = [one for one in datapaths if one not in taken.value]
+        if others:
+            names = ", ".join(self.known[one] for one in others)
+            LOG.error("not ours yet: %s: left alone, and asked again later", names)
+            self._synchronised.difference_update(others)
+        tables = dict(self._whole_tables([one for one in datapaths if one in taken.value]))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         exact: frozenset[DatapathId] = read.value or frozenset()
         changes = {dp: self._anew(dp, table) for dp, table in tables.items() if dp not in exact}

@@ -85,7 +85,7 @@ def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back(
         with commanding(switch, term=Term(9)) as (_, second):
             assert (switch.master, switch.generation) == (second, 9)
             first.forget(V1)
-            first.take([V1])
+            assert first.take([V1]) == frozenset(), "it did not take it"
             assert (switch.master, switch.generation) == (second, 9)
     assert time.monotonic() - started < 1
 

@@ -639,6 +639,23 @@ def test_a_switch_that_does_not_tell_is_late(fleet):
     assert fleet.await_rounds((V1,), 0.01) == {V1}
 
 
+def test_who_does_not_lead_sends_nothing():
+    """A standby hears of rules that end; a leader that was paused has messages waiting."""
+    over = [True]
+    fleet = Fleet(FABRIC, lambda function: function(), lambda: over[0])
+    switch = Switch(fleet, V1)
+    end(fleet, switch, 0)
+    fleet.send_frames({V1: [(Port.OPTICAL, b"frame")]})
+    fleet.send_messages({V1: b"message"})
+    assert fleet.await_rounds((V1,), 0.01) == {V1}
+    (failure,) = fleet.become_master({V1: 7}, 0.01).values()
+    assert failure.kind is FailureKind.UNKNOWN
+    assert switch.sent == []
+    over[0] = False
+    end(fleet, switch, 0)
+    assert [message[1] for message in switch.sent] == [TYPE_FLOW_MOD]
+
+
 # -- threads ----------------------------------------------------------------------------------
 
 

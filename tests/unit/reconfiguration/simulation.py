@@ -453,10 +453,10 @@ class Network:
         return None, None
 
     def _take_switches(self, command: TakeSwitches) -> _Doing:
-        heard = filter(self.hears, command.datapaths)
+        heard = frozenset(filter(self.hears, command.datapaths))
         self.late.taken_in |= dict.fromkeys(heard, self.late.term)
         yield
-        return None, None
+        return heard, None
 
     def _await_rounds(self, command: AwaitRounds) -> _Doing:
         """Rounds end by themselves; where a ToR stands still, vswitches forward all the same."""

@@ -44,6 +44,23 @@ def test_tables_are_the_rules_of_each_switch_with_what_a_rack_has_in_common_once
     assert len(common) == 3
 
 
+def test_a_switch_that_did_not_take_this_controller_is_left_alone_and_tried_again(core, caplog):
+    switches = core.switches
+    switches.settled = True
+    first, second, *_ = sorted(switches.owned)
+    course = switches.synchronise([first, second])
+    next(course)
+    (confirm,) = course.send([Outcome(frozenset({second}))]).commands
+    assert confirm.intended.keys() == {second}
+    (apply,) = course.send([Outcome(frozenset())]).commands
+    assert apply.changes.keys() == {second}
+    with pytest.raises(StopIteration):
+        course.send([Outcome({second: None})])
+    assert f"not ours yet: {switches.owned[first]}: left alone" in caplog.text
+    assert first in switches.late()
+    assert second in switches.ready()
+
+
 def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_one(core):
     switches = core.switches
     switches.settled = True
@@ -52,7 +69,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     def bring(datapath):
         course = switches.synchronise([datapath])
         next(course)
-        course.send([Outcome()])
+        course.send([Outcome(frozenset({datapath}))])
         batch = course.send([Outcome(frozenset())])
         (command,) = batch.commands
         (several,) = (one for one in command.changes[datapath] if isinstance(one, InstallAll))
@@ -109,6 +126,6 @@ def test_a_switch_that_could_not_be_read_is_written(core):
     first, second, *_ = sorted(switches.owned)
     course = switches.synchronise([first, second])
     next(course)
-    course.send([Outcome()])
+    course.send([Outcome(frozenset({first, second}))])
     batch = course.send([Outcome(None)])
     assert batch.commands[0].changes.keys() == {first, second}
