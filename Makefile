@@ -6,7 +6,7 @@ PACKAGES := hydra topology drivers apps mininet_scenarios
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test check lint bench man site screenshots clean
+.PHONY: help bootstrap demo test check lint style bench man site screenshots clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -26,21 +26,26 @@ NETWORKS := 3
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ON_SWITCHES := tests/integration tests/conformance
-test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
+test: style  ## formatting, lint, types and all tests, on real Open vSwitch and Mininet (root)
 	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
 	@set -f; own="$(BY_FILE) --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
-	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
+	set -x; : types are checked meanwhile, by what is left of the processors; \
+	chrt --idle 0 $(PYTHON) -m mypy --strict & types=$$!; \
+	$(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own; tests=$$?; \
+	wait $$types && exit $$tests
 	$(PYTHON) -m pytest -m alone
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
 	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) $$tests || [ $$? = 5 ]
 
-lint: bootstrap  ## formatting, lint, types and the direction of imports
+lint: style  ## formatting, lint, the direction of imports, and types
+	$(PYTHON) -m mypy --strict
+
+style: bootstrap  ## formatting, lint and the direction of imports
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
-	$(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 
 bench: bootstrap  ## planner, rules, statistics and retagging against the clock (root)
