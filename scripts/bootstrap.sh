@@ -175,7 +175,7 @@ make_virtual_environment() {
   say "making $VENV and installing requirements.txt (a minute)"
   rm -rf "$VENV"
   /usr/bin/python3 -m venv "$VENV"
-  install_packages "$PURPOSE"
+  install_packages demo
   # Only Mininet comes from the system, so that no other Debian package shadows a pinned version.
   ln -sfn /usr/lib/python3/dist-packages/mininet \
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
@@ -215,10 +215,9 @@ install_prometheus() {
 }
 
 pip_install() {
-  # Bytecode of what is used is written at first use; that of all packages takes longer.
   # Building Ryu needs an old setuptools; pip 25.3 has a name of its own for that.
   PIP_CONSTRAINT=$PWD/build-constraints.txt PIP_BUILD_CONSTRAINT=$PWD/build-constraints.txt \
-    "$VENV/bin/python" -m pip install --no-compile --quiet --disable-pip-version-check --use-pep517 "$@" ||
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
     fail "pip could not install the above; is the network there? ($VENV is made anew next time)"
 }
 
@@ -227,17 +226,16 @@ install_debian_packages
 wanted=$(fingerprint)
 there= has=
 [[ ! -f $STAMP ]] || { read -r there; read -r has; } <"$STAMP" || true
-[[ $has != test ]] || PURPOSE=test
 if [[ $there != "$wanted" ]]; then
   make_virtual_environment
-elif [[ $has == "$PURPOSE" ]]; then
+elif [[ $has == "$PURPOSE" || $has == test ]]; then
   exit 0
-else
+fi
+if [[ $PURPOSE == test || $has == test ]]; then
   say "installing what tests need besides"
   install_packages test
-fi
-if [[ $PURPOSE == test ]]; then
   install_prometheus
+  PURPOSE=test
 fi
 printf '%s\n%s\n' "$wanted" "$PURPOSE" >"$STAMP"
 say "done"
