@@ -25,7 +25,7 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution, rest
-from hydra.reconfiguration.plan import Pair, Plan, resting_beside
+from hydra.reconfiguration.plan import Pair, Plan, pair_named, resting_beside
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
@@ -227,8 +227,7 @@ class Mover:
 
     def _named(self, pairs: Collection[Pair]) -> str:
         """The first few, in words."""
-        racks = self._fabric.racks
-        named = [f"{racks[src].name} - {racks[dst].name}" for src, dst in sorted(pairs)[:_NAMED]]
+        named = [pair_named(self._fabric, pair) for pair in sorted(pairs)[:_NAMED]]
         more = [] if len(pairs) <= _NAMED else ["…"]
         return f": {', '.join(named + more)}" if named else ""
 

@@ -22,7 +22,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan, directions, paths_by_pair
+from hydra.reconfiguration.plan import Plan, directions, pair_named, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
@@ -293,8 +293,7 @@ class ReservationCare:
 
     def _named(self, ends: Collection[tuple[RackId, RackId]]) -> str:
         pairs = sorted({(min(pair), max(pair)) for pair in ends})
-        racks = self._fabric.racks
-        return ", ".join(f"{racks[low].name} - {racks[high].name}" for low, high in pairs)
+        return ", ".join(pair_named(self._fabric, pair) for pair in pairs)
 
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned earlier and are not reserved, where they still fit."""

@@ -25,7 +25,7 @@ from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
-from hydra.reconfiguration.executor import GATE
+from hydra.reconfiguration.gating import GATE
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.sharing.slots import Schedule
 

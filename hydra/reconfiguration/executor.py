@@ -16,7 +16,7 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -47,11 +47,9 @@ from hydra.reconfiguration.beside import Touched, moved_on
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
-    AwaitPortsUp,
     AwaitRounds,
     Batch,
     Command,
-    Course,
     MoveMirrors,
     Outcome,
     Pause,
@@ -63,6 +61,7 @@ from hydra.reconfiguration.commands import (
     Steps,
 )
 from hydra.reconfiguration.draining import Draining
+from hydra.reconfiguration.gating import await_carrier, probe
 from hydra.reconfiguration.plan import (
     OrderOf,
     Pair,
@@ -74,6 +73,7 @@ from hydra.reconfiguration.plan import (
     merged,
     mirror_moves,
     off_the_dark,
+    pair_named,
     pair_of,
     paths_by_pair,
     port_trunks,
@@ -84,8 +84,6 @@ from hydra.reconfiguration.pushing import rules_of
 from hydra.reconfiguration.relaying import abandoned, leaving, only, unrelayed
 from hydra.rings import rings_of, whole_rings
 
-GATE: Final = frozenset({"carrier", "probe"})
-"""The steps in which circuits and paths are tried before traffic is let onto them."""
 _LETS_OTHERS_IN: Final = frozenset(
     {
         ReconfigurationState.DIVERTING,
@@ -676,7 +674,7 @@ class Execution:
         self.obstacles.append(replace(cause, subject=names, reason=f"{names} {fate}: {cause}"))
 
     def _between(self, path: Path) -> str:
-        return " - ".join(self.fabric.racks[rack].name for rack in pair_of(path))
+        return pair_named(self.fabric, pair_of(path))
 
     def _named(self, circuit: Circuit) -> str:
         racks = (self.fabric.racks[rack].name for rack in self.fabric.racks_of(circuit))
@@ -723,37 +721,11 @@ class Execution:
 
     def _await_carrier(self) -> Steps:
         lighting = rings_of(self.plan.connect, self.plan.target.topology.circuits)
-        fresh = sorted(lighting - self.failures.keys())
+        fresh = lighting - self.failures.keys()
         timeout_s = self.policy.timeouts.port_up_s
-        commands = self._awaiting(fresh, timeout_s)
-        if not commands:
-            return
-        outcomes = yield Batch("carrier", commands)
-        self._note("carrier", outcomes)
-        dark: dict[tuple[RackId, str], Failure] = {}
-        for command, outcome in zip(commands, outcomes, strict=True):
-            kind = outcome.failure.kind if outcome.failure else FailureKind.NO_CARRIER
-            for name in outcome.value if outcome.confirmed else command.ports:
-                place = f"{self.fabric.racks[command.rack].name}:{name}"
-                reason = f"no carrier at {place} within {timeout_s:g} s"
-                dark[command.rack, name] = Failure("carrier", place, kind, reason)
-        for circuit in fresh:
-            for end in circuit.receivers:
-                port = self.fabric.ports[end]
-                if (port.rack, port.tor_port) in dark:
-                    self._fail(circuit, dark[port.rack, port.tor_port])
-
-    def _awaiting(self, circuits: Iterable[Circuit], timeout_s: float) -> tuple[AwaitPortsUp, ...]:
-        """Commands that wait for carrier where these circuits' light is received."""
-        ports: dict[RackId, set[str]] = {}
-        for circuit in circuits:
-            for end in circuit.receivers:
-                port = self.fabric.ports[end]
-                ports.setdefault(port.rack, set()).add(port.tor_port)
-        return tuple(
-            AwaitPortsUp(rack, tuple(sorted(names)), timeout_s)
-            for rack, names in sorted(ports.items())
-        )
+        dark = yield from await_carrier(self.fabric, fresh, timeout_s, self._note)
+        for circuit, failure in dark.items():
+            self._fail(circuit, failure)
 
     def _tag_last(self) -> Steps:
         """Join circuits that have light to VLANs that are in use elsewhere, and take those without
@@ -798,84 +770,29 @@ class Execution:
         self._note("announce", outcomes)
 
     def _probe(self, paths: Collection[Path]) -> Steps:
-        commands: list[ProbePath] = []
-        probed: list[Path] = []
+        probes: list[ProbePath] = []
         uses = Counter(circuit for path in paths for circuit in path.circuits)
         shared = {circuit for circuit, number in uses.items() if number > 1}
         for path in paths:
             a, b = self._able(path.src), self._able(path.dst)
             if a and b:
                 vlan = self.plan.target.vlans[path]
-                ends = (a[0], b[0])
-                timeout_s = self.policy.timeouts.probe_s
-                commands.append(ProbePath(path, vlan, ends, timeout_s))
-                probed.append(path)
+                probes.append(ProbePath(path, vlan, (a[0], b[0]), self.policy.timeouts.probe_s))
             else:
                 self._fail_path(path, shared, self._not_probed(path, path.dst if a else path.src))
-        if not commands:
+        if not probes:
             return
-        outcomes = yield from self._probed(commands)
-        passed = {
-            path
-            for path, outcome in zip(probed, outcomes, strict=True)
-            if outcome.confirmed and not outcome.value
-        }
-        good = {circuit for path in passed for circuit in path.circuits}
+        port_up_s = self.policy.timeouts.port_up_s
+        verdicts = yield from probe(self.fabric, probes, port_up_s, self._note)
+        tried = list(zip(probes, verdicts, strict=True))
+        good = {circuit for one, lost in tried if lost is None for circuit in one.path.circuits}
         dead = self.conditions.dead_uplinks  # by now
-        for path, command, outcome in zip(probed, commands, outcomes, strict=True):
-            unable = [server for server in command.ends if server.name in dead]
-            if path not in passed and unable:
-                self._fail_path(path, good, self._not_probed(path, unable[0].rack))
-            elif path not in passed:
-                names = self._between(path)
-                failure = outcome.failure or Failure(
-                    "probe",
-                    names,
-                    FailureKind.PROBE_LOST,
-                    f"no probe came through {', '.join(outcome.value)}",
-                )
-                self._fail_path(path, good, replace(failure, step="probe", subject=names))
-
-    def _probed(self, commands: Sequence[ProbePath]) -> Course[list[Outcome]]:
-        """Outcomes of probes; those that were lost where there is no carrier yet are sent again.
-
-        A ToR may have told of the carrier from before the mirrors moved.
-        """
-        outcomes = list((yield Batch("probe", tuple(commands))))
-        self._note("probe", outcomes)
-        lost = [n for n, outcome in enumerate(outcomes) if outcome.confirmed and outcome.value]
-        awaited = self._awaiting({c for n in lost for c in commands[n].path.circuits}, 0.0)
-        if not awaited:
-            return outcomes
-        told = yield Batch("probe", awaited)
-        dark = {
-            (command.rack, name)
-            for command, outcome in zip(awaited, told, strict=True)
-            if outcome.confirmed
-            for name in outcome.value
-        }
-        late = {n: self._dark_circuits(commands[n].path, dark) for n in lost}
-        again = [n for n in lost if late[n]]
-        if not again:
-            return outcomes
-        circuits = {circuit for n in again for circuit in late[n]}
-        yield Batch("probe", self._awaiting(circuits, self.policy.timeouts.port_up_s))
-        repeated = yield Batch("probe", tuple(commands[n] for n in again))
-        self._note("probe", repeated)
-        for n, outcome in zip(again, repeated, strict=True):
-            outcomes[n] = outcome
-        return outcomes
-
-    def _dark_circuits(
-        self, path: Path, dark: Collection[tuple[RackId, str]]
-    ) -> frozenset[Circuit]:
-        """Circuits of a path that end at one of these ToR ports, as (rack, name)."""
-        ports = self.fabric.ports
-        return frozenset(
-            circuit
-            for circuit in path.circuits
-            if any((ports[end].rack, ports[end].tor_port) in dark for end in circuit.receivers)
-        )
+        for one, lost in tried:
+            if lost is None:
+                continue
+            unable = [server for server in one.ends if server.name in dead]
+            cause = self._not_probed(one.path, unable[0].rack) if unable else lost
+            self._fail_path(one.path, good, cause)
 
     def _not_probed(self, path: Path, rack: RackId) -> Failure:
         reason = f"no server of {self.fabric.racks[rack].name} can be probed"

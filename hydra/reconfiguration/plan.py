@@ -81,6 +81,11 @@ def pair_of(path: Path) -> Pair:
     return min(path.src, path.dst), max(path.src, path.dst)
 
 
+def pair_named(fabric: Fabric, pair: Pair) -> str:
+    """The names of a pair's racks, as in "r1 - r2"."""
+    return " - ".join(fabric.racks[rack].name for rack in pair)
+
+
 def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
     """The paths of each pair that has any, sorted."""
     found: dict[Pair, tuple[Path, ...]] = {}
