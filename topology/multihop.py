@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from numpy.typing import ArrayLike
@@ -74,8 +74,9 @@ def plan_hydra_bfs_plus(
     The rules differ in the relays (the first found, or those with the most capacity left, which
     spreads the load), in the number of a rack's ports that round 1 may take (the rest is left to
     rounds with one more hop), and in whether pairs that fit as a whole go before those that fit in
-    part. Between equal plans the earlier one counts, and the paper's own rule is the first. Trying
-    ends when all demand is served, or ``budget.expired()``.
+    part. Rules that are the same on a fabric are tried once. Between equal plans the earlier one
+    counts, and the paper's own rule is the first. Trying ends when all demand is served, or
+    ``budget.expired()``.
 
     A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: a
     plan that gives it up must serve that much more. If that is above zero, each rule is also tried
@@ -126,11 +127,21 @@ def _portfolio(budget: Budget) -> Iterator[Rule]:
             yield Rule(whole=True, partial=True, widest=True, direct_share=share)
 
 
+def _differing(rules: Iterable[Rule], fabric: FabricArrays) -> Iterator[Rule]:
+    """The rules that differ here: of few ports, several shares are the same number."""
+    tried = set()
+    for rule in rules:
+        meaning = replace(rule, direct_share=1.0), rule.direct_ports(fabric).tobytes()
+        if meaning not in tried:
+            tried.add(meaning)
+            yield rule
+
+
 def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
     """Drafts with their worth in Mbps: the demand served, less the cost of changing to them."""
     disturbance_mbps = ground.budget.disturbance_mbps
     in_use = ground.in_use() if disturbance_mbps > 0 else []
-    for rule in _portfolio(ground.budget):
+    for rule in _differing(_portfolio(ground.budget), ground.fabric):
         for kept in ([], in_use) if in_use else ([],):
             draft = ground.draft(rule, kept)
             given_up = len(in_use) - draft.count_of(in_use)

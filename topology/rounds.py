@@ -28,6 +28,11 @@ class Rule:
     direct_share: float = 1.0
     """Part of a rack's ports that round 1 may use."""
 
+    def direct_ports(self, fabric: FabricArrays) -> IntArray:
+        """Shape (N,): the number of each rack's ports that round 1 may use."""
+        ports: IntArray = np.ceil(fabric.ports_per_rack * self.direct_share).astype(np.int32)
+        return ports
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundPaths:
@@ -142,7 +147,7 @@ class Rounds:
             rule.whole,
             rule.partial,
             rule.widest,
-            np.ceil(fabric.ports_per_rack * rule.direct_share).astype(np.int32),
+            rule.direct_ports(fabric),
             self.link_a,
             self.link_b,
             self.residual_mbps,

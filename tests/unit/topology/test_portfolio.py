@@ -217,3 +217,23 @@ def test_all_to_all_traffic_of_one_rate_does_not_end_in_islands():
     )
     assert paper == pytest.approx(0.238, abs=0.001)
     assert ours == pytest.approx(0.842, abs=0.001)
+
+
+def test_rules_that_are_the_same_on_a_fabric_are_tried_once(monkeypatch):
+    tried = []
+    draft = Ground.draft
+
+    def noting(self, rule, kept=()):
+        tried.append(rule)
+        return draft(self, rule, kept)
+
+    monkeypatch.setattr(Ground, "draft", noting)
+    demand = demand_of(4, {(0, 1): 50.0, (0, 2): 40.0, (0, 3): 30.0})
+    budget = Budget(2, boolean=False)
+    for planes, ways in ((1, [1.0]), (2, [1.0, 0.5]), (8, [1.0, 0.875, 0.75, 0.625, 0.5])):
+        tried.clear()
+        plan_hydra_bfs_plus(
+            full(4, planes), demand * planes, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget
+        )
+        assert [rule.direct_share for rule in tried if rule.widest] == ways
+        assert len(tried) == 2 * len(ways)
