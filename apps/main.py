@@ -158,6 +158,7 @@ class HydraApplication:
                 self._begin()
                 term.note_begun()
                 view.stop()
+                spare_what_stays()
             except HydraError as error:
                 give_up(error)
 
@@ -175,8 +176,10 @@ class HydraApplication:
         return cast(Journal, journal)
 
     def start(self) -> None:
+        spare_what_stays()  # the configuration: devices' replies fill the memory many times
         if self._take_part is None:
             self._begin()
+            spare_what_stays()
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()
@@ -189,13 +192,12 @@ class HydraApplication:
         with self._beginning:
             if self._stopping:
                 return
-            spare_what_stays()  # the configuration: devices' replies fill the memory many times
             self._controller.start()
             self._began = True
             self._webhooks.start()
-        spare_what_stays()
 
     def stop(self) -> None:
+        self._term.end_soon()
         self._heart.stop()
         self._rest.stop()
         with self._beginning:

@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
@@ -42,6 +43,9 @@ _RENEWALS: Final = 5
 _LOOKS: Final = 10
 """Looks of a standby whether somebody leads, in the time of a lease."""
 _LOOK_S: Final = 2.0
+_SOON_S: Final = 0.02
+"""Between two looks of a standby while the leader ends."""
+_TELL_S: Final = 0.5
 _BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
@@ -93,6 +97,8 @@ class Leadership:
         self._trouble: tuple[float, str] | None = None
         """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
         self._leader_seen: Replica | None = None
+        self._leader_ends = False
+        """True if the leader is about to give its lease back."""
 
     # -- the term ---------------------------------------------------------------------------------
 
@@ -178,6 +184,14 @@ class Leadership:
         self._end(HydraError(f"handed over, as asked for, to one of {names}"))
         return found.standing_by
 
+    def end_soon(self) -> None:
+        lease = self._lease
+        if lease is None or self.over():
+            return
+        told = put(self._ending_key, self._me.id, lease)
+        with suppress(EtcdRefused, EtcdUnanswered):  # they go on looking as often as ever
+            self._observer.transaction(self.conditions(), [told], patience_s=_TELL_S)
+
     def _members(self) -> tuple[StoreMember, ...]:
         said = dict(self._observer.members())
         newest = max((int(one["raftIndex"]) for one in said.values() if one is not None), default=0)
@@ -202,6 +216,11 @@ class Leadership:
     def _leader_key(self) -> str:
         return f"{self._settings.prefix}leader"
 
+    @property
+    def _ending_key(self) -> str:
+        """Key of a leader that is about to end; it is gone with the leader's lease."""
+        return f"{self._settings.prefix}ending"
+
     def _stand(self) -> None:
         look_s = self._settings.lease_s / _LOOKS
         renew_s = self._settings.lease_s / _RENEWALS
@@ -220,7 +239,8 @@ class Leadership:
                 if self._trouble is None:
                     LOG.warning("the lease is not renewed: %s", error)
                 self._trouble = since_s, str(error)
-            self._closing.wait(renew_s if self.leads else look_s)
+            soon_s = _SOON_S if self._leader_ends else look_s
+            self._closing.wait(renew_s if self.leads else soon_s)
 
     def _renew(self) -> None:
         asked_s = boot_s()
@@ -255,10 +275,9 @@ class Leadership:
         if self._lease is None:
             return
         key, me = self._leader_key, replace(self._me, since_unix_s=time.time())
-        answer = self._ask_etcd(
-            [is_absent(key)], [put(key, _text(me), self._lease), get(key)], [get(key)]
-        )
-        found = answer.found[0][0]
+        looks = [get(key), get(self._ending_key)]
+        answer = self._ask_etcd([is_absent(key)], [put(key, _text(me), self._lease), *looks], looks)
+        found, self._leader_ends = answer.found[0][0], bool(answer.found[1])
         self._leader_seen = _replica(found)
         if self._leader_seen.id != self._me.id:
             return

@@ -95,6 +95,10 @@ class Term(Protocol):
         """
         ...
 
+    def end_soon(self) -> None:
+        """Tell those that stand by that this controller is about to end."""
+        ...
+
 
 class Alone:
     """The term of a controller that no other one stands by for: it ends with the process."""
@@ -110,6 +114,9 @@ class Alone:
 
     def replicas(self) -> Replicas | None:
         return None
+
+    def end_soon(self) -> None:
+        pass
 
     def hand_over(self) -> tuple[Replica, ...]:
         raise LifecycleError("this controller is alone: its journal is a file")

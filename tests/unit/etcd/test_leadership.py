@@ -110,6 +110,21 @@ def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
         assert "handed over, as asked for, to one of b" in str(a.ended.get_nowait())
 
 
+def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
+    """With a lease of two minutes, a look comes every twelve seconds else."""
+    settings = etcd.settings(f"/test/{uuid.uuid4().hex}/", 120)
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        a.leadership.end_soon()
+        with candidate(settings, "b") as b:
+            await_standby(a)
+            wait_until(lambda: b.leadership.standby().leader is not None)
+            given_back_s = boot_s()
+            a.leadership.close()
+            assert b.leads.get(timeout=LONG_S) - given_back_s < 5
+            assert not b.leadership._leader_ends
+
+
 def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
     """By its own clock, counted from before the renewal was asked for that was answered last."""
     with EtcdMembers(tmp_path, 1) as members:
