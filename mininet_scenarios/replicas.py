@@ -59,11 +59,14 @@ class ReplicaSet:
         raise ScenarioError(f"nobody leads after {_PATIENCE_S:g} s")
 
     def standing_by(self, number: int) -> None:
-        """Wait until so many stand by. Raises ScenarioError."""
+        """Wait until so many stand by whom the leader's switches have found. Raises ScenarioError."""
         until_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until_s:
             url = self.processes[self.leader()].base_url
-            if len(self.http.get(f"{url}/v1/replicas").json()["standing_by"]) >= number:
+            found = self.http.get(f"{url}/v1/replicas").json()
+            least = found["leader"] and found["leader"]["switches"]
+            ready = [one for one in found["standing_by"] if one["switches"] == least]
+            if len(ready) >= number:
                 return
             time.sleep(_POLL_S)
         raise ScenarioError(f"fewer than {number} stand by after {_PATIENCE_S:g} s")

@@ -39,9 +39,16 @@ def _print(document: JsonObject) -> None:
     everybody += [("stands by", one) for one in document["standing_by"]]
     print_table(
         "Controllers",
-        ("role", "name", "REST", "release", "since"),
+        ("role", "name", "REST", "release", "since", "switches"),
         (
-            (role, one["name"], one["url"], one["release"], moment(one["since_unix_s"]))
+            (
+                role,
+                one["name"],
+                one["url"],
+                one["release"],
+                moment(one["since_unix_s"]),
+                "-" if one["switches"] is None else one["switches"],
+            )
             for role, one in everybody
         ),
         empty="none has a lease",

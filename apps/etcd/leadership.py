@@ -62,7 +62,7 @@ class Leadership:
 
     ``on_lead`` is called once in a thread of its own, when this controller leads; ``on_lost`` when
     its lease ends before it was renewed: nothing may be done any more, and it must not return.
-    ``end`` ends the process as an operator does.
+    ``end`` ends the process as an operator does; ``switches`` counts those that are connected.
     """
 
     def __init__(
@@ -74,11 +74,13 @@ class Leadership:
         on_lead: Callable[[], None],
         on_lost: Callable[[str], None],
         end: Callable[[HydraError], None],
+        switches: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._on_lead = on_lead
         self._on_lost = on_lost
         self._end = end
+        self._switches = switches
         self._me = Replica(uuid.uuid4().hex, name, url, release, time.time())
         try_s = settings.lease_s / (_RENEWALS + 1)
         self._etcd = Etcd(settings, try_s=try_s)
@@ -171,7 +173,12 @@ class Leadership:
             return Replicas(None, (), store, str(error))
         leader = _replica(answer.found[0][0]) if answer.found[0] else None
         everybody = [_replica(one) for one in answer.found[1]]
-        standing_by = (one for one in everybody if leader is None or one.id != leader.id)
+        standing_by = []
+        for one in everybody:
+            if leader is not None and one.id == leader.id:
+                leader = replace(leader, switches=one.switches)  # as of now
+            else:
+                standing_by.append(one)
         return Replicas(leader, tuple(sorted(standing_by, key=lambda one: one.since_unix_s)), store)
 
     def hand_over(self) -> tuple[Replica, ...]:
@@ -180,6 +187,13 @@ class Leadership:
             raise LifecycleError(
                 f"nobody stands by to lead{f': {found.problem}' if found.problem else ''}"
             )
+        mine = self._switches()
+        for one in found.standing_by:
+            if one.switches is not None and one.switches < mine:
+                raise LifecycleError(
+                    f"{one.name} has {one.switches} of the {mine} switches that are connected "
+                    "here: hand over once they have found it, within seconds where they name it"
+                )
         names = ", ".join(one.name for one in found.standing_by)
         self._end(HydraError(f"handed over, as asked for, to one of {names}"))
         return found.standing_by
@@ -253,6 +267,7 @@ class Leadership:
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
                 self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
             self._note_until(asked_s, granted_s)
+            self._tell_switches()
         elif self.leads:
             self._on_lost("etcd says that its lease has ended")
         else:
@@ -262,10 +277,19 @@ class Leadership:
     def _grant(self, asked_s: float) -> None:
         answer = self._ask("/lease/grant", {"TTL": str(self._settings.lease_s), "ID": "0"})
         lease, granted_s = int(answer["ID"]), int(answer["TTL"])
-        place = f"{self._settings.prefix}replicas/{self._me.id}"
-        self._ask_etcd([], [put(place, _text(self._me), lease)])
+        self._tell(lease)
         self._lease = lease
         self._note_until(asked_s, granted_s)
+
+    def _tell(self, lease: int) -> None:
+        """Tell of this controller, and how many switches are connected to it."""
+        me = replace(self._me, switches=self._switches())
+        self._ask_etcd([], [put(f"{self._settings.prefix}replicas/{me.id}", _text(me), lease)])
+        self._me = me
+
+    def _tell_switches(self) -> None:
+        if self._lease is not None and self._switches() != self._me.switches:
+            self._tell(self._lease)
 
     def _note_until(self, asked_s: float, granted_s: int) -> None:
         self._until_s = asked_s + granted_s * (1 - DRIFT) - MARGIN_S
@@ -312,7 +336,8 @@ def _text(replica: Replica) -> str:
 
 def _replica(entry: Entry) -> Replica:
     document = json.loads(entry.value)
-    return Replica(**{one.name: document[one.name] for one in fields(Replica)})
+    known = {one.name: document[one.name] for one in fields(Replica) if one.name in document}
+    return Replica(**known)  # another release may tell more, or less
 
 
 def who_leads(settings: EtcdSettings) -> str | None:

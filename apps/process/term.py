@@ -21,6 +21,8 @@ class Replica:
     release: str
     since_unix_s: float
     """When it began to stand by, or to lead."""
+    switches: int | None = None
+    """Number of switches that are connected to it, as it said last; None: its release says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ class Term(Protocol):
     def hand_over(self) -> tuple[Replica, ...]:
         """End this controller, so that one of those that stand by leads; these.
 
-        Raises LifecycleError if there are none.
+        Raises LifecycleError if there are none, or one of them has fewer switches than this one:
+        if that led, it would have to wait for them.
         """
         ...
 

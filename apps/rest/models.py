@@ -879,6 +879,9 @@ class Replica(Document):
     url: str
     release: str
     since_unix_s: float = Field(description="When it began to stand by, or to lead.")
+    switches: int | None = Field(
+        description="Number of switches connected to it; null: its release does not say."
+    )
 
 
 class StoreMember(Document):

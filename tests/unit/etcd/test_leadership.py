@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import signal
 import threading
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from apps.etcd.gateway import Etcd, delete
+from apps.etcd.gateway import Etcd, delete, put
 from apps.etcd.leadership import Leadership, boot_s, who_leads
 from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
@@ -36,6 +37,7 @@ class Candidate:
     def __init__(self, settings, name):
         self.gone = threading.Event()
         self.leads, self.lost, self.ended = (queue.SimpleQueue() for _ in range(3))
+        self.switches = 0
         self.leadership = Leadership(
             settings,
             name,
@@ -44,6 +46,7 @@ class Candidate:
             lambda: self.leads.put(boot_s()),
             self._lose,
             self.ended.put,
+            lambda: self.switches,
         )
 
     def _lose(self, why):
@@ -108,6 +111,31 @@ def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
             await_standby(a)
             assert [one.name for one in a.leadership.hand_over()] == ["b"]
         assert "handed over, as asked for, to one of b" in str(a.ended.get_nowait())
+
+
+def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):
+    with candidate(settings, "a") as a, candidate(settings, "b") as b:
+        wait_until(lambda: a.leadership.leads or b.leadership.leads)
+        leader, other = (a, b) if a.leadership.leads else (b, a)
+        leader.switches = 14
+        await_standby(leader)
+        with pytest.raises(LifecycleError, match="has 0 of the 14 switches that are connected"):
+            leader.leadership.hand_over()
+        other.switches = 14
+        wait_until(lambda: leader.leadership.replicas().standing_by[0].switches == 14)
+        assert leader.leadership.replicas().leader.switches == 14
+        assert len(leader.leadership.hand_over()) == 1
+
+
+def test_a_controller_of_another_release_may_tell_less_of_itself_or_more(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        other = {"id": "x", "name": "b", "url": "", "release": "0", "since_unix_s": 0.0, "new": 1}
+        etcd = Etcd(settings)
+        etcd.transaction([], [put(f"{settings.prefix}replicas/x", json.dumps(other))])
+        etcd.close()
+        assert [one.switches for one in a.leadership.replicas().standing_by] == [None]
+        assert [one.name for one in a.leadership.hand_over()] == ["b"]
 
 
 def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
