@@ -59,7 +59,7 @@ class ReplicaSet:
         raise ScenarioError(f"nobody leads after {_PATIENCE_S:g} s")
 
     def standing_by(self, number: int) -> None:
-        """Wait until so many stand by whom the leader's switches have found. Raises ScenarioError."""
+        """Wait until so many stand by whom all switches have found. Raises ScenarioError."""
         until_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until_s:
             url = self.processes[self.leader()].base_url

@@ -113,7 +113,8 @@ def _keep_empty(pipe: int) -> None:
     """Socket that a signal writes to: it ends the hub's wait, so that it looks at its timers."""
     while True:
         eventlet.hubs.trampoline(pipe, read=True)
-        os.read(pipe, 4096)
+        with contextlib.suppress(BlockingIOError):  # woken for nothing, as when the hub ends
+            os.read(pipe, 4096)
 
 
 def _context(tls: OpenFlowTls) -> Any:

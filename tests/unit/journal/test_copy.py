@@ -63,4 +63,5 @@ def test_without_an_answer_the_last_one_stays(tmp_path):
             copies.look()
         assert copies.last is seen
         members.signal(members.names[0], signal.SIGCONT)
+        members.await_quorum()
         assert copies.look().as_of_unix_s > seen.as_of_unix_s
