@@ -16,6 +16,7 @@ from apps.rest.server import RestServer
 from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.lifecycle import ReservationState
 from hydra.model import CrossConnect
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from tests.conformance.devices import emulated
 from tests.unit.planning.test_planner import wait_until
 from tests.unit.rest.fake_service import FakeService
@@ -78,13 +79,17 @@ def test_an_own_algorithm_serves_more_than_no_circuits():
 
 def test_an_own_driver_moves_mirrors_and_says_what_became_of_it():
     with emulated("polatis-restconf")() as bench:
-        command = [sys.executable, EXAMPLES / "driver.py", bench.plane.address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "driver.py", bench.plane.address],
+            env={**os.environ, "P1_PASSWORD": EMULATORS["polatis-restconf"].password},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == ["connected: 1 to 18", "connected:"]
-        port = runpy.run_path(str(EXAMPLES / "driver.py"))["HttpSwitch"](
-            "p1", bench.plane.address, 16, 10
-        )
+        port = runpy.run_path(str(EXAMPLES / "driver.py"))["HttpSwitch"](bench.plane, 10)
         port.open()
         with closing(bench.driver()) as other:  # who does not like to lose it
             other.change([], [CrossConnect(1, 18)])
