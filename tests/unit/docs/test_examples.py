@@ -26,6 +26,7 @@ from .blocks import ROOT
 EXAMPLES = ROOT / "examples"
 SPARK_EVENTS = Path(__file__).with_name("spark-4.3.0-events.jsonl")
 """Those of executors and stages, without what describes their data; hosts are named as servers."""
+MOST_LINES = 25
 ON_A_NETWORK = (ROOT / "tests" / "integration" / "test_tutorial.py").read_text()
 
 
@@ -37,6 +38,17 @@ def test_each_is_listed_and_run_by_a_test():
     for path in programs:
         assert f"| `examples/{path.name}` |" in listed, path
         assert path.name in ON_A_NETWORK or path.name in own, f"no test runs {path.name}"
+
+
+def test_each_is_about_twenty_lines_of_code():
+    for path in (*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.sh")):
+        assert len(code_of(path)) <= MOST_LINES, path
+
+
+def code_of(path: Path) -> list[str]:
+    """Lines without docstrings, comments, and blank ones."""
+    text = re.sub(r'^ *""".*?"""$', "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
 
 
 def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes():
