@@ -32,10 +32,11 @@ class HttpSwitch(SimpleSwitch[RestconfSession]):
 
 
 if __name__ == "__main__":
-    login = Login("admin", "P1_PASSWORD")
-    plane = Plane(PlaneId(0), "p1", "http", sys.argv[1], 16, 25, 10_000, login)
-    switch = HttpSwitch(plane, timeout_s=10)
-    for disconnect, connect in ([], [CrossConnect(1, 18)]), ([CrossConnect(1, 18)], []):
-        switch.change(disconnect, connect)
-        print("connected:", *(f"{one.ingress} to {one.egress}" for one in switch.cross_connects()))
-    switch.close()
+    login = Login("admin", "P1_PASSWORD")  # the name of the variable
+    plane = Plane(
+        PlaneId(0), "p1", "http", sys.argv[1], ports=16, switching_ms=25, rate_mbps=100, login=login
+    )
+    with HttpSwitch(plane, timeout_s=10) as switch:
+        for disconnect, connect in ([], [CrossConnect(1, 18)]), ([CrossConnect(1, 18)], []):
+            switch.change(disconnect, connect)
+            print("connected:", *(f"{a} to {b}" for a, b in switch.cross_connects()))

@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -117,6 +117,13 @@ class SteppedSwitch(ABC, Generic[_SessionT]):
         yield from endpoint_problems(plane.address)
         yield from login_problems(plane.login) if cls.LOGIN else no_login_problems(plane.login)
         yield from option_problems(cls.OPTIONS, plane.options)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def name(self) -> str:

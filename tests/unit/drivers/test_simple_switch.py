@@ -121,7 +121,8 @@ def test_what_it_says_of_itself(device, switch):
     device.fails = {len(device.asked): DeviceUnavailable("p1", "away")}
     with pytest.raises(DeviceUnavailable):
         switch.identity()
-    switch.close()
+    with switch:
+        pass
     assert not device.is_open
     device.fails = {len(device.asked): DeviceUnavailable("p1", "away")}
     with pytest.raises(DeviceUnavailable):
