@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ssl
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -136,6 +137,29 @@ class HydraClient:
             repeat=repeat,
         )
         return self._make("/v1/groups", body, models.CreatedGroup, wait_s)
+
+    def reserve_between(
+        self, servers: Iterable[str], bandwidth_mbps: float, *, duration_s: float | None = None
+    ) -> models.CreatedGroup | None:
+        """Ask for bandwidth between each two of ``servers`` in different racks, where it is there.
+
+        Names that are no servers of the controller's are left out. None if there are no such two.
+        """
+        rack_of = {server.name: server.rack for server in self.servers().servers}
+        pairs = combinations(sorted(rack_of.keys() & set(servers)), 2)
+        entries = [
+            models.MatrixEntry(src=a, dst=b, bandwidth_mbps=bandwidth_mbps)
+            for a, b in pairs
+            if rack_of[a] != rack_of[b]
+        ]
+        if len(entries) > models.MOST_ENTRIES:
+            raise ClientError(
+                f"{len(entries):,} pairs of servers are more than the {models.MOST_ENTRIES:,} that "
+                "can be reserved as one: name fewer servers"
+            )
+        if not entries:
+            return None
+        return self.reserve_matrix(entries, all_or_nothing=False, duration_s=duration_s)
 
     def reservation(self, reservation_id: str) -> models.Reservation:
         return self._read("GET", resource("/v1/reservations", reservation_id), models.Reservation)

@@ -24,6 +24,8 @@ class Problem:
     path: str
     message: str
     line: int | None = None
+    count: int = 1
+    """Number of problems that this one stands for, itself among them; the message tells it."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (str(self.line or ""), self.path, self.message) if part)
@@ -35,6 +37,8 @@ class ConfigError(HydraError):
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
         self.problems = tuple(problems)
+        self.count = sum(problem.count for problem in problems)
+        """Number of problems, those without a line of their own among them."""
         super().__init__(
             "\n".join(
                 f"{source}:{problem}" if problem.line else f"{source}: {problem}"

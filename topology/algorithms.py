@@ -6,37 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, Protocol
-
-from numpy.typing import ArrayLike
+from typing import Final
 
 from hydra.errors import UnknownName
-from hydra.model import Topology
 from topology.bipartite import plan_b_matching, plan_helios
 from topology.duplex import plan_tms_duplex
 from topology.eclipse import plan_eclipse
 from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.pairing import plan_edmonds, plan_edmonds_perfect
-from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.problem import Algorithm, FabricArrays
 from topology.schedules import (
     needs_one_rate_per_rack,
     plan_round_robin,
     plan_solstice,
     plan_tms,
 )
-
-
-class Algorithm(Protocol):
-    """Turns a demand (N, N) in Mbps into a topology within a budget; pure and deterministic."""
-
-    def __call__(
-        self,
-        fabric: FabricArrays,
-        demand: ArrayLike,
-        current: Topology,
-        reserved: Reserved,
-        budget: Budget,
-    ) -> PlanResult: ...
 
 
 class Product(Enum):

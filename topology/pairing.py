@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from topology.problem import (
     PlanResult,
     Reserved,
     measure,
-    members,
     pair_demands,
     validate_demand,
 )
@@ -90,10 +89,10 @@ def _plan(
     standing = standing_part(fabric, pairs, current, reserved, budget)
     layers = free_layers(fabric, budget, standing.ports())
     work = _Work.of(pairs, fabric.n_racks, standing, reserved, layers, budget)
-    work.favour(_circuits_in_use(current), fabric)
+    work.favour(circuits_in_use(current), fabric)
     everything, open_paths = work.left.copy(), work.open_paths.copy()
     proofs = work.match_in_turn(perfect=perfect)
-    circuits = _circuits(fabric, work.joined, layers, _circuits_in_use(current))
+    circuits = circuits_between(fabric, work.joined, layers, circuits_in_use(current))
     paths = [Path(*ends, (circuit,)) for ends, circuit in circuits]
     topology = Topology(
         standing.circuits.union(circuit for _, circuit in circuits),
@@ -103,7 +102,8 @@ def _plan(
     return replace(measure(fabric, pairs, topology, reserved), gap=gap)
 
 
-def _circuits_in_use(current: Topology) -> frozenset[Circuit]:
+def circuits_in_use(current: Topology) -> frozenset[Circuit]:
+    """The circuits that paths run over."""
     return frozenset(circuit for path in current.paths for circuit in path.circuits)
 
 
@@ -132,16 +132,7 @@ class _Work:
         layers: tuple[Layer, ...],
         budget: Budget,
     ) -> _Work:
-        open_paths = np.full((n, n), budget.paths_per_pair if budget.boolean else 1)
-        np.fill_diagonal(open_paths, 0)
-        for path in standing.paths:
-            ends = [path.src, path.dst]
-            open_paths[ends, ends[::-1]] -= 1
-        for path in reserved.rate_by_path():
-            ends = [path.src, path.dst]
-            open_paths[ends, ends[::-1]] = 0
-        inside = members(budget.racks, n)
-        open_paths = np.where(inside[:, None] & inside, np.maximum(open_paths, 0), 0)
+        open_paths = standing.open_paths(n, reserved, budget)
         left = np.zeros((n, n), dtype=np.int64)
         left[pairs.src, pairs.dst] = whole_units(standing.left_mbps)
         left += left.T
@@ -222,13 +213,17 @@ def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_
     ]
 
 
-def _circuits(
+def circuits_between(
     fabric: FabricArrays,
-    joined: dict[PlaneId, list[_Pair]],
-    layers: tuple[Layer, ...],
+    joined: Mapping[PlaneId, Sequence[_Pair]],
+    layers: Sequence[Layer],
     in_use: frozenset[Circuit],
 ) -> list[tuple[tuple[RackId, RackId], Circuit]]:
-    """Ports for the pairs: those that join them already, else each rack's fastest, then lowest."""
+    """Ports for the pairs: those that join them already, else each rack's fastest, then lowest.
+
+    ``joined`` has by plane the pairs (lower rack, higher rack), for whose circuits ``layers`` have
+    ports.
+    """
     free: dict[tuple[PlaneId, int], list[PortId]] = {}
     for layer in layers:
         for rack in layer.racks.tolist():

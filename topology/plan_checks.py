@@ -47,7 +47,7 @@ def check_result(
 ) -> list[str]:
     """Check that a plan fits the fabric, keeps what must stay, and serves the share that it claims.
 
-    Shapes and units are those of :class:`topology.algorithms.Algorithm`. A topology's paths are
+    Shapes and units are those of :class:`topology.problem.Algorithm`. A topology's paths are
     counted again, largest pair first; a schedule's slots are added up. Raises PlanError for a bad
     demand.
     """

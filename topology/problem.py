@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -240,6 +240,19 @@ class PlanResult:
     gap: float | None = None
     """Most that an optimal result's value could exceed this one's, as a part of this one's; 0 for a
     proven optimum, None if the algorithm proves nothing."""
+
+
+class Algorithm(Protocol):
+    """Turns a demand (N, N) in Mbps into a topology within a budget; pure and deterministic."""
+
+    def __call__(
+        self,
+        fabric: FabricArrays,
+        demand: ArrayLike,
+        current: Topology,
+        reserved: Reserved,
+        budget: Budget,
+    ) -> PlanResult: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,19 @@ class Standing:
     def ports(self) -> frozenset[PortId]:
         return frozenset(port for c in self.circuits for port in c.ends)
 
+    def open_paths(self, n: int, reserved: Reserved, budget: Budget) -> NDArray[np.int64]:
+        """Shape (n, n), symmetric: number of further paths that two racks may get."""
+        count = np.full((n, n), budget.paths_per_pair if budget.boolean else 1)
+        np.fill_diagonal(count, 0)
+        for path in self.paths:
+            ends = [path.src, path.dst]
+            count[ends, ends[::-1]] -= 1
+        for path in reserved.rate_by_path():
+            ends = [path.src, path.dst]
+            count[ends, ends[::-1]] = 0
+        inside = members(budget.racks, n)
+        return np.where(inside[:, None] & inside, np.maximum(count, 0), 0)
+
 
 def standing_part(
     fabric: FabricArrays,

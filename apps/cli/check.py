@@ -117,11 +117,11 @@ def _check_etcd(settings: EtcdSettings) -> None:
 
 def _report_problems(error: ConfigError, as_json: bool) -> None:
     if as_json:
-        print_json({"ok": False, "problems": _listed(error.problems)})
+        listed = _listed(error.problems)
+        print_json({"ok": False, "count": error.count, "problems": listed})
         return
     click.echo(str(error), err=True)
-    count = len(error.problems)
-    click.echo(f"{count} problem{'s' if count != 1 else ''}", err=True)
+    click.echo(f"{error.count:,} problem{'s' if error.count != 1 else ''}", err=True)
 
 
 def _listed(problems: Sequence[Problem]) -> list[dict[str, Any]]:

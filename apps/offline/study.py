@@ -167,8 +167,11 @@ class Study:
 
     def run(self, name: str, *, check: bool) -> Outcome:
         """Plan with one algorithm. Raises PlanError, UnknownName."""
+        return self.run_entry(name, entry(name), check=check)
+
+    def run_entry(self, name: str, chosen: Entry, *, check: bool = True) -> Outcome:
+        """Plan with an algorithm that need not be one of ours. Raises PlanError."""
         check_spines(self.fabric, self.demand)
-        chosen = entry(name)
         refused = self._objection(name, chosen)
         if refused is not None:
             return Outcome(name, chosen, refused=refused)

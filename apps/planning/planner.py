@@ -276,7 +276,7 @@ class Planner:
                     self._start_process()
                     pause_s = _LOOK_S
                 except _Died as death:
-                    LOG.error("the planner does not start: it %s", death)
+                    self._complain("the planner does not start: it %s", death)
                     next_start_s = time.monotonic() + pause_s
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             try:
@@ -287,9 +287,14 @@ class Planner:
                 self._settle(call.future, call.request)
         self._wind_up()
 
+    def _complain(self, message: str, *details: object) -> None:
+        """Log the end of a process, unless it was :meth:`close` that ended it."""
+        if not self._closing.is_set():
+            LOG.error(message, *details)
+
     def _living(self) -> _Process | None:
         if self._process is not None and not self._process.alive:
-            LOG.error("the planner has ended by itself: starting another")
+            self._complain("the planner has ended by itself: starting another")
             self._process.end()
             self._process = None
         return self._process
@@ -335,7 +340,7 @@ class Planner:
         except _Died as death:
             self._process = None
             took_s = time.monotonic() - asked_s
-            LOG.error("the planner %s after %.1f s of planning", death, took_s)
+            self._complain("the planner %s after %.1f s of planning", death, took_s)
             if took_s < self._patience_s:
                 raise PlanError(f"the planner {death} while planning: try again") from None
         raise PlanError(

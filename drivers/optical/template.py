@@ -6,7 +6,6 @@ replies that are understood, as :mod:`drivers.optical.template_options` describe
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar
@@ -16,15 +15,8 @@ from pydantic import ValidationError
 from drivers.codecs.terminal import End, TerminalDecoder, TerminalError, encode_line
 from drivers.credentials import secret
 from drivers.exclusive import exclusive
-from drivers.optical.changes import (
-    Difference,
-    check_numbers,
-    check_ports,
-    difference,
-    not_made,
-    shortfall,
-    unconfirmed,
-)
+from drivers.optical.changes import Difference, check_numbers
+from drivers.optical.simple import Step, SteppedSwitch
 from drivers.optical.template_language import Language, LanguageError, matches, short
 from drivers.optical.template_options import TemplateOptions, placeholders
 from drivers.transports.lines import LineTransport
@@ -35,13 +27,8 @@ from hydra.config.devices import (
     no_login_problems,
     option_problems,
 )
-from hydra.errors import (
-    DeviceError,
-    DeviceUnavailable,
-    Problem,
-    ProtocolError,
-)
-from hydra.model import CrossConnect, Login, Plane
+from hydra.errors import DeviceError, Problem, ProtocolError
+from hydra.model import CrossConnect, Plane
 from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
 
 CAPABILITIES: Final = OpticalCapabilities(unidirectional=True)
@@ -57,7 +44,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     except ValidationError as error:
         raise DeviceError(plane.name, f"options of the template driver: {error}") from error
     kind = TemplateSwitch if options.power is None else MeteringTemplateSwitch
-    return kind(plane.name, plane.address, options, plane.ports, plane.login, timeout_s=timeout_s)
+    return kind(plane, options, timeout_s)
 
 
 def check(plane: Plane) -> Iterator[Problem]:
@@ -74,7 +61,7 @@ def check(plane: Plane) -> Iterator[Problem]:
         yield from no_login_problems(plane.login)
 
 
-class TemplateSwitch:
+class TemplateSwitch(SteppedSwitch[LineTransport]):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
     Ports are numbered as everywhere here, ingress 1..N and egress N+1..N+M; ``output`` in a
@@ -85,35 +72,10 @@ class TemplateSwitch:
     ``timeout_s`` covers one command, and the log-in before it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        address: str,
-        options: TemplateOptions,
-        ports: int,
-        login: Login | None,
-        *,
-        timeout_s: float,
-    ) -> None:
-        self._name = name
-        self._lock = threading.RLock()
+    def __init__(self, plane: Plane, options: TemplateOptions, timeout_s: float) -> None:
         self._options = options
-        self._ports = ports
-        self._login = login
-        self._size: tuple[int, int] | None = None
         self._language = Language(options)
-        self._transport = LineTransport(
-            name,
-            TcpStream(name, address),
-            decoder=self._decoder,
-            decode_error=TerminalError,
-            timeout_s=timeout_s,
-            opening=None if options.prompt is None else self._opening,
-        )
-
-    @property
-    def name(self) -> str:
-        return self._name
+        super().__init__(plane, timeout_s)
 
     @property
     def capabilities(self) -> OpticalCapabilities:
@@ -126,96 +88,58 @@ class TemplateSwitch:
     @exclusive
     def open(self) -> None:
         """Connect and log in; a second call on an open device does nothing."""
-        self._transport.open()
+        self._session.open()
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
-        self._transport.close()
-        self._size = None
+    def _reach(self) -> LineTransport:
+        return LineTransport(
+            self._name,
+            TcpStream(self._name, self._plane.address),
+            decoder=self._decoder,
+            decode_error=TerminalError,
+            timeout_s=self._timeout_s,
+            opening=None if self._options.prompt is None else self._opening,
+        )
 
-    @exclusive
-    def identity(self) -> DeviceIdentity:
+    def _read_identity(self) -> DeviceIdentity:
         command = self._options.identity.command
         return self._ask(command, self._language.identity)
 
-    @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports; as configured if the device does not tell them."""
-        if self._size is None:
-            table = self._options.size
-            self._size = (
-                (self._ports, self._ports)
-                if table is None
-                else self._ask(table.command, partial(self._language.size, table.row))
-            )
-        return self._size
+    def _read_size(self) -> tuple[int, int]:
+        table = self._options.size
+        if table is None:
+            return self._plane.ports, self._plane.ports
+        return self._ask(table.command, partial(self._language.size, table.row))
 
-    @exclusive
-    def cross_connects(self) -> frozenset[CrossConnect]:
-        """Read from the device, never from memory."""
+    def _listed(self) -> frozenset[CrossConnect]:
         parse = partial(self._language.cross_connects, size=self.size())
         return self._ask(self._options.cross_connects.command, parse)
 
-    @exclusive
-    def change(
-        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
-    ) -> None:
-        """Tear down, then set up; returns once the result was read back.
+    def _steps(self, change: Difference) -> Iterator[Step]:
+        for command in self._language.moves(change.removed, change.added, self.size()):
+            yield partial(self._tell, command)
 
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
-        """
-        check_ports(self._name, self.size(), {*disconnect, *connect})
-        change = difference(self._name, self.cross_connects(), disconnect, connect)
-        if change:
-            refusal = self._carry_out(change)
-            self._check_result(change, refusal)
-
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States of these ports; UNKNOWN if the language does not tell them."""
+    def _read_port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
         size, table = self.size(), self._options.port_states
-        check_numbers(self._name, ports, 1, sum(size))
         states: dict[int, PortState] = {}
-        if table is not None and ports:
+        if table is not None:
             for command in self._language.port_queries(table, ports):
                 parse = partial(self._language.port_states, table, size=size)
                 states |= self._ask(command, parse)
-        return {port: states.get(port, PortState.UNKNOWN) for port in ports}
-
-    # --- changes --------------------------------------------------------------------------------
-
-    def _carry_out(self, change: Difference) -> str | None:
-        """Send the change's commands; return the device's refusal, None if it took everything."""
-        commands = self._language.moves(change.removed, change.added, self.size())
-        for position, command in enumerate(commands):
-            try:
-                reply = self._transport.write(self._encoded(command))
-            except DeviceUnavailable as error:
-                if position:  # a part of the change is made
-                    raise unconfirmed(self._name, error) from error
-                raise
-            refusal = self._language.refusal(self._language.lines(command, reply))
-            if refusal is not None:
-                return f"the device refuses {short(command)!r}: {refusal}"
-        return None
-
-    def _check_result(self, change: Difference, refusal: str | None) -> None:
-        try:
-            present = self.cross_connects()
-        except DeviceError as error:
-            raise unconfirmed(self._name, error) from error
-        problems = shortfall(change, present)
-        if refusal is not None or problems:
-            raise not_made(self._name, [refusal or "the device reports no error", *problems])
+        return states
 
     # --- the conversation -----------------------------------------------------------------------
+
+    def _tell(self, command: str) -> None:
+        reply = self._session.write(self._encoded(command))
+        refusal = self._language.refusal(self._language.lines(command, reply))
+        if refusal is not None:
+            raise DeviceError(self._name, f"the device refuses {short(command)!r}: {refusal}")
 
     def _ask(self, command: str | None, parse: Callable[[list[str]], _T]) -> _T:
         """The parsed reply to a query; ``parse`` is given no lines if there is no ``command``."""
         if command is None:
             return parse([])
-        lines = self._language.lines(command, self._transport.query(self._encoded(command)))
+        lines = self._language.lines(command, self._session.query(self._encoded(command)))
         complaint = self._language.complaint(lines)
         if complaint is not None:
             raise DeviceError(self._name, f"the device refuses {short(command)!r}: {complaint}")
@@ -223,7 +147,7 @@ class TemplateSwitch:
             return parse(lines)
         except LanguageError as error:
             # It may be the reply to another command: nothing that follows can be trusted.
-            self._transport.close()
+            self._session.close()
             raise ProtocolError(self._name, f"in reply to {short(command)!r}: {error}") from error
 
     def _encoded(self, command: str) -> bytes:
@@ -240,7 +164,7 @@ class TemplateSwitch:
 
     def _opening(self) -> list[bytes]:
         """Lines that open a session; the password is fetched for this session alone."""
-        login, known = self._login, dict[str, str]()
+        login, known = self._plane.login, dict[str, str]()
         if login is not None:
             known = {"username": login.username, "password": secret(self._name, login)}
         lines = [step.send.format(**known) for step in self._options.login]

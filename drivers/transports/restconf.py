@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 import httpx
 
-from drivers.codecs.yang_json import parse_refusal
+from drivers.codecs.yang_json import Json, YangJsonError, parse, parse_refusal
 from drivers.credentials import secret
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
-from hydra.model import Login
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from hydra.model import Login, Plane
 
 _JSON: Final = "application/yang-data+json"
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -43,6 +44,15 @@ class RestconfSession:
         self._tls = tls
         self._timeout_s = timeout_s
         self._client: httpx.Client | None = None
+
+    @classmethod
+    def to(
+        cls, plane: Plane, root: str, timeout_s: float, *, tls: TlsOptions | None = None
+    ) -> Self:
+        """The session to a plane's address. Raises DeviceError without a login."""
+        if plane.login is None:
+            raise DeviceError(plane.name, "RESTCONF wants a login")
+        return cls(plane.name, plane.address, plane.login, root, tls=tls, timeout_s=timeout_s)
 
     @property
     def connected(self) -> bool:
@@ -100,6 +110,27 @@ class RestconfSession:
             )
         if not answer.is_success:
             raise DeviceError(self._device, f"the switch refuses ({self.refusal(answer)})")
+
+    def read(self, path: str) -> Json:
+        """The document at ``path``; None where the answer is empty.
+
+        Raises DeviceUnavailable, DeviceError for a refusal, ProtocolError for what is no JSON.
+        """
+        answer = self.get(path)
+        self.check(answer)
+        try:
+            return parse(answer.content) if answer.content else None
+        except YangJsonError as error:
+            raise ProtocolError(self._device, f"{answer.url.path}: {error}") from error
+
+    def tell(self, method: str, path: str, document: Json = None) -> None:
+        """Change the device; ``document`` None: a request without a body.
+
+        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost,
+        DeviceError for a refusal.
+        """
+        body = None if document is None else json.dumps(document).encode()
+        self.check(self.change(method, path, body))
 
     def _connected(self) -> httpx.Client:
         if self._client is None:

@@ -66,12 +66,13 @@ class ProblemLog:
     def problems(self, document: YamlDocument) -> tuple[Problem, ...]:
         """Everything recorded, in the order of the file."""
         found = [
-            Problem(format_path(path), _describe(group), document.line_of(path))
+            Problem(format_path(path), _describe(group), document.line_of(path), 1 + group.more)
             for (path, _), group in self._groups.items()
         ]
         found.sort(key=lambda problem: problem.line or 0)
         if self._untold:
-            found.append(Problem("", f"and {self._untold} more problems: mend these first"))
+            rest = f"and {self._untold:,} more problems: mend these first"
+            found.append(Problem("", rest, count=self._untold))
         return tuple(found)
 
 
@@ -82,7 +83,7 @@ def _cut(message: str) -> str:
 
 def _describe(group: _Group) -> str:
     instance = f"for {group.at}" if group.at else ""
-    more = f"and {group.more} more like it" if group.more else ""
+    more = f"and {group.more:,} more like it" if group.more else ""
     where = " ".join(part for part in (instance, more) if part)
     return f"{group.message} ({where})" if where else group.message
 

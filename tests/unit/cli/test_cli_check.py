@@ -71,6 +71,24 @@ def test_problems_as_json(run, bad):
     assert all(p["line"] and p["message"] for p in document["problems"])
 
 
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        pytest.param("k: 1\n" * 300, 300, id="alike: 299 keys that repeat, one unknown key"),
+        pytest.param("".join(f"k{n}: 1\n" for n in range(3000)), 3000, id="too many to list"),
+        pytest.param("rakcs: []\n", 1, id="one"),
+    ],
+)
+def test_the_number_of_problems_is_of_all_not_of_lines(run, tmp_path, lines, count):
+    path = tmp_path / "fabric.yaml"
+    path.write_text(DEMO.read_text() + lines)
+    told = run("check", str(path)).stderr.splitlines()
+    assert told[-1] == f"{count:,} problem{'s' if count > 1 else ''}"
+    assert len(told) <= 102
+    document = json.loads(run("check", "--json", str(path)).stdout)
+    assert document["count"] == count == sum(p["count"] for p in document["problems"])
+
+
 def test_warnings_do_not_fail_the_check(run, tmp_path):
     path = tmp_path / "fabric.yaml"
     path.write_text(DEMO.read_text().replace("planes: p[1-2]", "planes: p1"))

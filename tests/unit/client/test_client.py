@@ -93,6 +93,20 @@ def test_all_pages(client, service):
     assert len(client.release_group(group.id).reservations) == 1003
 
 
+def test_between_servers_of_different_racks(client):
+    group = client.reserve_between(["h21", "h11", "h12", "laptop", "h11"], 5, duration_s=60)
+    assert {(one.src, one.dst) for one in group.reservations} == {("h11", "h21"), ("h12", "h21")}
+    assert {one.bandwidth_mbps for one in group.reservations} == {5}
+    assert client.reserve_between(["h11", "h12", "laptop"], 5) is None
+    assert len(list(client.reservations())) == 2
+
+
+def test_more_servers_than_one_request_may_be_for(client, monkeypatch):
+    monkeypatch.setattr("apps.rest.models.MOST_ENTRIES", 3)
+    with pytest.raises(ClientError, match="4 pairs of servers are more than the 3"):
+        client.reserve_between(["h11", "h12", "h21", "h22"], 5)
+
+
 def test_hold_commit_preview(client):
     held = client.reserve("r1", "r2", 1, hold_s=30)
     assert held.state is State.HELD

@@ -103,7 +103,7 @@ TEXTS = {
     "many values": ("racks: [" + "1," * 7_000_000 + "1]", "more than 250000 keys and values"),
     "wrong values": ("racks: [" + "1," * 200_000 + "1]", "more problems"),
     "unknown keys": ("\n".join(f"k{n}: 1" for n in range(100_000)), "more problems"),
-    "one key": ("k: 1\n" * 100_000, "and 99998 more like it"),
+    "one key": ("k: 1\n" * 100_000, "and 99,998 more like it"),
     "unknown racks": (swap("  - racks: r[1-4]", "  - racks: x[1-32000]"), "there is no rack 'x1'"),
     "a long text": (swap("fabric: demo", f"fabric: {'x' * 10_000_000}"), "65536 characters"),
     "a long template": (

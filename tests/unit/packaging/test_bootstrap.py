@@ -1,6 +1,7 @@
 """What scripts/bootstrap.sh leaves behind, whatever ends it in the middle of apt-get."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -74,3 +75,25 @@ def test_a_policy_of_somebody_else_stays(tmp_path):
     (tmp_path / "policy-rc.d").write_text("theirs")
     assert begin(tmp_path, "true").wait(20) == 0
     assert (tmp_path / "policy-rc.d").read_text() == "theirs"
+
+
+def packages_by_file(name):
+    """One of the script's tables: Debian's packages by the file that is looked for."""
+    listed = f'for file in "${{!{name}[@]}}"; do echo "$file ${{{name}[$file]}}"; done'
+    text = DEFINITIONS.replace('cd "$(dirname "$0")/.."', "")
+    done = subprocess.run(
+        ["bash", "-c", f"{text}\n{listed}"], capture_output=True, text=True, timeout=20, check=True
+    )
+    return {file: set(names) for file, *names in map(str.split, done.stdout.splitlines())}
+
+
+def test_a_demo_installs_nothing_that_opens_a_port():
+    """Daemons come with what tests need, and are kept back: a new one has to be named for that."""
+    demo, tests = packages_by_file("NEEDS"), packages_by_file("TESTS_NEED")
+    for_tests = set().union(*tests.values())
+    assert set().union(*demo.values()).isdisjoint(for_tests)
+    daemons = packages_by_file("ONLY_FOR_TESTS")
+    assert daemons.keys() <= tests.keys()
+    serving = {file for file in {**demo, **tests} if re.search(r"(/sbin/.*d|-server|/etcd)$", file)}
+    not_kept_back = {"/usr/sbin/ovs-vswitchd", "/usr/sbin/netconfd"}  # neither listens by itself
+    assert serving - not_kept_back == daemons.keys()

@@ -219,6 +219,12 @@ def test_after_the_end_nothing_is_planned():
         propose(planner)
 
 
+def test_one_that_is_closed_while_it_starts_is_no_trouble(caplog):
+    with running() as planner:
+        wait_until(lambda: planner.pid is not None)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 CONTROLLER = """
 import sys, time
 from apps.offline.study import plain_fabric

@@ -1,0 +1,233 @@
+"""The base of drivers of optical switches that move cross-connects step by step."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
+
+from pydantic import BaseModel
+
+from drivers.exclusive import exclusive
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+    unconfirmed,
+)
+from hydra.config.devices import (
+    NoOptions,
+    endpoint_problems,
+    login_problems,
+    no_login_problems,
+    option_problems,
+)
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
+from hydra.model import CrossConnect, Plane
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+Step = Callable[[], object]
+"""An exchange that moves mirrors.
+
+It raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost, DeviceError
+for a refusal.
+"""
+
+
+class Session(Protocol):
+    """The way to a device: connects on first use, and again after every failure."""
+
+    def close(self) -> None:
+        """Drop the connection; safe to repeat."""
+
+
+_SessionT = TypeVar("_SessionT", bound=Session)
+
+
+class SteppedSwitch(ABC, Generic[_SessionT]):
+    """An :class:`~hydra.roles.OpticalSwitch`, of which a driver writes the abstract methods.
+
+    They are called by one thread at a time, and raise what :mod:`drivers.transports` raises: see
+    :data:`Step`. This class checks ports, finds out what a change has to move, reads back, and
+    tells a refusal from an unknown outcome. A derived class may stand in ``drivers/registry.py``.
+
+    ``timeout_s`` is what a command may take.
+    """
+
+    CAPABILITIES: ClassVar[OpticalCapabilities] = OpticalCapabilities(unidirectional=True)
+    OPTIONS: ClassVar[type[BaseModel]] = NoOptions
+    """``options`` of a plane; forbids extra keys."""
+    LOGIN: ClassVar[bool] = True
+    """True if the device wants a user and a password."""
+
+    def __init__(self, plane: Plane, timeout_s: float) -> None:
+        self._plane = plane
+        self._name = plane.name
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._size: tuple[int, int] | None = None
+        self._session = self._reach()
+
+    # --- the device, in its language --------------------------------------------------------------
+
+    @abstractmethod
+    def _reach(self) -> _SessionT:
+        """The session to ``_plane``, not connected yet."""
+
+    @abstractmethod
+    def _listed(self) -> Iterable[tuple[int, int]]:
+        """(ingress, egress) of all cross-connects, read from the device; egress from N + 1 on.
+
+        A LookupError, TypeError or ValueError counts as an answer that makes no sense.
+        """
+
+    @abstractmethod
+    def _steps(self, change: Difference) -> Iterable[Step]:
+        """What carries out ``change``, in this order; each ends once the device has done it."""
+
+    def _read_identity(self) -> DeviceIdentity:
+        """Identity that the device tells; by default, nothing but that it answers."""
+        self._parsed()
+        return DeviceIdentity("unknown", "unknown", "unknown", "unknown")
+
+    def _read_size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports; as configured, if the device answers at all."""
+        self._parsed()
+        return self._plane.ports, self._plane.ports
+
+    def _read_port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """States of some of ``ports``, at least one; the others are UNKNOWN."""
+        return dict.fromkeys(ports, PortState.UNKNOWN)
+
+    # --- the role ---------------------------------------------------------------------------------
+
+    @classmethod
+    def build(cls, plane: Plane, timeout_s: float) -> OpticalSwitch:
+        """The driver of ``plane``, not connected yet. Raises DeviceError if that can't be."""
+        return cls(plane, timeout_s)
+
+    @classmethod
+    def check(cls, plane: Plane) -> Iterator[Problem]:
+        """Problems of ``plane``'s address, login and options."""
+        yield from endpoint_problems(plane.address)
+        yield from login_problems(plane.login) if cls.LOGIN else no_login_problems(plane.login)
+        yield from option_problems(cls.OPTIONS, plane.options)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return self.CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and log in; a second call on an open device does nothing."""
+        self.size()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._session.close()
+        self._size = None
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        return self._read_identity()
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports; asked once until closed."""
+        if self._size is None:
+            self._size = self._read_size()
+        return self._size
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """Read from the device, never from memory."""
+        return self._parsed()
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down, then set up; returns once the result was read back.
+
+        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
+        """
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        change = difference(self._name, self.cross_connects(), disconnect, connect)
+        if change:
+            refusal = self._carry_out(change)
+            self._check_result(change, refusal)
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """States of these ports; UNKNOWN where the device does not tell them."""
+        check_numbers(self._name, ports, 1, sum(self.size()))
+        states = self._read_port_states(ports) if ports else {}
+        return {port: states.get(port, PortState.UNKNOWN) for port in ports}
+
+    def _parsed(self) -> frozenset[CrossConnect]:
+        try:
+            return frozenset(CrossConnect(int(a), int(b)) for a, b in self._listed())
+        except (LookupError, TypeError, ValueError) as error:
+            why = f"its cross-connects can't be read: {type(error).__name__}: {error}"
+            raise ProtocolError(self._name, why) from error
+
+    def _carry_out(self, change: Difference) -> str | None:
+        """Take the steps; return the device's refusal, None if it took all of them."""
+        for taken, step in enumerate(self._steps(change)):
+            try:
+                step()
+            except OutcomeUnknown:
+                raise
+            except DeviceUnavailable as error:
+                if taken:  # a part of the change is made
+                    raise unconfirmed(self._name, error) from error
+                raise
+            except ProtocolError as error:
+                raise unconfirmed(self._name, error) from error
+            except DeviceError as error:
+                return str(error).removeprefix(f"{self._name}: ")
+        return None
+
+    def _check_result(self, change: Difference, refusal: str | None) -> None:
+        try:
+            present = self.cross_connects()
+        except DeviceError as error:
+            raise unconfirmed(self._name, error) from error
+        problems = shortfall(change, present)
+        if refusal is not None or problems:
+            raise not_made(self._name, [refusal or "the device reports no error", *problems])
+
+
+class SimpleSwitch(SteppedSwitch[_SessionT]):
+    """A :class:`SteppedSwitch` that moves one cross-connect at a time."""
+
+    @abstractmethod
+    def _disconnect(self, old: CrossConnect) -> None:
+        """Take down one cross-connect; return once the device has done it."""
+
+    @abstractmethod
+    def _connect(self, new: CrossConnect) -> None:
+        """Set up one cross-connect between free ports; return once the device has done it."""
+
+    def _steps(self, change: Difference) -> Iterator[Step]:
+        for old in sorted(change.removed):
+            yield partial(self._disconnect, old)
+        for new in sorted(change.added):
+            yield partial(self._connect, new)

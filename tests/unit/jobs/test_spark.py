@@ -1,0 +1,63 @@
+"""A Spark application's shuffles, by its event log."""
+
+import json
+
+import pytest
+
+from apps.jobs.spark import shuffles
+from hydra.errors import HydraError
+
+
+def line(what: str, **more: object) -> str:
+    return json.dumps({"Event": f"SparkListener{what}", **more})
+
+
+def executor(number: str, host: str) -> str:
+    return line("ExecutorAdded", **{"Executor ID": number, "Executor Info": {"Host": host}})
+
+
+def stage(what: str, number: int, *parents: int) -> str:
+    return line(f"Stage{what}", **{"Stage Info": {"Stage ID": number, "Parent IDs": [*parents]}})
+
+
+TWO_HOSTS = [executor("0", "h21"), executor("1", "h11"), executor("2", "h11")]
+
+
+def told(*events: str) -> list[tuple[int, tuple[str, ...], bool]]:
+    return [(one.stage, one.hosts, one.begins) for one in shuffles([*TWO_HOSTS, *events])]
+
+
+BOTH = ("h11", "h21")
+
+
+def test_a_stage_with_parents_is_a_shuffle_for_as_long_as_it_takes():
+    events = [stage("Submitted", 0), stage("Completed", 0), stage("Submitted", 1, 0)]
+    assert told(*events, stage("Completed", 1, 0)) == [(1, BOTH, True), (1, BOTH, False)]
+
+
+def test_hosts_are_those_with_executors_when_it_begins():
+    gone = line("ExecutorRemoved", **{"Executor ID": "0"})
+    unknown = line("ExecutorRemoved", **{"Executor ID": "9"})
+    begun = [executor("3", "h31"), gone, unknown, stage("Submitted", 1, 0)]
+    assert told(*begun)[0] == (1, ("h11", "h31"), True)
+
+
+@pytest.mark.parametrize("end", [[], [stage("Submitted", 1, 0)]])
+def test_what_begins_ends_with_the_log_or_before_the_next_attempt(end):
+    found = told(stage("Submitted", 1, 0), *end)
+    assert [begins for _, _, begins in found] == [True, False] * (1 + len(end))
+
+
+def test_it_is_told_as_lines_come():
+    log = iter([*TWO_HOSTS, stage("Submitted", 1, 0), "no JSON"])
+    follower = shuffles(log)
+    assert next(follower).begins
+    assert next(log) == "no JSON"
+
+
+@pytest.mark.parametrize(
+    "bad", ["no JSON", "[]", "7", "{}", line("ExecutorAdded"), line("StageSubmitted")]
+)
+def test_a_line_that_is_no_event_is_named(bad):
+    with pytest.raises(HydraError, match="line 4 is no event of Spark's"):
+        told(bad)

@@ -1,0 +1,129 @@
+"""Algorithms that choose which racks to join, and leave all else of planning to this module::
+
+@direct
+def greedy(joins: Joins) -> None:
+    for a, b in joins.pairs():
+        for plane in joins.planes(a, b)[:1]:
+            joins.join(a, b, plane)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.errors import PlanError
+from hydra.model import Path, PlaneId, Topology
+from topology.layers import Layer, free_layers
+from topology.pairing import circuits_between, circuits_in_use
+from topology.problem import (
+    Algorithm,
+    Budget,
+    FabricArrays,
+    PlanResult,
+    Reserved,
+    measure,
+    pair_demands,
+    validate_demand,
+)
+from topology.standing import standing_part
+
+
+@dataclass(slots=True, eq=False)
+class Joins:
+    """Racks that are being joined, each two by a circuit of their own and a path of one hop.
+
+    What must stay, such as reserved paths, is no part of this: its ports are not free.
+    """
+
+    fabric: FabricArrays
+    budget: Budget
+    """Its racks, planes, blocked ports and numbers of paths are heeded; ``expired`` is the
+    algorithm's to ask, if it takes long."""
+    wanted_mbps: NDArray[np.float64]
+    """Shape (N, N), symmetric: Mbps that two racks want of each other, the larger of both
+    directions, beyond what their paths carry."""
+    open_paths: NDArray[np.int64]
+    """Shape (N, N), symmetric: number of further paths that two racks may get."""
+    layers: Sequence[Layer]
+    joined: dict[PlaneId, list[tuple[int, int]]] = field(default_factory=dict)
+    """Pairs with a circuit, by plane."""
+    free_mbps: NDArray[np.float64] = field(init=False)
+    """Shape (planes, N): the rate of each rack's next port on each plane; 0 if none is left."""
+    _ports_mbps: dict[tuple[PlaneId, int], list[float]] = field(init=False, default_factory=dict)
+    """Rates of the ports that a rack has left on a plane, the next one last."""
+
+    def __post_init__(self) -> None:
+        self.free_mbps = np.zeros((self.fabric.n_planes, self.fabric.n_racks))
+        for layer in reversed(self.layers):
+            for rack in layer.racks.tolist():
+                mbps = float(layer.rate_mbps[rack])
+                self._ports_mbps.setdefault((layer.plane, rack), []).append(mbps)
+                self.free_mbps[layer.plane, rack] = mbps
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Racks that want something of each other, the lower one first; the largest wants first."""
+        a, b = np.nonzero(np.triu(self.wanted_mbps))
+        order = np.argsort(-self.wanted_mbps[a, b], kind="stable")
+        return list(zip(a[order].tolist(), b[order].tolist(), strict=True))
+
+    def planes(self, a: int, b: int) -> list[PlaneId]:
+        """Planes on which a circuit may join two racks now, those of the fastest circuits first."""
+        if self.open_paths[a, b] < 1:
+            return []
+        mbps = np.minimum(self.free_mbps[:, a], self.free_mbps[:, b])
+        enough = mbps > 0 if self.budget.boolean else (mbps > 0) & (mbps >= self.wanted_mbps[a, b])
+        order = np.argsort(-mbps, kind="stable")
+        return [PlaneId(plane) for plane in order[enough[order]].tolist()]
+
+    def join(self, a: int, b: int, plane: PlaneId) -> None:
+        """Join two racks. Raises PlanError for a plane that :meth:`planes` does not name."""
+        if plane not in self.planes(a, b):
+            raise PlanError(f"no circuit can join racks {a} and {b} on plane {plane}")
+        carried = min(self.wanted_mbps[a, b], *self.free_mbps[plane, [a, b]])
+        self.joined.setdefault(plane, []).append((min(a, b), max(a, b)))
+        for rack in (a, b):
+            left = self._ports_mbps[plane, rack]
+            left.pop()
+            self.free_mbps[plane, rack] = left[-1] if left else 0.0
+        self.open_paths[[a, b], [b, a]] -= 1
+        more = self.open_paths[a, b] > 0
+        self.wanted_mbps[[a, b], [b, a]] -= carried if more else self.wanted_mbps[a, b]
+
+
+def direct(choose: Callable[[Joins], None]) -> Algorithm:
+    """An algorithm for duplex circuits of one hop; ``choose`` joins racks, pure and deterministic.
+
+    What must stay does (see :mod:`topology.standing`), and ``choose`` sees the demand that is left.
+    A pair that is joined again on the same plane keeps its ports.
+
+    The algorithm raises PlanError for a bad demand entry, an impossible budget, or pinned paths
+    that do not fit.
+    """
+
+    def plan(
+        fabric: FabricArrays,
+        demand: ArrayLike,
+        current: Topology,
+        reserved: Reserved,
+        budget: Budget,
+    ) -> PlanResult:
+        n = fabric.n_racks
+        pairs = pair_demands(validate_demand(demand, n))
+        budget.check(fabric)
+        standing = standing_part(fabric, pairs, current, reserved, budget)
+        open_paths = standing.open_paths(n, reserved, budget)
+        wanted = np.zeros((n, n))
+        wanted[pairs.src, pairs.dst] = wanted[pairs.dst, pairs.src] = standing.left_mbps
+        layers = free_layers(fabric, budget, standing.ports())
+        joins = Joins(fabric, budget, np.where(open_paths > 0, wanted, 0.0), open_paths, layers)
+        choose(joins)
+        made = circuits_between(fabric, joins.joined, layers, circuits_in_use(current))
+        paths = [*standing.paths, *(Path(*ends, (circuit,)) for ends, circuit in made)]
+        circuits = standing.circuits.union(circuit for _, circuit in made)
+        return measure(fabric, pairs, Topology(circuits, tuple(sorted(paths))), reserved)
+
+    return plan
