@@ -33,6 +33,17 @@ def _hub() -> Hub:
     return GreenHub()
 
 
+def hubs() -> Any:
+    """The module that runs the package's hub; its first use imports much of the package."""
+    if package.NAME == package.OS_KEN:
+        from apps.openflow import looped  # noqa: PLC0415
+
+        return looped
+    from apps.openflow import green  # noqa: PLC0415
+
+    return green
+
+
 def run_manager(arguments: list[str]) -> None:
     """Run the applications whose files or modules these are, until SIGINT or SIGTERM.
 
@@ -40,11 +51,7 @@ def run_manager(arguments: list[str]) -> None:
     KeyboardInterrupt if a signal comes before the hub runs, the HydraError that was given to
     :func:`~apps.openflow.seam.give_up`, and HydraError if it ends by itself.
     """
-    if package.NAME == package.OS_KEN:
-        from apps.openflow import looped as hubs  # noqa: PLC0415
-    else:
-        from apps.openflow import green as hubs  # type: ignore[no-redef]  # noqa: PLC0415
-    hubs.run_manager(arguments, _stopping)
+    hubs().run_manager(arguments, _stopping)
 
 
 def _stopping() -> list[threading.Thread]:

@@ -10,6 +10,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterable
+from functools import cached_property
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 import httpcore
@@ -89,14 +90,33 @@ class _Backend(httpcore.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-def transport(reach: Reach, most_kept: int) -> httpx.AsyncHTTPTransport:
-    """Transport of a client that goes nowhere else; up to ``most_kept`` connections stay open."""
-    made = httpx.AsyncHTTPTransport()
-    # httpx has no argument for what httpcore takes here.
-    made._pool = httpcore.AsyncConnectionPool(
-        ssl_context=ssl.create_default_context(),
-        max_connections=None,
-        max_keepalive_connections=most_kept,
-        network_backend=_Backend(reach),
-    )
-    return made
+class ReachTransport(httpx.AsyncBaseTransport):
+    """Transport of a client that goes nowhere else; up to ``most_kept`` connections stay open.
+
+    The system's authorities are read at the first request: that takes longer than anything else at
+    a controller's start, and most controllers have no webhooks.
+    """
+
+    def __init__(self, reach: Reach, most_kept: int) -> None:
+        self._reach = reach
+        self._most_kept = most_kept
+
+    @cached_property
+    def _made(self) -> httpx.AsyncHTTPTransport:
+        context = ssl.create_default_context()
+        made = httpx.AsyncHTTPTransport(verify=context)
+        # httpx has no argument for what httpcore takes here.
+        made._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=None,
+            max_keepalive_connections=self._most_kept,
+            network_backend=_Backend(self._reach),
+        )
+        return made
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._made.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        if "_made" in self.__dict__:
+            await self._made.aclose()

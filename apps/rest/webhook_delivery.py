@@ -24,7 +24,7 @@ from urllib.parse import quote
 import httpx
 
 from apps.rest import models, render
-from apps.rest.webhook_addresses import Reach, RefusedAddress, transport
+from apps.rest.webhook_addresses import Reach, ReachTransport, RefusedAddress
 from hydra.access import LOCAL, Caller, Role
 from hydra.errors import HydraError, UnknownName
 from hydra.events import Event, EventKind, EventLog
@@ -255,7 +255,9 @@ class Webhooks:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         async with httpx.AsyncClient(
-            timeout=_TIMEOUT_S, trust_env=False, transport=transport(self._reach, MOST_WEBHOOKS)
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            transport=ReachTransport(self._reach, MOST_WEBHOOKS),
         ) as self._http:
             with self._events.listening(lambda: self._tell_loop(self._wake)):
                 self._adjust()

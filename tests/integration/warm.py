@@ -221,9 +221,13 @@ def _become_planner(connection: int, log: int) -> None:
 
 if __name__ == "__main__":
     from apps.launcher import ryu_manager
+    from apps.openflow import framework
 
     import_module("apps.main")  # which the launcher imports for the controller alone
+    framework.hubs()  # and what its hub imports
     from apps.planning import planner, planner_process
+    from apps.process.garbage import spare_what_stays
 
+    spare_what_stays()  # each controller would look at all that was imported, twice
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
     _Server(socket.socket(fileno=int(sys.argv[1]))).serve()()
