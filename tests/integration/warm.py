@@ -225,6 +225,7 @@ if __name__ == "__main__":
 
     import_module("apps.main")  # which the launcher imports for the controller alone
     framework.hubs()  # and what its hub imports
+    import_module("numpy.ma")  # numpy imports it once something is counted
     from apps.planning import planner, planner_process
     from apps.process.garbage import spare_what_stays
 
