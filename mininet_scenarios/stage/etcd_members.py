@@ -102,8 +102,11 @@ class EtcdMembers:
         raise TimeoutError(f"etcd does not answer, see {self._folder}/*.log")
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal: SIGSTOP and SIGCONT, for instance."""
-        self._processes[name].send_signal(number)
+        """Send a signal: SIGSTOP, after which it has stopped, and SIGCONT, for instance."""
+        process = self._processes[name]
+        process.send_signal(number)
+        if number is signal.SIGSTOP:
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def leader(self) -> str:
         """Name of the member that leads. Raises TimeoutError if none says so."""
