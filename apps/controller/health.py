@@ -13,13 +13,11 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.reservation_care import ReservationCare
 from apps.demand.poller import StatsPoller
-from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch
+from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch, over
 from hydra.history import HappeningKind
 from hydra.model import Fabric
 
-_NAMED: Final = 5
 _NOTED: Final = (
-    ConditionKind.JOURNAL_FAILED,
     ConditionKind.OPTICAL_SWITCH_DOWN,
     ConditionKind.TOR_DOWN,
     ConditionKind.SWITCH_NOT_CONNECTED,
@@ -68,11 +66,9 @@ class Health:
             before = self._noted.get(kind, {})
             for one in dict.fromkeys(seen[name] for name in seen.keys() - before.keys()):
                 pairs = [(racks[a].name, racks[b].name) for a, b in one.pairs]
-                self._ledger.note(HappeningKind.CONDITION, f"{kind.value}: {one.what}", pairs)
-            if over := sorted(before.keys() - seen.keys()):
-                more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
-                text = f"{kind.value} is over: {', '.join(over[:_NAMED])}{more}"
-                self._ledger.note(HappeningKind.CONDITION, text)
+                self._ledger.note(HappeningKind.CONDITION, one.what, pairs)
+            if ended := sorted(before.keys() - seen.keys()):
+                self._ledger.note(HappeningKind.CONDITION, over(kind, ended))
         self._noted = now
 
     def conditions(self) -> Sequence[Condition]:
