@@ -190,7 +190,7 @@ def test_history_lists_the_latest_with_reasons(call, past):
     result = call("history")
     order = re.findall(r"^│ (c\d)", result.stdout, re.MULTILINE)
     assert order == ["c2", "c1", "c0"]
-    assert "keep: gains 1.0 Mbps, less than 5 Mbps" in result.stdout
+    assert "keep: gains 1.0 Mb/s, less than 5 Mb/s" in result.stdout
 
 
 def test_history_tells_what_happened_over_restarts(call, service):

@@ -78,7 +78,7 @@ def test_everything_is_shown(server, network, page):
         "v7 (r1 to r2, 40 Mb/s) is failed"
     )
     expect(page.locator("#decisions li")).to_have_text(
-        "2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"
+        "2023-11-14T22:13:20Z keep: gains 1.0 Mb/s, less than 5 Mb/s"
     )
     shoot(page, "demo")
 

@@ -268,7 +268,7 @@ def test_devices_and_decisions(client):
         "alarms": [],
     }
     decided = client.get("/v1/decisions").json()
-    assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"]
+    assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mb/s, less than 5 Mb/s"]
     (record,) = decided["records"]
     assert (record["action"], record["served_now_mbps"], record["demand_mbps"]) == (
         "keep",
