@@ -267,7 +267,8 @@ def demand(url: str, as_json: bool) -> None:
         print_json(document)
         return
     age = document["age_s"]
-    click.echo(f"source: {document['source']}" + ("" if age is None else f", {age:.1f} s old"))
+    window = f", averages over {document['window_s']:g} s"
+    click.echo(f"source: {document['source']}{'' if age is None else f'{window}, {age:.1f} s old'}")
     if document["stale"]:
         click.echo("counters are late from " + ", ".join(document["stale"]))
     for cause, cases in document["troubles"].items():

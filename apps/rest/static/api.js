@@ -1,6 +1,7 @@
 // The REST API: reads, writes and the stream of events. EventSource can't send a token, fetch can.
 
 const KEY = "hydra-token";
+const MOST_MS = 20_000; // for a reading: a controller that hangs says nothing, not even that
 
 export class Refused extends Error {
   constructor(status, document, token) {
@@ -28,7 +29,7 @@ async function answer(response, sent) {
 
 export async function get(path) {
   const sent = token();
-  return answer(await fetch(path, { headers: headers(sent) }), sent);
+  return answer(await fetch(path, { headers: headers(sent), signal: AbortSignal.timeout(MOST_MS) }), sent);
 }
 
 export async function send(method, path, body) {

@@ -462,11 +462,11 @@ class FakeService:
     def release(self, reservation_id: str, seen=None):
         with self._lock:
             self._check_seen(seen)
-            waiting = self._book.get(reservation_id).state in {
-                ReservationState.HELD,
-                ReservationState.SCHEDULED,
-            }
-            over = ReservationState.CANCELLED if waiting else ReservationState.RELEASING
+            over = {
+                ReservationState.HELD: ReservationState.CANCELLED,
+                ReservationState.SCHEDULED: ReservationState.CANCELLED,
+                ReservationState.FAILED: ReservationState.RELEASED,
+            }.get(self._book.get(reservation_id).state, ReservationState.RELEASING)
             return self._book.transition(reservation_id, over, "released")
 
     def devices(self):

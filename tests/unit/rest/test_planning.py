@@ -81,6 +81,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
     assert client.get("/v1/demand").json() == {
         "source": "measured",
         "basis": "estimate",
+        "window_s": 3.0,
         "age_s": 0.5,
         "stale": ["h42"],
         "troubles": {"no answer": 3},
