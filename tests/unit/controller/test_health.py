@@ -10,7 +10,7 @@ from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.roles import Alarm, Severity
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=4, planes=2)
 
@@ -56,14 +56,18 @@ def auditor():
 
 
 @pytest.fixture
-def health(away, auditor, told):
-    def note(kind, text, pairs=()):
+def ledger(told):
+    def note(kind, text, pairs):
         assert kind is HappeningKind.CONDITION
-        told.append(text)
+        told.append((text, *pairs))
 
-    ledger = SimpleNamespace(
+    return SimpleNamespace(
         state=NetworkState(), reservations=lambda: (), journal_failure=None, note=note
     )
+
+
+@pytest.fixture
+def health(ledger, away, auditor):
     poller = SimpleNamespace(heard=lambda: (0.0, (), True), stale_s=3.0)
     nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
     return Health(FABRIC, ledger, away, nothing, poller, auditor, nothing)
@@ -78,7 +82,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
     auditor.found = [Drift(DriftKind.CROSS_CONNECT, "p2", "1 to 18", "connected", "nothing")]
     health.look()
     health.look()
-    assert told == [
+    assert [text for text, *_ in told] == [
         "optical switch p1 can't be commanded: no answer",
         "ToR r1 can't be commanded: no answer",
         "2 switches are not connected: hyv-h11, hyv-h12",
@@ -91,11 +95,28 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
     auditor.found = ()
     health.look()
     health.look()
-    assert told == [
+    assert [text for text, *_ in told] == [
         "optical switch p1 can be commanded again",
         "ToR r1 can be commanded again",
         "2 switches are connected now: hyv-h11, hyv-h12",
         "server h11 has an uplink for circuits again",
         "optical switch p2 complains no more",
         "p2 is as intended again",
+    ]
+
+
+def test_its_end_is_told_to_those_whom_it_affected_though_they_have_other_paths_by_then(
+    health, ledger, away, told
+):
+    ledger.state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    (circuit,) = ledger.state.topology.circuits
+    away.planes[circuit.plane] = "no answer"
+    health.look()
+    ledger.state = NetworkState()
+    health.look()
+    away.planes.clear()
+    health.look()
+    assert told == [
+        ("optical switch p1 can't be commanded: no answer", ("r1", "r2")),
+        ("optical switch p1 can be commanded again", ("r1", "r2")),
     ]
