@@ -210,16 +210,17 @@ function renderFabric() {
     (plane === "" || one.plane === plane) && (!found || one.a.rack === rack || one.b.rack === rack));
   ring.draw(by("ring"), topology, shown, found ? rack : null);
   by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, known.indexOf(name), plane !== "", failing.get(name))));
+  const dead = deadPlanes();
   const busy = [...shown].sort((a, b) => failing.has(b.plane) - failing.has(a.plane) || ring.load(b) - ring.load(a));
-  keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map(circuitRow), "No circuits."));
+  keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map((one) => circuitRow(one, dead.has(one.plane))), "No circuits."));
   const more = busy.length - MOST_CIRCUITS;
   by("circuits-more").textContent = more > 0 ? `and ${more} with less load: choose a plane or a rack` : "";
   const idle = shown.filter((one) => ring.load(one) < IDLE).map(describe);
   by("idle").textContent = idle.length ? `${count(idle.length, "circuit")} with less than 1% load: ${listed(idle)}` : "";
 }
 
-// Its mirrors stay as they are, and nobody can move them.
-const isDead = (plane) => seen.devices.some((one) => one.name === plane && !one.connected);
+// Planes whose mirrors stay as they are, since nobody can move them. Devices may be 10,000.
+const deadPlanes = () => new Set(seen.devices.filter((one) => one.kind === "optical-switch" && !one.connected).map((one) => one.name));
 
 const listed = (names) => names.slice(0, MOST_LISTED).join(", ") + (names.length > MOST_LISTED ? ` and ${names.length - MOST_LISTED} more` : "");
 
@@ -285,7 +286,7 @@ function pairRow(one) {
 
 const tellOfPair = (src, dst) => tell(`${src} to ${dst}, the last hour`, ofPair(src, dst, seen.demand.window_s), ...said(src, dst));
 
-function circuitRow(circuit) {
+function circuitRow(circuit, isDead) {
   const share = ring.load(circuit);
   const meter = el("meter", { max: 1, value: share, high: 0.9, optimum: 0 });
   meter.setAttribute("aria-label", "load");
@@ -293,7 +294,7 @@ function circuitRow(circuit) {
   button.dataset.key = `${circuit.a.rack} ${circuit.a.port}`;
   button.setAttribute("aria-label", `Why is ${describe(circuit)} here?`);
   button.addEventListener("click", () => tell("Why is this circuit here?", ...explain(circuit, seen)));
-  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead(circuit.plane) ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
+  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
 }
 
 // Whoever has chosen none follows the latest.
