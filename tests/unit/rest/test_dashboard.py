@@ -429,6 +429,21 @@ def test_a_controller_that_hangs_is_told_by_the_age_and_is_back_when_it_answers(
     assert hung
 
 
+SILENT_SOON = """
+const later = window.setTimeout;
+window.setTimeout = (what, ms) => later(what, ms > 40_000 ? 300 : ms);
+"""
+"""A stream counts as silent before its first sign of life."""
+
+
+def test_a_stream_that_is_silent_is_not_live(server, network, page):
+    page.add_init_script(SILENT_SOON)
+    page.goto(server.url)
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+    expect(page.locator("#connection")).to_have_text("● live")
+
+
 def test_that_nothing_is_wrong_is_not_known_of_a_controller_that_is_gone(server, network, page):
     network.quarantined.clear()
     page.goto(server.url)
