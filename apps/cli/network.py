@@ -226,7 +226,11 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def topology(form: str, url: str, as_json: bool) -> None:
-    """Show the circuits and paths that stand now."""
+    """Show the circuits and paths that stand now.
+
+    The load of circuits, `there` and `back`, is of the time between the last two readings of their
+    ports.
+    """
     with ControllerClient(url) as client:
         document = client.get("/v1/topology")
     if as_json:

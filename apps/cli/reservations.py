@@ -236,7 +236,8 @@ def modify(
 def reservations(identifier: str | None, url: str, as_json: bool) -> None:
     """List reservations; with an ID, show one.
 
-    `there` and `back` are what comes from one end to the other, and back, beside the promised Mb/s.
+    `there` and `back` are what came from one end to the other, and back, in the last seconds,
+    beside the promised Mb/s.
     `hydra list` is the same.
     """
     with ControllerClient(url) as client:
