@@ -87,9 +87,11 @@ class BusyService(FakeService):
 
 
 @contextmanager
-def serving(config: str) -> Iterator[tuple[RestServer, BusyService]]:
+def serving(
+    config: str, kind: type[BusyService] = BusyService
+) -> Iterator[tuple[RestServer, BusyService]]:
     """The page of a busy fabric that one of the shipped configurations describes."""
-    service = BusyService(load_configuration(CONFIGS / config).fabric)
+    service = kind(load_configuration(CONFIGS / config).fabric)
     server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
     server.start()
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,14 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks._demo import demo_stage
-from benchmarks.dashboard import serving
+from benchmarks.dashboard import BusyService, serving
+from hydra.faults.conditions import Condition, Facts, MissingSwitch
+from hydra.faults.quarantine import Quarantined
+from hydra.history import HappeningKind, History
+from hydra.model import Fabric, NetworkState, Topology
+from hydra.reconfiguration.plan import pair_of
+from hydra.roles import Alarm, Severity
+from hydra.service import DeviceStatus, QuarantinedPort
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
@@ -33,6 +41,73 @@ SLOWLY = {
     "drain": {"reads": 25, "interval_ms": 60, "bound_ms": 5000},
 }
 """Policy by which draining takes a second and a half: time for a picture."""
+
+
+class TroubledService(BusyService):
+    """A busy service with three things that are wrong, of which every part tells the same: a fibre
+    was cut, an optical switch complains, and a vswitch is away.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        super().__init__(fabric)
+        now_s = time.time()
+        topology = self.network.topology
+        lost = sorted(topology.circuits)[len(topology.circuits) // 3]
+        left = tuple(path for path in topology.paths if lost not in path.circuits)
+        vlans = {path: self.network.vlans[path] for path in left}
+        self.network = NetworkState(2, Topology(topology.circuits - {lost}, left), vlans)
+        pairs = tuple({pair_of(path) for path in topology.paths} - {pair_of(path) for path in left})
+        port = fabric.ports[lost.a]
+        end = f"{fabric.racks[port.rack].name}:{port.tor_port}"
+        cut = Quarantined(port.id, f"carrier lost at {end}", now_s - 40, now_s + 560, pairs)
+        self.quarantined = [QuarantinedPort(cut, on_trial=False)]
+        complains = fabric.planes[-1].name
+        datapath, self.gone = sorted(fabric.vswitch_names.items())[-1]
+        server = fabric.server_by_datapath[datapath]
+        self.trouble = {
+            "alarms": {complains: (Alarm(Severity.MINOR, None, "FAN", "fan 2 has failed"),)},
+            "switches_away": [MissingSwitch(self.gone, server.name, server.rack)],
+        }
+        names = [(fabric.racks[a].name, fabric.racks[b].name) for a, b in pairs]
+        self.past = History()
+        for ago_s, kind, text, of in (
+            (32_400, HappeningKind.CONTROLLER, "release 0.1.0 started", []),
+            (7200, HappeningKind.CONDITION, f"optical switch {complains} complains: FAN", []),
+            (900, HappeningKind.CONDITION, f"switch {self.gone} is not connected", []),
+            (
+                40,
+                HappeningKind.QUARANTINE,
+                f"carrier lost at {end}: {end} left out of plans",
+                names,
+            ),
+        ):
+            self.past.add(now_s - ago_s, kind, text, of)
+        self._conditions_at(now_s - 900)  # since when they are
+
+    def conditions(self) -> Sequence[Condition]:
+        return self._conditions_at(time.time())
+
+    def _conditions_at(self, now_s: float) -> Sequence[Condition]:
+        out = [one.entry for one in self.quarantined]
+        facts = Facts(self.fabric, self.network, now_s, (), out, **self.trouble)
+        return self.watch.conditions(facts)
+
+    def devices(self) -> list[DeviceStatus]:
+        """All of the fabric."""
+        alarms, fabric = self.trouble["alarms"], self.fabric
+        return [
+            *(
+                DeviceStatus(
+                    one.name, "optical-switch", one.driver, True, "", alarms.get(one.name, ())
+                )
+                for one in fabric.planes
+            ),
+            *(DeviceStatus(one.name, "tor", one.tor.driver, True) for one in fabric.racks),
+            *(
+                DeviceStatus(name, "vswitch", "openflow", name != self.gone)
+                for name in fabric.vswitch_names.values()
+            ),
+        ]
 
 
 @contextmanager
@@ -90,7 +165,7 @@ def main(argv: Sequence[str] = ()) -> int:
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
         with (
-            serving("reference.yaml") as (server, _),
+            serving("reference.yaml", TroubledService) as (server, _),
             opened(browser, server.url, DESKTOP, "light") as page,
         ):
             page.wait_for_selector("#circuits meter")

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from hydra.journal import KEPT, Change, Kind
@@ -104,13 +104,22 @@ class History:
         kinds: Collection[HappeningKind] = (),
         most: int = 100,
     ) -> tuple[Happening, ...]:
-        """The newest lines of a time, newest first; ``kinds``: none for all."""
+        """The newest lines of a time, newest first by the clock; ``kinds``: none for all.
+
+        After a clock was set back that is not the order in which they happened, but a page that
+        begins before the last line of another one leaves out none.
+        """
         found = (
             line
-            for line in reversed(self._lines)
+            for line in self._by_time()
             if since_unix_s <= line.unix_s < before_unix_s and (not kinds or line.kind in kinds)
         )
         return tuple(islice(found, most))
+
+    def _by_time(self) -> Iterable[Happening]:
+        if all(a.unix_s <= b.unix_s for a, b in pairwise(self._lines)):
+            return reversed(self._lines)
+        return sorted(self._lines, key=lambda line: line.unix_s, reverse=True)
 
     def concerning(self, a: str, b: str, most: int) -> tuple[Happening, ...]:
         """The newest lines about two racks, newest first."""

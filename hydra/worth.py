@@ -44,7 +44,7 @@ def judge(
 
     if gain_mbps < policy.minimum_gain_mbps:
         return verdict(
-            False, f"gains {gain_mbps:.1f} Mbps, less than {policy.minimum_gain_mbps:g} Mbps"
+            False, f"gains {gain_mbps:.1f} Mb/s, less than {policy.minimum_gain_mbps:g} Mb/s"
         )
     if gain_mbit < policy.gain_factor * cost_mbit:
         return verdict(
@@ -114,7 +114,7 @@ def decide_week(
     reason = (
         f"a week of {len(week.slots)} slot{'s' * (len(week.slots) != 1)} in {week.period_s:g} s, "
         f"duty cycle {week.duty_cycle:.3f}: circuits carry {week.served_mbps:.1f} of "
-        f"{week.demand_mbps:.1f} Mbps"
+        f"{week.demand_mbps:.1f} Mb/s"
     )
     verdict = Verdict(True, reason, gain_mbps, gain_mbps * week.period_s, 0.0)
     proposal = Proposal(

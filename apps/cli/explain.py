@@ -7,6 +7,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import json_option, print_json
+from apps.cli.wording import local
 from apps.connection import resource
 
 
@@ -35,4 +36,4 @@ def circuit(a: str, b: str, url: str, as_json: bool) -> None:
         print_json(document)
         return
     for line in document["lines"]:
-        click.echo(line)
+        click.echo(local(line))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -12,7 +14,7 @@ from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import json_option, print_facts, print_json, print_table
 from apps.cli.parameters import read_moment
-from apps.cli.wording import moment
+from apps.cli.wording import local, moment
 from apps.connection import JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
 
@@ -25,7 +27,7 @@ _MOST: Final = 1000
     cls=Command,
     examples=[
         "hydra history",
-        "hydra history --since 2026-12-01T02:00 --limit 500",
+        "hydra history --since 2026-12-01T02:00 --before 2026-12-01T04:00 --limit 500",
         "hydra history --state failed --state partial",
         "hydra history --trigger periodic --limit 5 --json",
         "hydra history 7f3a0c21b9d4",
@@ -46,6 +48,13 @@ _MOST: Final = 1000
     callback=read_moment,
     help="What happened since then, and no more of it than --limit.",
 )
+@click.option(
+    "--before",
+    "before_s",
+    metavar="TIME",
+    callback=read_moment,
+    help="What happened before then: the next page of what --limit cut off.",
+)
 @click.option("--trigger", default="", help="Only what was triggered by something that begins so.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="The latest so many."
@@ -56,6 +65,7 @@ def history(
     identifier: str | None,
     states: tuple[str, ...],
     since_s: float | None,
+    before_s: float | None,
     trigger: str,
     limit: int,
     url: str,
@@ -67,13 +77,14 @@ def history(
     reloads and starts. Reconfigurations with their substeps are those since the last start. After
     them comes what the periodic mode decided lately, also where it changed nothing.
     """
-    last = {} if since_s is None else {"since_unix_s": since_s}
+    bounds = {"since_unix_s": since_s, "before_unix_s": before_s}
+    span = {name: bound for name, bound in bounds.items() if bound is not None}
     with ControllerClient(url) as client:
         if identifier is not None:
             document = client.get(resource(_PATH, identifier))
             print_json(document) if as_json else _print_one(document)
             return
-        happened = client.get(f"/v1/history?{urlencode({'limit': min(limit, _MOST), **last})}")
+        happened = client.get(f"/v1/history?{urlencode({'limit': min(limit, _MOST), **span})}")
         many = client.get(_PATH)["reconfigurations"]
         decisions = client.get("/v1/decisions")["decisions"][:limit]
     chosen = [
@@ -81,7 +92,7 @@ def history(
         for one in many
         if (not states or one["state"] in states)
         and one["trigger"].startswith(trigger)
-        and one["created_unix_s"] >= (since_s or 0.0)
+        and (since_s or 0.0) <= one["created_unix_s"] < (before_s or math.inf)
     ][:limit]
     if as_json:
         print_json({**happened, "reconfigurations": chosen, "decisions": decisions})
@@ -90,8 +101,14 @@ def history(
         print_table(
             "What happened",
             ("time", "kind", "what"),
-            ((moment(one["unix_s"]), one["kind"], one["text"]) for one in happened["happenings"]),
+            (
+                (moment(one["unix_s"]), one["kind"], local(one["text"]))
+                for one in happened["happenings"]
+            ),
         )
+        if (earlier_s := happened["next_before_unix_s"]) is not None:
+            since = "" if since_s is None else f"--since {_exact(since_s)} "
+            click.echo(f"and more before: hydra history {since}--before {_exact(earlier_s)}")
     print_table(
         "Reconfigurations",
         ("id", "created", "trigger", "state", "circuits", "ms>", "reason"),
@@ -109,7 +126,12 @@ def history(
         ),
     )
     for words in decisions:
-        click.echo(words)
+        click.echo(local(words))
+
+
+def _exact(unix_s: float) -> str:
+    """A moment that ``--before`` takes, local and to the microsecond, as pages are told apart."""
+    return datetime.fromtimestamp(unix_s).astimezone().isoformat()
 
 
 def _end_ms(one: JsonObject) -> float:

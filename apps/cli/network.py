@@ -226,7 +226,11 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def topology(form: str, url: str, as_json: bool) -> None:
-    """Show the circuits and paths that stand now."""
+    """Show the circuits and paths that stand now.
+
+    The load of circuits, `there` and `back`, is of the time between the last two readings of their
+    ports.
+    """
     with ControllerClient(url) as client:
         document = client.get("/v1/topology")
     if as_json:
@@ -267,7 +271,8 @@ def demand(url: str, as_json: bool) -> None:
         print_json(document)
         return
     age = document["age_s"]
-    click.echo(f"source: {document['source']}" + ("" if age is None else f", {age:.1f} s old"))
+    window = f", averages over {document['window_s']:g} s"
+    click.echo(f"source: {document['source']}{'' if age is None else f'{window}, {age:.1f} s old'}")
     if document["stale"]:
         click.echo("counters are late from " + ", ".join(document["stale"]))
     for cause, cases in document["troubles"].items():

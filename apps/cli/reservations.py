@@ -13,7 +13,7 @@ from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from apps.cli.parameters import read_moment, read_positive
 from apps.cli.planning import warn_of_risks
-from apps.cli.wording import describe_path, moment
+from apps.cli.wording import describe_path, local, moment
 from apps.connection import WAIT_S, JsonObject, resource
 from hydra.reservations.reservation import ServiceClass
 
@@ -176,6 +176,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
             ("would be", document["state"]),
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
             ("start", moment(document["start_unix_s"])),
+            ("end", _end(document)),
             ("path", describe_path(document["booked"])),
         ]
     )
@@ -235,7 +236,8 @@ def modify(
 def reservations(identifier: str | None, url: str, as_json: bool) -> None:
     """List reservations; with an ID, show one.
 
-    `there` and `back` are what comes from one end to the other, and back, beside the promised Mb/s.
+    `there` and `back` are what came from one end to the other, and back, in the last seconds,
+    beside the promised Mb/s.
     `hydra list` is the same.
     """
     with ControllerClient(url) as client:
@@ -264,9 +266,9 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
                 _delivered(gets.get(r["id"]), "back_mbps"),
                 r["state"],
                 moment(r["start_unix_s"]),
-                "" if r["expires_unix_s"] is None else moment(r["expires_unix_s"]),
+                _end(r),
                 "" if r["path"] is None else describe_path(r["path"]),
-                r["reason"],
+                local(r["reason"]),
             )
             for r in document["reservations"]
         ),
@@ -299,7 +301,6 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    expires = document["expires_unix_s"]
     print_facts(
         [
             ("id", document["id"]),
@@ -308,11 +309,16 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("bandwidth", _describe_bandwidth(document)),
             ("service", document["service"]),
             ("start", moment(document["start_unix_s"])),
-            ("expires", "when released" if expires is None else moment(expires)),
+            ("end", _end(document)),
             ("path", _describe_own_path(document)),
-            ("reason", document["reason"] or "-"),
+            ("reason", local(document["reason"]) or "-"),
         ]
     )
+
+
+def _end(document: JsonObject) -> str:
+    expires = document["expires_unix_s"]
+    return "when released" if expires is None else moment(expires)
 
 
 def _describe_bandwidth(reservation: JsonObject) -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import UnreachableError, mbps
-from apps.cli.wording import describe_circuit, health, moment
+from apps.cli.wording import describe_circuit, health, local, moment
 from apps.connection import JsonObject
 
 _SHOWN: Final = 15
@@ -107,7 +107,7 @@ def _picture(seen: JsonObject) -> Group:
         head.append(f"; and {more} more" if more > 0 else "")
     for condition in seen["conditions"][:_CONDITIONS]:
         head.append(f"\n{moment(condition['since_unix_s'])} ", "dim")
-        head.append(condition["what"])
+        head.append(local(condition["what"]))
         head.append(f"; {condition['to_do']}: {condition['command']}", "dim")
     if (more := len(seen["conditions"]) - _CONDITIONS) > 0:
         head.append(f"\nand {more} more: hydra status")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final
 
 import click
@@ -13,7 +12,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import UnreachableError, mbps, warn
-from apps.cli.wording import describe_circuit, describe_path
+from apps.cli.wording import describe_circuit, describe_path, local, moment
 from apps.connection import JsonObject
 from hydra.events import EventKind
 
@@ -72,9 +71,8 @@ def _print_gap(data: JsonObject) -> None:
 
 
 def _describe(event: JsonObject) -> str:
-    clock = datetime.fromtimestamp(event["unix_s"]).astimezone().strftime("%H:%M:%S")
-    reason = f": {event['reason']}" if event["reason"] else ""
-    return f"{clock}  {event['kind']:<15}  {_about(event)}{reason}"
+    reason = f": {local(event['reason'])}" if event["reason"] else ""
+    return f"{moment(event['unix_s'])}  {event['kind']:<15}  {_about(event)}{reason}"
 
 
 def _about(event: JsonObject) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Final
 
 from apps.connection import JsonObject
+
+_UTC: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+"""A moment as the controller's sentences have it."""
 
 
 def describe_path(path: JsonObject) -> str:
@@ -28,6 +33,11 @@ def moment(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def local(text: str) -> str:
+    """A sentence of the controller with its moments as :func:`moment` has them."""
+    return _UTC.sub(lambda found: moment(datetime.fromisoformat(found[0]).timestamp()), text)
+
+
 def health(document: JsonObject) -> str:
     """``healthy``, or that and how much is wrong."""
     many = len(document["conditions"])
@@ -40,7 +50,7 @@ def describe_condition(condition: JsonObject) -> list[str]:
     """Lines that say what is wrong, since when, whom it affects, what was done, what to do."""
     lines = [
         f"{condition['kind']}, since {moment(condition['since_unix_s'])}",
-        f"  {condition['what']}",
+        f"  {local(condition['what'])}",
     ]
     affected = [
         _some(what, [*map(str, names)], condition[f"{what}_total"])
@@ -51,8 +61,8 @@ def describe_condition(condition: JsonObject) -> list[str]:
     ]
     if any(affected):
         lines.append("  affects " + "; ".join(filter(None, affected)))
-    lines.append(f"  done: {condition['done']}")
-    lines.append(f"  to do: {condition['to_do']}: {condition['command']}")
+    lines.append(f"  done: {local(condition['done'])}")
+    lines.append(f"  to do: {local(condition['to_do'])}: {condition['command']}")
     return lines
 
 

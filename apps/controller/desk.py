@@ -130,6 +130,8 @@ class Desk:
             seen.spilled,
             self._changes_of(a, b),
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
+            self._quarantine.entries(),
+            time.time(),
         )
         return explain(evidence, a, b)
 

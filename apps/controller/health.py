@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from apps.controller.auditor import Auditor
@@ -13,13 +13,12 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.reservation_care import ReservationCare
 from apps.demand.poller import StatsPoller
-from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch
+from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch, over
 from hydra.history import HappeningKind
 from hydra.model import Fabric
+from hydra.reconfiguration.plan import Pair
 
-_NAMED: Final = 5
 _NOTED: Final = (
-    ConditionKind.JOURNAL_FAILED,
     ConditionKind.OPTICAL_SWITCH_DOWN,
     ConditionKind.TOR_DOWN,
     ConditionKind.SWITCH_NOT_CONNECTED,
@@ -51,7 +50,10 @@ class Health:
         self._auditor = auditor
         self._reservations = reservations
         self._watch = Watch()
-        self._noted: dict[ConditionKind, dict[str, Condition]] = {}
+        self._noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = {
+            kind: {} for kind in _NOTED
+        }
+        """Whom each subject of a condition has affected, until it is over."""
         self._lock = threading.Lock()
 
     def look(self) -> None:
@@ -63,17 +65,20 @@ class Health:
         for one in self.conditions():
             if one.kind in now:
                 now[one.kind] |= dict.fromkeys(one.subjects, one)
-        racks = self._fabric.racks
         for kind, seen in now.items():
-            before = self._noted.get(kind, {})
+            before = self._noted[kind]
             for one in dict.fromkeys(seen[name] for name in seen.keys() - before.keys()):
-                pairs = [(racks[a].name, racks[b].name) for a, b in one.pairs]
-                self._ledger.note(HappeningKind.CONDITION, f"{kind.value}: {one.what}", pairs)
-            if over := sorted(before.keys() - seen.keys()):
-                more = f" and {len(over) - _NAMED} more" if len(over) > _NAMED else ""
-                text = f"{kind.value} is over: {', '.join(over[:_NAMED])}{more}"
-                self._ledger.note(HappeningKind.CONDITION, text)
-        self._noted = now
+                self._note(one.what, one.pairs)
+            if ended := sorted(before.keys() - seen.keys()):
+                self._note(over(kind, ended), set().union(*(before[name] for name in ended)))
+            self._noted[kind] = {
+                name: before.get(name, frozenset()) | set(one.pairs) for name, one in seen.items()
+            }
+
+    def _note(self, text: str, pairs: Collection[Pair]) -> None:
+        racks = self._fabric.racks
+        names = [(racks[a].name, racks[b].name) for a, b in sorted(pairs)]
+        self._ledger.note(HappeningKind.CONDITION, text, names)
 
     def conditions(self) -> Sequence[Condition]:
         """All that is wrong now."""

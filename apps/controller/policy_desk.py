@@ -105,8 +105,8 @@ class PolicyDesk:
     def _take_over(self, file: Loaded) -> Reload:
         policy, done = reload(self._loaded, self._policy.now, file)
         self._follow(policy)
-        for change in done.applied:
-            self._tell(f"reloaded: {change.key} is {change.after}, was {change.before}")
+        for words in _told(done):
+            self._tell(words)
         return done
 
     def _follow(self, policy: Policy) -> None:
@@ -126,10 +126,14 @@ class PolicyDesk:
         self._switches.doubt(self._classifier.bring(chosen, self._switches.ready()))
 
 
+def _told(done: Reload) -> list[str]:
+    """Sentences that say what came of a reload."""
+    applied = [f"reloaded: {one.key} is {one.after}, was {one.before}" for one in done.applied]
+    waiting = [f"reloaded: {one.key} is {one.after} after the next start" for one in done.waiting]
+    return [*applied, *waiting] or ["reloaded: nothing has changed"]
+
+
 def _log(done: Reload) -> None:
-    for change in done.applied:
-        LOG.info("reloaded: %s is %s, was %s", change.key, change.after, change.before)
-    for change in done.waiting:
-        LOG.warning("%s is %s after the next start", change.key, change.after)
-    if not done.applied and not done.waiting:
-        LOG.info("reloaded: nothing has changed")
+    level = logging.WARNING if done.waiting else logging.INFO
+    for words in _told(done):
+        LOG.log(level, "%s", words)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Final, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
@@ -47,7 +48,7 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
     _check("log level", level, LEVELS, LEVEL_VARIABLE)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_context)
-    handler.setFormatter(_json() if log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(_json() if log_format == "json" else _Text(_TEXT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(logging.INFO, _number(level)))  # libraries' own details are not ours to tell
@@ -55,6 +56,13 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(_number(level))
     for name in ("ryu", "os_ken", "httpx", "asyncio", "uvicorn"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _Text(logging.Formatter):
+    """Lines that begin with local time and its distance from UTC: a log may be read elsewhere."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
 
 
 def _check(what: str, value: str, allowed: tuple[str, ...], variable: str) -> None:

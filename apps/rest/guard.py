@@ -32,6 +32,13 @@ from hydra.access import LOCAL, NOBODY, Caller, Role, identify
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
+_MISSING: Final = (
+    "send a valid token: Authorization: Bearer TOKEN, for `hydra` in HYDRA_TOKEN; an operator "
+    "makes them"
+)
+_WRONG: Final = (
+    "this token is not valid: it is mistyped, or was revoked; an operator makes another one"
+)
 _AWAY_S: Final = 3600.0
 """Seconds after which an operator who comes again has logged in again."""
 
@@ -175,8 +182,8 @@ class Guard:
             detail = f"too many requests: try again in {wait_s} s"
             return TOO_MANY_REQUESTS, detail, {"Retry-After": str(wait_s)}
         if caller is None:
-            detail = "send a valid token: Authorization: Bearer TOKEN; an operator makes them"
-            return UNAUTHENTICATED, detail, {"WWW-Authenticate": "Bearer"}
+            given = "authorization" in Headers(scope=scope)
+            return UNAUTHENTICATED, _WRONG if given else _MISSING, {"WWW-Authenticate": "Bearer"}
         if path is not None and caller.role not in roles(scope["method"], path):
             detail = (
                 f"{caller.name} has the role {caller.role.value} and may not "

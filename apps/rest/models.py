@@ -414,6 +414,9 @@ class MeasuredDemand(Document):
 class Demand(Document):
     source: DemandSource
     basis: DemandBasis = Field(description="What `estimated_mbps` is made of: `policy.demand`.")
+    window_s: float = Field(
+        description="Time constant of the average that rates are: `policy.demand_window_s`."
+    )
     age_s: float | None
     stale: list[str] = Field(description="Servers whose last known rates stand in.")
     troubles: dict[str, int] = Field(

@@ -30,7 +30,7 @@ from hydra.model import (
     RackId,
     VlanId,
 )
-from hydra.policy import Policy, Prediction
+from hydra.policy import Policy
 from hydra.port_labels import wired_name, wired_to
 from hydra.reconfiguration.plan import Pair
 from hydra.reservations.reservation import GONE, Reservation
@@ -159,7 +159,7 @@ def _series(samples_mbps: Series) -> list[float | None]:
     return [None if math.isnan(mbps) else round(mbps, 3) for mbps in samples_mbps.tolist()]
 
 
-def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> models.Demand:
+def demand(fabric: Fabric, report: DemandReport, policy: Policy) -> models.Demand:
     nobody = np.zeros_like(report.rate_mbps)
     backlog_mbps = nobody if report.backlog_mbps is None else report.backlog_mbps
     held_back = nobody if report.constrained is None else report.constrained
@@ -170,10 +170,11 @@ def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> mode
     return models.Demand(
         source=report.source,
         basis=report.basis,
+        window_s=policy.demand_window_s,
         age_s=report.age_s,
         stale=list(report.stale),
         troubles=dict(report.troubles),
-        prediction=prediction,
+        prediction=policy.prediction,
         prediction_error=report.error_share,
         entries=[
             models.MeasuredDemand(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, Decision, SeenDemand
+from hydra.faults.quarantine import Quarantined, in_words
 from hydra.history import Happening
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Sharing
@@ -21,6 +22,7 @@ from hydra.reservations.reservation import Reservation
 _MOST_DECISIONS: Final = 5
 MOST_HAPPENINGS: Final = 8
 """Most lines of history that are told."""
+_MOST_PORTS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,9 @@ class Evidence:
     """Changes in stages that are not over, and what they have left for the two racks, in words."""
     happened: Sequence[Happening] = ()
     """The latest lines of history about the two racks, newest first."""
+    quarantine: Sequence[Quarantined] = ()
+    """Ports that are left out of plans or on trial."""
+    now_unix_s: float = 0.0
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
@@ -123,6 +128,7 @@ class _Words:
 
     def __iter__(self) -> Iterator[str]:
         yield from self._what_stands()
+        yield from self._what_is_left_out()
         yield from self.evidence.changes
         yield from self._what_they_want()
         yield from self._what_was_decided()
@@ -222,24 +228,44 @@ class _Words:
                     f"{builder.trigger}"
                 )
 
+    def _what_is_left_out(self) -> Iterator[str]:
+        """Ports of the two racks, and those that failed the two, the latter first."""
+        fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
+        pair = min(ends), max(ends)
+        failed = [one for one in self.evidence.quarantine if pair in one.pairs]
+        others = [
+            one
+            for one in self.evidence.quarantine
+            if pair not in one.pairs and fabric.ports[one.port].rack in ends
+        ]
+        both = [*failed, *others]
+        for one in both[:_MOST_PORTS]:
+            yield in_words(fabric, one, self.evidence.now_unix_s)
+        if (more := len(both) - _MOST_PORTS) > 0:
+            yield f"and {more} more of their ports: `hydra quarantine` lists them"
+
     def _what_they_want(self) -> Iterator[str]:
         threshold_mbps = self.evidence.policy.elephant_mbps
+        yield (
+            "rates of traffic are averages over "
+            f"{self.evidence.policy.demand_window_s:g} s (policy.demand_window_s)"
+        )
         for one in self.found.demand:
             there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
             if one.estimated_mbps:
                 directions = {way for path in self.found.paths for way in path.directions}
                 way = "by circuits" if (one.src, one.dst) in directions else "electrically"
                 yield (
-                    f"{there} wants {one.estimated_mbps:.1f} Mbps, {self._known(one)}; "
+                    f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}; "
                     f"gets {one.rate_mbps:.1f} of it {way}{self._foretold(one)}"
                 )
                 yield from self._what_spills(one)
             elif one.rate_mbps >= threshold_mbps:
-                yield f"{there} sends {one.rate_mbps:.1f} Mbps, and nothing waits that is told of"
+                yield f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
             else:
                 yield (
-                    f"{there} sends {one.rate_mbps:.1f} Mbps: mice, which are not planned for "
-                    f"(elephants begin at {threshold_mbps:g} Mbps)"
+                    f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, which are not planned for "
+                    f"(elephants begin at {threshold_mbps:g} Mb/s)"
                 )
         for identifier in self.found.reservations:
             yield f"reservation {identifier} is between the two: its path stays where it is"
@@ -311,11 +337,11 @@ class _Words:
             seen = one.seen(src, dst)
             if seen is not None:
                 yield (
-                    f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mbps "
-                    f"sent, {seen.estimated_mbps:.1f} Mbps planned for"
+                    f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mb/s "
+                    f"sent, {seen.estimated_mbps:.1f} Mb/s planned for"
                 )
         yield (
-            f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mbps were "
+            f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mb/s were "
             f"served; with the plan of {proposal.algorithm}, {proposal.served_mbps:.1f}"
         )
         if one.reconfiguration is not None:

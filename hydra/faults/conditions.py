@@ -467,7 +467,7 @@ def _bounded(same: Sequence[Condition]) -> Iterator[Condition]:
         yield Condition(
             first.kind,
             subjects,
-            f"{len(others):,} more of the kind {first.kind.value}: {_names(subjects)}",
+            f"{len(others):,} more like these: {_names(subjects)}",
             first.since_unix_s,
             first.done,
             first.to_do,
@@ -475,6 +475,37 @@ def _bounded(same: Sequence[Condition]) -> Iterator[Condition]:
             tuple(sorted({pair for one in others for pair in one.pairs})),
             tuple(dict.fromkeys(each for one in others for each in one.reservations)),
         )
+
+
+_OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
+    ConditionKind.OPTICAL_SWITCH_DOWN: (
+        "optical switch {} can be commanded again",
+        "{} optical switches can be commanded again",
+    ),
+    ConditionKind.TOR_DOWN: ("ToR {} can be commanded again", "{} ToRs can be commanded again"),
+    ConditionKind.SWITCH_NOT_CONNECTED: (
+        "switch {} is connected now",
+        "{} switches are connected now",
+    ),
+    ConditionKind.UPLINK_DEAD: (
+        "server {} has an uplink for circuits again",
+        "{} servers have an uplink for circuits again",
+    ),
+    ConditionKind.ALARM: (
+        "optical switch {} complains no more",
+        "{} optical switches complain no more",
+    ),
+    ConditionKind.DRIFT: ("{} is as intended again", "{} devices are as intended again"),
+}
+"""What is said of one subject, and of a number of them, once a condition is over."""
+
+
+def over(kind: ConditionKind, names: Sequence[str]) -> str:
+    """A sentence that says that a condition of these subjects, at least one, is over."""
+    one, many = _OVER[kind]
+    if len(names) == 1:
+        return one.format(names[0])
+    return f"{many.format(f'{len(names):,}')}: {_names(names)}"
 
 
 def _many(one: str, many: str, names: Collection[str], state: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hydra.model import Fabric, PortId
 from hydra.reconfiguration.plan import Pair
+from hydra.reservations.admission import moment
 from hydra.reservations.reservation import rack_pair
 
 _CLOCK_STEP_S: Final = 5.0
@@ -35,6 +36,19 @@ class Quarantined:
         if self.until_unix_s is None:
             return True
         return self.since_unix_s - _CLOCK_STEP_S <= now_unix_s < self.until_unix_s
+
+
+def in_words(fabric: Fabric, entry: Quarantined, now_unix_s: float) -> str:
+    """A sentence that says what is with a port, since when, and why."""
+    port = fabric.ports[entry.port]
+    if not entry.blocks(now_unix_s):
+        out = "on trial"
+    elif entry.until_unix_s is None:
+        out = "left out of plans until it is cleared"
+    else:
+        out = f"left out of plans until {moment(entry.until_unix_s)}"
+    name = f"{fabric.racks[port.rack].name}:{port.tor_port}"
+    return f"{name} is {out}, since {moment(entry.since_unix_s)}: {entry.reason}"
 
 
 def quarantine_record(fabric: Fabric, entry: Quarantined) -> dict[str, Any]:

@@ -194,7 +194,12 @@ def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | N
 
 
 def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alternative | None:
-    """The first of the next few ends of bookings from which on all of ``ask`` fits."""
+    """The first of the next few ends of bookings from which on all of ``ask`` fits.
+
+    None where no booking is in the way: nobody knows when what is out of use is mended.
+    """
+    if _fit(calendar, ask, limits) is not None:
+        return None
     ports = {port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)}
     length_s = ask.end_unix_s - ask.start_unix_s
     ends = calendar.ends_after(ask.start_unix_s, ports, ask.servers, _LATER_STARTS_TRIED)

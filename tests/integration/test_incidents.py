@@ -235,6 +235,8 @@ def test_a_fibre_is_cut_and_no_plane_is_free(night):
         explained = night.run("explain", "circuit", "r1", "r2")[1]
         assert f"carrier lost at r1:hyt-r1-{plane}" in explained
         assert f"reservation {lost['id']} (r1 to r2, 80 Mb/s) is failed" in explained
+        out = rf"r1:hyt-r1-{plane} is (left out of plans until .*|on trial), since .*: carrier lost"
+        assert re.search(out, explained)
         assert first["command"] == "hydra reserve r1 r2 --mbps 80 --at-least 20", "by two relays"
         assert night.run("release", other["id"])[0] == 0
         first, _ = night.conditions()

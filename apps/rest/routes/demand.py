@@ -13,4 +13,4 @@ router = APIRouter(prefix="/v1")
 @router.get("/demand", tags=["network"])
 def get_demand(service: Service) -> models.Demand:
     """Rack-to-rack demand as the controller sees it now."""
-    return render.demand(service.fabric, service.demand(), service.policy.prediction)
+    return render.demand(service.fabric, service.demand(), service.policy)

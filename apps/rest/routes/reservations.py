@@ -239,7 +239,7 @@ async def modify_reservation(
     responses={
         status.HTTP_200_OK: {
             "model": models.Reservation,
-            "description": "It is over: released just now or before, expired, or failed",
+            "description": "It is over: released just now or before, or expired",
         },
         **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED, JOURNAL_FAILED),
     },

@@ -1,7 +1,7 @@
 // What an operator does from the page: each asks first, and shows what would come of it.
 
 import { get, send } from "./api.js";
-import { by, clock, count, el, mbps, row } from "./dom.js";
+import { by, clock, count, el, mbps, row, told } from "./dom.js";
 import { along, describe, uses } from "./why.js";
 
 const MOST_LINES = 12;
@@ -25,7 +25,7 @@ export async function tried(title, request) {
   try {
     return await request();
   } catch (error) {
-    await ask(title, [el("p", {}, error.message)], "");
+    await ask(title, [el("p", {}, told(error.message))], "");
     return null;
   }
 }
@@ -35,7 +35,7 @@ const list = (lines) => el("ul", {},
   ...(lines.length > MOST_LINES ? [el("li", {}, `and ${lines.length - MOST_LINES} more`)] : []));
 
 // Devices that are missing for what a dry run shows.
-export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk)] : []);
+export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk.map(told))] : []);
 
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {

@@ -1,6 +1,8 @@
 // The REST API: reads, writes and the stream of events. EventSource can't send a token, fetch can.
 
 const KEY = "hydra-token";
+const MOST_MS = 20_000; // for a reading: a controller that hangs says nothing, not even that
+const SILENCE_MS = 45_000; // of a stream of events, in which a sign of life comes every 15 s
 
 export class Refused extends Error {
   constructor(status, document, token) {
@@ -28,7 +30,7 @@ async function answer(response, sent) {
 
 export async function get(path) {
   const sent = token();
-  return answer(await fetch(path, { headers: headers(sent) }), sent);
+  return answer(await fetch(path, { headers: headers(sent), signal: AbortSignal.timeout(MOST_MS) }), sent);
 }
 
 export async function send(method, path, body) {
@@ -46,17 +48,25 @@ export async function send(method, path, body) {
 
 const line = (block, name) => block.match(new RegExp(`^${name}: ?(.*)$`, "m"))?.[1];
 
-// Calls `happened` with the kind and the data of every event until the stream ends.
+// Calls `happened` with the kind and the data of every event until the stream ends, or is silent.
 export async function follow(happened, opened) {
   const sent = token();
-  const response = await fetch("/v1/events", { headers: headers(sent) });
+  const stream = new AbortController();
+  let alarm;
+  const isAlive = () => {
+    clearTimeout(alarm);
+    alarm = setTimeout(() => stream.abort(), SILENCE_MS);
+  };
+  isAlive();
+  const response = await fetch("/v1/events", { headers: headers(sent), signal: stream.signal });
   if (!response.ok) await answer(response, sent);
   opened();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) return;
+    isAlive();
+    if (done) return clearTimeout(alarm);
     const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {

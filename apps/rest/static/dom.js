@@ -51,3 +51,7 @@ export const mbps = (rate) => rate.toLocaleString("en", { maximumFractionDigits:
 export const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
 const FULL = { dateStyle: "medium", timeStyle: "long" };  // with the zone
 export const clock = (unix) => new Date(unix * 1000).toLocaleString(undefined, FULL);
+
+const UTC = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g;
+// A sentence of the controller, with its moments as `clock` has them.
+export const told = (text) => text.replace(UTC, (moment) => clock(Date.parse(moment) / 1000));

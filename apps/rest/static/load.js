@@ -32,15 +32,16 @@ const lasting = (seconds) => (seconds < 120 ? `${seconds} s` : `${Math.round(sec
 function words({ name, samples }, interval) {
   const known = samples.filter((rate) => rate !== null);
   if (!known.length) return `${name}: not known.`;
-  const now = samples.at(-1) === null ? "not known now" : `${mbps(samples.at(-1))} Mb/s now`;
+  const now = samples.at(-1) === null ? "not known at the last sample" : `${mbps(samples.at(-1))} Mb/s at the last sample`;
   const mean = known.reduce((sum, rate) => sum + rate, 0) / known.length;
   const begun = samples.findIndex((rate) => rate !== null);
   const gaps = samples.length - begun - known.length;
   return `${name}: ${now}, ${mbps(Math.max(...known))} at most, ${mbps(mean)} on average${gaps ? `; not known for ${lasting(gaps * interval)}` : ""}.`;
 }
 
-// `directions` have a name and samples; the scale ends at `full` Mb/s, or at the highest rate.
-function plot({ interval_s: interval, unix_s: times }, directions, full) {
+// `directions` have a name and samples, which are of what `of` says; the scale ends at `full` Mb/s,
+// or at the highest rate.
+function plot({ interval_s: interval, unix_s: times }, directions, full, of) {
   if (interval === null) return [el("p", {}, "Not recorded: policy.poll_interval_s is 0.")];
   if (!times.length) return [el("p", {}, `No sample yet: the first comes ${interval} s after the start.`)];
   if (!directions.length) return [el("p", {}, "It is gone.")];
@@ -50,6 +51,7 @@ function plot({ interval_s: interval, unix_s: times }, directions, full) {
     el("p", { className: "ends" }, el("span", {}, `${mbps(top)} Mb/s`)),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "load", "aria-hidden": "true" }, ...lines),
     el("p", { className: "ends" }, el("span", {}, clock(times.at(-1) - HOUR_S)), el("span", {}, clock(times.at(-1)))),
+    el("p", { className: "quiet" }, `A sample every ${interval} s: ${of}.`),
     ...directions.map((one, k) => el("p", { className: k ? "load-back" : "load-there" }, words(one, interval))),
   ];
 }
@@ -71,10 +73,11 @@ export const ofCircuit = (circuit) => show([circuit.a.rack, circuit.b.rack], (do
     { name: `${found.a.rack} to ${found.b.rack}`, samples: found.a_to_b_mbps },
     ...(found.one_way ? [] : [{ name: `${found.b.rack} to ${found.a.rack}`, samples: found.b_to_a_mbps }]),
   ];
-  return plot(document, directions, circuit.rate_mbps);
+  return plot(document, directions, circuit.rate_mbps, "the rate between the last two readings of its ports");
 });
 
-export const ofPair = (src, dst) => show([src, dst], (document) => [
-  ...plot(document, document.pairs.map((one) => ({ name: `${one.src} to ${one.dst}`, samples: one.mbps })), 0),
+// `window`: seconds over which rates of pairs are averages.
+export const ofPair = (src, dst, window) => show([src, dst], (document) => [
+  ...plot(document, document.pairs.map((one) => ({ name: `${one.src} to ${one.dst}`, samples: one.mbps })), 0, `the average over ${window} s`),
   el("p", { className: "quiet" }, "The pairs that carry most are kept, by circuits and electrically."),
 ]);

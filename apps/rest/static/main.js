@@ -3,7 +3,7 @@
 import { clearQuarantine, plan, policy, setAside } from "./actions.js";
 import { Refused, follow, get, signIn, signOut, token } from "./api.js";
 import * as day from "./day.js";
-import { by, clock, count, el, keepFocus, mbps, options, row, rows } from "./dom.js";
+import { by, clock, count, el, keepFocus, mbps, options, row, rows, told } from "./dom.js";
 import * as heat from "./heat.js";
 import { ofPair } from "./load.js";
 import * as reservations from "./reservations.js";
@@ -21,10 +21,13 @@ const MOST_CIRCUITS = 100;
 const FEW_RACKS = 64;
 const MOST_LISTED = 10;
 const IDLE = 0.01; // of a circuit's rate
+const LATE_MS = 6000;
 const seen = {};
 let timer = null;
 let due = Infinity;
 let reading = false;
+let asked = 0; // when the reading under way began
+let silent = false; // nothing came of the last one
 let again = false;
 let shownAt = null;
 let who = null;
@@ -53,13 +56,14 @@ async function refresh() {
   reading = true;
   clearTimeout(timer);
   due = Infinity;
-  const started = performance.now();
+  const started = asked = performance.now();
   try {
     const reads = who.role === "tenant" ? tenant.READS : OF_THE_NETWORK;
     const names = Object.keys(reads);
     const documents = await Promise.all(names.map((name) => get(address(reads[name][0]))));
     names.forEach((name, index) => { seen[name] = reads[name][1](documents[index]); });
     shownAt = Date.now() / 1000;
+    silent = false;
     by("error").hidden = true;
     render();
     performance.mark("hydra-shown");
@@ -105,12 +109,18 @@ function fail(error) {
     if (error.token === token()) askForToken(error.token !== null); // else another one was given meanwhile
     return;
   }
-  if (!(error instanceof Refused) && shownAt !== null) {
-    renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
-    if (!seen.conditions?.length) by("conditions").replaceChildren(el("li", { className: "old" }, "Not known."));
-  }
+  silent = !(error instanceof Refused);
+  age();
   by("error").hidden = false;
-  by("error").textContent = error instanceof Refused ? error.message : "The controller does not answer; trying again. What is shown is old.";
+  by("error").textContent = error instanceof Refused ? told(error.message) : "The controller does not answer; trying again. What is shown is old.";
+}
+
+// Nobody knows what is now while the controller does not answer: it refuses connections, or hangs.
+function age() {
+  const late = reading && performance.now() - asked > LATE_MS;
+  if (shownAt === null || !(silent || late)) return;
+  renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
+  if (seen.conditions?.length === 0) by("conditions").replaceChildren(el("li", { className: "old" }, "Not known."));
 }
 
 // `wrong`: a token was sent, and is nobody's.
@@ -132,14 +142,15 @@ function render() {
   renderSummary();
   renderConditions();
   const total = demand.entries.reduce((sum, entry) => sum + entry.rate_mbps, 0);
-  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits; those with a corner cut off are held back by something full." : ""}`;
+  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured, on average over ${demand.window_s} s${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits; those with a corner cut off are held back by something full." : ""}`;
   renderFabric();
   renderElectrical();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
-  by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
+  by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, told(words))));
   day.render(by("day"));
-  rows(by("history"), seen.history.map((one) => row(clock(one.unix_s), one.kind, one.text)), "Nothing yet.");
+  rows(by("history"), seen.history.map((one) => row(
+    el("div", {}, clock(one.unix_s), el("div", { className: "quiet" }, one.kind)), told(one.text))), "Nothing yet.");
   reservations.render(seen);
   renderDevices();
 }
@@ -162,10 +173,10 @@ function renderConditions() {
   by("missing").hidden = !seen.missing.length;
   by("missing").textContent = seen.missing.length ? `Not ready: ${seen.missing.join("; ")}.` : "";
   const many = seen.conditions.map((one) => el("li", { className: "bad-thing" },
-    el("p", {}, el("strong", {}, one.what)),
-    el("p", { className: "quiet" }, `${one.kind}, since ${clock(one.since_unix_s)}${affected(one)}`),
-    el("p", {}, `Done: ${one.done}.`),
-    el("p", {}, `To do: ${one.to_do}: `, el("code", {}, one.command))));
+    el("p", {}, el("strong", {}, told(one.what))),
+    el("p", { className: "quiet" }, `Since ${clock(one.since_unix_s)}${affected(one)}`),
+    el("p", {}, `Done: ${told(one.done)}.`),
+    el("p", {}, `To do: ${told(one.to_do)}: `, el("code", {}, one.command))));
   by("conditions").replaceChildren(...(many.length ? many : [el("li", { className: "good" }, "✓ Nothing.")]));
 }
 
@@ -199,16 +210,17 @@ function renderFabric() {
     (plane === "" || one.plane === plane) && (!found || one.a.rack === rack || one.b.rack === rack));
   ring.draw(by("ring"), topology, shown, found ? rack : null);
   by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, known.indexOf(name), plane !== "", failing.get(name))));
+  const dead = deadPlanes();
   const busy = [...shown].sort((a, b) => failing.has(b.plane) - failing.has(a.plane) || ring.load(b) - ring.load(a));
-  keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map(circuitRow), "No circuits."));
+  keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map((one) => circuitRow(one, dead.has(one.plane))), "No circuits."));
   const more = busy.length - MOST_CIRCUITS;
   by("circuits-more").textContent = more > 0 ? `and ${more} with less load: choose a plane or a rack` : "";
   const idle = shown.filter((one) => ring.load(one) < IDLE).map(describe);
   by("idle").textContent = idle.length ? `${count(idle.length, "circuit")} with less than 1% load: ${listed(idle)}` : "";
 }
 
-// Its mirrors stay as they are, and nobody can move them.
-const isDead = (plane) => seen.devices.some((one) => one.name === plane && !one.connected);
+// Planes whose mirrors stay as they are, since nobody can move them. Devices may be 10,000.
+const deadPlanes = () => new Set(seen.devices.filter((one) => one.kind === "optical-switch" && !one.connected).map((one) => one.name));
 
 const listed = (names) => names.slice(0, MOST_LISTED).join(", ") + (names.length > MOST_LISTED ? ` and ${names.length - MOST_LISTED} more` : "");
 
@@ -272,9 +284,9 @@ function pairRow(one) {
   return row(`${one.src} to ${one.dst}`, mbps(one.rate_mbps), mbps(one.estimated_mbps), button);
 }
 
-const tellOfPair = (src, dst) => tell(`${src} to ${dst}, the last hour`, ofPair(src, dst), ...said(src, dst));
+const tellOfPair = (src, dst) => tell(`${src} to ${dst}, the last hour`, ofPair(src, dst, seen.demand.window_s), ...said(src, dst));
 
-function circuitRow(circuit) {
+function circuitRow(circuit, isDead) {
   const share = ring.load(circuit);
   const meter = el("meter", { max: 1, value: share, high: 0.9, optimum: 0 });
   meter.setAttribute("aria-label", "load");
@@ -282,7 +294,7 @@ function circuitRow(circuit) {
   button.dataset.key = `${circuit.a.rack} ${circuit.a.port}`;
   button.setAttribute("aria-label", `Why is ${describe(circuit)} here?`);
   button.addEventListener("click", () => tell("Why is this circuit here?", ...explain(circuit, seen)));
-  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead(circuit.plane) ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
+  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
 }
 
 // Whoever has chosen none follows the latest.
@@ -304,7 +316,7 @@ function renderReconfiguration() {
   const done = isOver ? [`${count(one.connected.length, "circuit")} up, ${one.disconnected.length} down`, count(one.rules_pushed, "rule")] : [];
   const of = one.stages_expected === null ? "" : ` of about ${one.stages_expected}`;
   const stages = one.stages_expected === 1 ? [] : [`${one.stages_done}${of} stages made${one.paused ? ", paused" : ""}`];
-  const facts = [`${one.id}: ${one.state}`, ...stages, ...done, one.reason, ...failed];
+  const facts = [`${one.id}: ${one.state}`, ...stages, ...done, told(one.reason), ...failed.map(told)];
   by("reconfiguration-facts").textContent = facts.filter(Boolean).join(" · ");
   by("timeline").replaceChildren(gantt(one, isOver));
 }
@@ -408,6 +420,7 @@ by("sign-in-form").addEventListener("submit", (event) => {
   else refresh();
 });
 heat.listen(by("heat"), tellOfPair);
+setInterval(age, 1000);
 const redraw = () => {
   if (seen.topology === undefined) return;
   renderFabric();

@@ -2,7 +2,7 @@
 
 import { ask, risks, tried } from "./actions.js";
 import { get, send } from "./api.js";
-import { by, clock, count, el, keepFocus, mbps } from "./dom.js";
+import { by, clock, count, el, keepFocus, mbps, told } from "./dom.js";
 import * as reservations from "./reservations.js";
 import { along } from "./why.js";
 
@@ -52,6 +52,7 @@ function buttons(one, act) {
     made.addEventListener("click", () => act(() => action(one)));
     return made;
   };
+  if (one.state === "failed") return [button("Release", release)]; // until then it is listed
   if (!AT_WORK.has(one.state)) return [];
   return [...(one.state === "held" ? [button("Keep", keep)] : []), button("Change", change), button("Release", release)];
 }
@@ -80,8 +81,8 @@ async function book() {
     } catch (error) {
       const [first] = error.document?.alternatives ?? [];
       const others = (error.document?.alternatives ?? []).map((one) => el("li", {}, fits(one)));
-      const text = [el("p", {}, error.message), ...(first ? [el("p", {}, "This would fit:"), el("ul", {}, ...others)] : [])];
-      if (!(await ask("It does not fit", text, first ? `Take ${fits(first)}` : ""))) return false;
+      const text = [el("p", {}, told(error.message)), ...(first ? [el("p", {}, "This would fit:"), el("ul", {}, ...others)] : [])];
+      if (!(await ask(error.status === 409 ? "It does not fit" : "It can't be booked", text, first ? `Take ${fits(first)}` : ""))) return false;
       body = { ...body, bandwidth_mbps: first.bandwidth_mbps, ...(first.start_unix_s && { start_unix_s: first.start_unix_s }) };
       continue;
     }
@@ -111,7 +112,7 @@ async function keep(one) {
 }
 
 async function release(one) {
-  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. From then on its traffic has nothing promised.`;
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on its traffic has nothing promised."}`;
   if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it"))) return false;
   return (await tried("Not released", () => send("DELETE", place(one)))) !== null;
 }

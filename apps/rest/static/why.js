@@ -1,7 +1,7 @@
 // Why a circuit is here: who uses it, who was promised it, and what the controller says of its ends.
 
 import { get } from "./api.js";
-import { el, mbps } from "./dom.js";
+import { el, mbps, told } from "./dom.js";
 import { ofCircuit } from "./load.js";
 
 const is = (end, rack, port) => end.rack === rack && end.port === port;
@@ -27,8 +27,8 @@ const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
 export function said(a, b) {
   const place = el("div", {}, el("p", { className: "quiet" }, "Reading what the controller says…"));
   get(`/v1/explanations/circuits/${encodeURIComponent(a)}/${encodeURIComponent(b)}`).then(
-    ({ lines }) => place.replaceChildren(list(lines)),
-    (error) => place.replaceChildren(el("p", { className: "bad" }, error.message)));
+    ({ lines }) => place.replaceChildren(list(lines.map(told))),
+    (error) => place.replaceChildren(el("p", { className: "bad" }, told(error.message))));
   return [el("h3", {}, `What the controller says of ${a} and ${b}`), place];
 }
 
@@ -47,6 +47,7 @@ export function explain(circuit, { topology, demand, reservations }) {
     el("h3", {}, "The last hour"),
     ofCircuit(circuit),
     el("h3", {}, "Paths that it carries"),
+    ...(paths.length ? [el("p", { className: "quiet" }, `With what servers send now, on average over ${demand.window_s} s.`)] : []),
     paths.length
       ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))
       : el("p", {}, "None: it is idle, and free for the next plan."),

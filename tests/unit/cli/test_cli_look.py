@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from math import dist
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_history_lists_the_latest_with_reasons(call, past):
     result = call("history")
     order = re.findall(r"^│ (c\d)", result.stdout, re.MULTILINE)
     assert order == ["c2", "c1", "c0"]
-    assert "keep: gains 1.0 Mbps, less than 5 Mbps" in result.stdout
+    assert "keep: gains 1.0 Mb/s, less than 5 Mb/s" in result.stdout
 
 
 def test_history_tells_what_happened_over_restarts(call, service):
@@ -199,6 +200,36 @@ def test_history_tells_what_happened_over_restarts(call, service):
     assert shown.index("v7") < shown.index("carrier lost") < shown.index("started")
     later = json.loads(call("history", "--since", "2023-11-14T22:15:00Z", "--json").stdout)
     assert [one["kind"] for one in later["happenings"]] == ["reservation"]
+
+
+def test_history_is_paged_by_time(call, service):
+    """What a page says of the next one leads there, and to nothing twice."""
+    kinds, page = [], ["history", "--limit", "1"]
+    while page:
+        kinds += [one["kind"] for one in json.loads(call(*page, "--json").stdout)["happenings"]]
+        more = re.search(
+            r"and more before: hydra (history --before \S+)$", call(*page).stdout, re.M
+        )
+        page = [*more[1].split(), "--limit", "1"] if more else []
+    assert kinds == ["reservation", "quarantine", "controller"]
+    assert "--since 2023-11-14" in call("history", "--since", "2023-11-14", "--limit", "1").stdout
+    span = ("--since", "2023-11-14T22:14:00Z", "--before", "2023-11-14T22:15:00Z")
+    between = json.loads(call("history", *span, "--json").stdout)
+    assert [one["kind"] for one in between["happenings"]] == ["quarantine"]
+
+
+def test_moments_in_sentences_have_the_form_and_zone_of_all_others(call, service, monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Athens")
+    time.tzset()
+    try:
+        told = call("history").stdout, call("explain", "circuit", "r1", "r2").stdout
+        status = call("status").stdout
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert all("2023-11-15 00:13:20 EET keep: gains" in one for one in told)
+    assert "r1:hyt-r1-p1 is on trial, since 2023-11-15 00:13:20 EET" in told[1]
+    assert not any(re.search(r"\d\dZ\b", one) for one in (*told, status))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def test_reserve_waits_until_it_is_active(call, service):
     thread.join()
     assert result.exit_code == 0
     assert "r1 =p1= r2, VLAN 100" in result.stdout
-    assert "when released" in result.stdout
+    assert re.search(r"^end +when released$", result.stdout, re.MULTILINE)
+    assert "when released" in call("reservations").stdout
 
 
 def test_reserve_waits_and_tells_of_failure(call, service):
@@ -179,7 +180,9 @@ def test_hold_and_commit(call):
 
 
 def test_a_dry_run_reserves_nothing(call, service):
-    result = call("reserve", "r1", "r2", "--mbps", "30", "--dry-run")
+    span = ("--start", "2033-05-18T03:33:20Z", "--end", "2033-05-18T04:33:20Z")
+    result = call("reserve", "r1", "r2", "--mbps", "30", "--dry-run", *span)
+    assert re.search(r"^start +2033-05-18 .*\nend +2033-05-18 ", result.stdout, re.MULTILINE)
     assert "r1 =p1= r2" in result.stdout
     assert "To connect" in result.stdout
     assert service.reservations() == []

@@ -99,7 +99,11 @@ def test_commands_send_the_token_that_the_environment_has(
     try:
         stranger = run("topology", "--url", server.url)
         assert stranger.exit_code == 1
-        assert "Authorization: Bearer" in stranger.stderr
+        assert "in HYDRA_TOKEN" in stranger.stderr
+        monkeypatch.setenv("HYDRA_TOKEN", secret[:-1])
+        wrong = run("topology", "--url", server.url)
+        assert wrong.exit_code == 1
+        assert "this token is not valid: it is mistyped, or was revoked" in wrong.stderr
         monkeypatch.setenv("HYDRA_TOKEN", secret)
         assert run("topology", "--url", server.url).exit_code == 0
         forbidden = run("reserve", "r1", "r2", "--mbps", "1", "--url", server.url)

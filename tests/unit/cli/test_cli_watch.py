@@ -1,6 +1,7 @@
 import contextlib
 import functools
 import json
+import re
 import threading
 import time
 
@@ -59,6 +60,7 @@ def test_a_line_for_each_event(call, happenings):
     result = call("watch", "--count", "4")
     assert result.exit_code == 0, result.output
     assert "v0 active  r1 =p1= r2, 1.0 Mb/s" in result.stdout
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+  ", result.stdout), "with its zone"
     assert "circuit-moving   r1 =p1= r3 (reservations v0): operator" in result.stdout
 
 

@@ -64,6 +64,15 @@ def test_reload_by_rest_and_by_signal(controller, change):
     assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
     back = reload(controller).json()["applied"]
     assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]
+    history = controller.http.get("/v1/history?kind=policy").json()["happenings"]
+    assert [one["text"] for one in history if "max_hops" not in one["text"]] == [
+        "reloaded: policy.epoch_s is 8.5, was 9.5",
+        "asked for: policy.epoch_s is 9.5, was 8.5",
+        "reloaded: policy.epoch_s is 8.5, was 7.5",
+        "reloaded: policy.epoch_s is 7.5, was 10.0",
+    ]
+    waits = [one["text"] for one in history if "max_hops" in one["text"]]
+    assert waits == ["reloaded: policy.max_hops is 2 after the next start"] * 4
 
 
 def test_a_controller_without_devices_shows_its_metrics_and_logs_lines(controller):

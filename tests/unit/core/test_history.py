@@ -36,6 +36,18 @@ def test_lines_of_one_moment_are_on_one_page_or_another_and_on_none_twice():
     assert seen == ["6", "5", "4", "3", "2", "1", "0"]
 
 
+def test_no_page_leaves_out_a_line_after_the_clock_was_set_back(history):
+    for number in range(3):
+        history.add(50.0 + number, KIND, f"set back {number}")
+    seen, before_s = [], float("inf")
+    while page := history.between(before_unix_s=before_s, most=2):
+        seen += texts(page)
+        before_s = page[-1].unix_s
+    assert sorted(seen) == sorted(
+        [f"line {n}" for n in range(5)] + [f"set back {n}" for n in range(3)]
+    )
+
+
 def test_two_racks_have_a_history_of_their_own_whichever_is_named_first(history):
     assert texts(history.concerning("r3", "r1", 9)) == ["line 1"]
 

@@ -32,7 +32,7 @@ def test_a_change_that_pays():
 def test_too_small_a_gain():
     found = verdict(served_then_mbps=24.9)
     assert not found.pays
-    assert found.reason == "gains 4.9 Mbps, less than 5 Mbps"
+    assert found.reason == "gains 4.9 Mb/s, less than 5 Mb/s"
 
 
 def test_a_loss_is_not_a_gain():

@@ -7,6 +7,7 @@ from apps.offline.rehearsal import Rehearsal
 from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, seen_demand
 from hydra.decisions.explanation import Evidence, explain
+from hydra.faults.quarantine import Quarantined
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing
 from hydra.worth import no_plan
@@ -46,13 +47,14 @@ def test_why_a_circuit_stands():
     assert list(found.lines) == [
         "r1 =p1= r2 stands, and carries: r1 - r2",
         "what set up r1 =p1= r2 is not remembered",
-        "r1 to r2 wants 200.0 Mbps, measured; gets 40.0 of it by circuits",
-        "r2 to r1 sends 0.0 Mbps: mice, which are not planned for (elephants begin at 1 Mbps)",
+        "rates of traffic are averages over 3 s (policy.demand_window_s)",
+        "r1 to r2 wants 200.0 Mb/s, measured; gets 40.0 of it by circuits",
+        "r2 to r1 sends 0.0 Mb/s: mice, which are not planned for (elephants begin at 1 Mb/s)",
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit "
         "(asked by: rehearsal)",
         "  it set up r1 =p1= r2",
-        "  it saw r1 to r2: 40.0 Mbps sent, 200.0 Mbps planned for",
-        "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs+, 100.0",
+        "  it saw r1 to r2: 40.0 Mb/s sent, 200.0 Mb/s planned for",
+        "  as things stood 20.0 of 200.0 Mb/s were served; with the plan of hydra-bfs+, 100.0",
     ]
 
 
@@ -62,20 +64,20 @@ def test_why_a_circuit_stands():
         (
             DemandBasis.ESTIMATE,
             80.0,
-            "r3 to r4 wants 80.0 Mbps, perhaps: it is constrained, something on its way is full; "
+            "r3 to r4 wants 80.0 Mb/s, perhaps: it is constrained, something on its way is full; "
             "gets 7.4 of it electrically",
         ),
         (
             DemandBasis.RATE,
             7.4,
-            "r3 to r4 wants 7.4 Mbps, since that is what it sends; gets 7.4 of it electrically",
+            "r3 to r4 wants 7.4 Mb/s, since that is what it sends; gets 7.4 of it electrically",
         ),
         (
             DemandBasis.BACKLOG,
             12.0,
-            "r3 to r4 wants 12.0 Mbps, to send what waits; gets 7.4 of it electrically",
+            "r3 to r4 wants 12.0 Mb/s, to send what waits; gets 7.4 of it electrically",
         ),
-        (DemandBasis.BACKLOG, 0.0, "r3 to r4 sends 7.4 Mbps, and nothing waits that is told of"),
+        (DemandBasis.BACKLOG, 0.0, "r3 to r4 sends 7.4 Mb/s, and nothing waits that is told of"),
     ],
 )
 def test_how_a_demand_is_known(basis, wanted_mbps, line):
@@ -98,7 +100,7 @@ def test_what_is_foretold_is_told_apart():
         predicted_mbps=rates(r3_r4=9.0),
     )
     assert (
-        "r3 to r4 wants 7.4 Mbps, measured; gets 7.1 of it electrically; "
+        "r3 to r4 wants 7.4 Mb/s, measured; gets 7.1 of it electrically; "
         "holt foretells 9.0 for the next 10 s"
     ) in explain(known, R3, R4).lines
 
@@ -141,6 +143,37 @@ def test_why_there_is_none():
     )
 
 
+def test_a_port_that_is_left_out_is_named_with_the_reason():
+    """Also one of another rack, on a path of the two; those that failed the two come first."""
+    by_rack = {port.rack: port.id for port in FABRIC.ports}
+    out = (
+        Quarantined(by_rack[R1], "set aside: cleaned", 0.0, None),
+        Quarantined(by_rack[R3], "carrier lost at r3", 30.0, 90.0, ((R1, R2),)),
+        Quarantined(by_rack[R4], "no light", 30.0, 90.0, ((R3, R4),)),
+    )
+
+    def lines(now_s):
+        found = explain(replace(evidence(), quarantine=out, now_unix_s=now_s), R2, R1)
+        return [line for line in found.lines if " is left " in line or " on trial" in line]
+
+    aside = "left out of plans until it is cleared, since 1970-01-01T00:00:00Z: set aside: cleaned"
+    names = [f"{FABRIC.racks[r].name}:{FABRIC.ports[by_rack[r]].tor_port}" for r in (R3, R1)]
+    lost = "since 1970-01-01T00:00:30Z: carrier lost at r3"
+    assert lines(60.0) == [
+        f"{names[0]} is left out of plans until 1970-01-01T00:01:30Z, {lost}",
+        f"{names[1]} is {aside}",
+    ]
+    assert lines(100.0)[0] == f"{names[0]} is on trial, {lost}"
+
+
+def test_of_many_ports_that_are_left_out_some_are_named():
+    fabric = small_fabric(racks=4, planes=3)
+    out = [Quarantined(one.id, "no light", 0.0, None, ((R1, R2),)) for one in fabric.ports]
+    told = explain(replace(evidence(fabric=fabric), quarantine=out), R1, R2).lines
+    assert sum("is left out of plans" in line for line in told) == 6
+    assert f"and {len(out) - 6} more of their ports: `hydra quarantine` lists them" in told
+
+
 def test_what_could_not_be_planned_is_told_without_guesses():
     nothing = replace(evidence(), decisions=[no_plan("no demand yet", frozenset(), (), "me", 0.0)])
     assert explain(nothing, R1, R2).lines[-1] == (
@@ -154,7 +187,7 @@ def test_a_change_that_did_not_pay_is_named():
     found = explain(evidence(rates(r1_r2=40), policy=miserly), R2, R1)
     assert found.circuits == ()
     assert [one.action for one in found.decisions] == [Action.KEEP]
-    assert any("keep: gains 80.0 Mbps, less than 1000 Mbps" in line for line in found.lines)
+    assert any("keep: gains 80.0 Mb/s, less than 1000 Mb/s" in line for line in found.lines)
     assert "  it would set up r1 =p1= r2" in found.lines
 
 

@@ -203,7 +203,7 @@ def test_of_many_alike_the_oldest_are_told_apart_and_the_others_counted(watch):
     found = watch.conditions(facts(reservations=many))
     assert len(found) == 21
     assert found[0].subjects == ("v299",)
-    assert found[-1].what.startswith("280 more of the kind reservation-failed: v279, ")
+    assert found[-1].what.startswith("280 more like these: v279, ")
     assert len(found[-1].reservations) == 280
 
 

@@ -4,7 +4,10 @@ import importlib
 import pkgutil
 
 import benchmarks
+from apps.process.configuration import load_configuration
 from benchmarks import __main__ as everything
+from benchmarks.dashboard import CONFIGS
+from benchmarks.screenshots import TroubledService
 
 NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
 
@@ -29,3 +32,18 @@ def test_all_are_run_by_make_bench():
     assert run | apart == public
     for name in NAMES:
         assert importlib.import_module(f"benchmarks.{name}")
+
+
+def test_a_picture_tells_of_each_thing_that_is_wrong_wherever_it_is_shown():
+    service = TroubledService(load_configuration(CONFIGS / "demo.yaml").fabric)
+    fabric = service.fabric
+    wrong = {name for one in service.conditions() for name in one.subjects}
+    shown = {one.name for one in service.devices() if one.alarms or not one.connected}
+    for one in service.quarantine():
+        port = fabric.ports[one.entry.port]
+        shown.add(f"{fabric.racks[port.rack].name}:{port.tor_port}")
+        assert not any(port.id in circuit.ends for circuit in service.state().topology.circuits)
+    assert wrong == shown
+    assert len(wrong) == 3
+    told = " ".join(line.text for line in service.history(0.0, float("inf"), (), 9))
+    assert all(name in told for name in wrong)

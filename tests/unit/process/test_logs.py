@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -61,6 +62,8 @@ def test_text_names_the_reconfiguration(written):
     first, second = written.getvalue().splitlines()
     assert first.endswith("INFO    hydra.mover [c1]: begins")
     assert second.endswith("INFO    hydra.mover: idle")
+    day, time_of_day, _ = second.split(maxsplit=2)
+    assert datetime.fromisoformat(f"{day} {time_of_day}").tzinfo is not None, "a log travels"
 
 
 def test_json_is_an_object_a_line_with_its_fields(written):

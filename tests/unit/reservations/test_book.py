@@ -205,6 +205,15 @@ def test_ports_out_of_use_count_only_for_what_starts_now(fabric):
     assert book.add("a", later, 0.0, limits).state is State.SCHEDULED
 
 
+def test_the_end_of_a_booking_that_is_not_in_the_way_is_no_remedy(fabric):
+    book = ReservationBook(fabric)
+    book.add("other", request("r2", "r3", 60.0, 90.0), now=0.0)
+    limits = AdmissionLimits(blocked=frozenset(port.id for port in fabric.ports_of(RackId(0))))
+    with pytest.raises(AdmissionError, match="is out of use") as caught:
+        book.add("a", request(), 0.0, limits)
+    assert caught.value.alternatives == ()
+
+
 # --- time -----------------------------------------------------------------------------------
 
 

@@ -339,7 +339,7 @@ class FakeService:
         return amended
 
     def decisions(self):
-        verdict = Verdict(False, "gains 1.0 Mbps, less than 5 Mbps", 1.0, 10.0, 0.0)
+        verdict = Verdict(False, "gains 1.0 Mb/s, less than 5 Mb/s", 1.0, 10.0, 0.0)
         circuit = Circuit(PlaneId(0), PortId(0), PortId(2))
         proposal = ProposedChange("hydra-bfs", frozenset({circuit}), frozenset(), 41.0, verdict)
         return [
@@ -373,6 +373,8 @@ class FakeService:
                 for circuit in one.connected
             },
             happened=self.past.concerning(*(self._fabric.racks[one].name for one in (a, b)), 3),
+            quarantine=[one.entry for one in self.quarantined],
+            now_unix_s=CREATED_UNIX_S + 90,
         )
         return explain(evidence, a, b)
 
@@ -460,11 +462,11 @@ class FakeService:
     def release(self, reservation_id: str, seen=None):
         with self._lock:
             self._check_seen(seen)
-            waiting = self._book.get(reservation_id).state in {
-                ReservationState.HELD,
-                ReservationState.SCHEDULED,
-            }
-            over = ReservationState.CANCELLED if waiting else ReservationState.RELEASING
+            over = {
+                ReservationState.HELD: ReservationState.CANCELLED,
+                ReservationState.SCHEDULED: ReservationState.CANCELLED,
+                ReservationState.FAILED: ReservationState.RELEASED,
+            }.get(self._book.get(reservation_id).state, ReservationState.RELEASING)
             return self._book.transition(reservation_id, over, "released")
 
     def devices(self):

@@ -32,6 +32,10 @@ SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 STATIC = Path(dashboard.__file__).parents[1] / "static"
 
 
+MOMENT = "Nov 14, 2023, 10:13:20\u202fPM UTC"
+"""When everything was, as Chromium has it in English."""
+
+
 @pytest.fixture
 def network(service):
     path = relay_path()
@@ -64,7 +68,9 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
     expect(page.locator("#circuits tbody tr").first).to_contain_text("r1 – r3")
     expect(page.locator("#circuits tbody tr").first).to_contain_text("13%")
-    expect(page.locator("#demand-summary")).to_contain_text("15.5 Mb/s measured")
+    expect(page.locator("#demand-summary")).to_contain_text(
+        "15.5 Mb/s measured, on average over 3 s"
+    )
     expect(page.locator("#timeline")).to_contain_text("h11")
     expect(page.locator("#timeline .note")).to_have_text("2 rules")
     expect(page.locator("#day")).to_have_text("Nothing in the last day.")  # of years ago
@@ -78,7 +84,7 @@ def test_everything_is_shown(server, network, page):
         "v7 (r1 to r2, 40 Mb/s) is failed"
     )
     expect(page.locator("#decisions li")).to_have_text(
-        "2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"
+        f"{MOMENT} keep: gains 1.0 Mb/s, less than 5 Mb/s"
     )
     shoot(page, "demo")
 
@@ -91,6 +97,9 @@ def test_why_is_this_circuit_here(server, network, page):
     expect(why).to_contain_text("v0 active: r1 to r2, 40 Mb/s")
     expect(why).to_contain_text("was set up by reconfiguration c0 of")
     expect(why).to_contain_text("asked for by: periodic")
+    expect(why).to_contain_text(f"c0 of {MOMENT}, asked for by")
+    expect(why).to_contain_text(f"r1:hyt-r1-p1 is on trial, since {MOMENT}: no carrier at r1")
+    assert not re.search(r"\dT\d\d:\d\d:\d\dZ", why.inner_text()), "one form of time"
     shoot(page, "why")
     page.keyboard.press("Escape")
     expect(why).not_to_be_visible()
@@ -115,9 +124,12 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     page.goto(server.url)
     page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
     why = page.locator("#why")
-    there = "r1 to r3: 60 Mb/s now, 60 at most, 30 on average; not known for 10 s."
+    there = "r1 to r3: 60 Mb/s at the last sample, 60 at most, 30 on average; not known for 10 s."
+    ports = "A sample every 10 s: the rate between the last two readings of its ports."
+    expect(why).to_contain_text(ports)
+    expect(why).to_contain_text("With what servers send now, on average over 3 s.")
     expect(why.locator(".load-there")).to_have_text(there)
-    expect(why.locator(".load-back")).to_contain_text("r3 to r1: 0 Mb/s now, 0 at most")
+    expect(why.locator(".load-back")).to_contain_text("r3 to r1: 0 Mb/s at the last sample, 0 at")
     line = why.locator("svg.load .there").get_attribute("d")
     assert line.count("M") == 2, "the line is broken where nothing is known"
     assert line.endswith("L600.0 48.0"), "60 of 100 Mb/s, now"
@@ -125,8 +137,9 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     page.keyboard.press("Escape")
     page.get_by_role("button", name="The last hour of r3 to r4").click()
     expect(why.locator(".load-there")).to_have_text(
-        "r3 to r4: 0 Mb/s now, 0 at most, 0 on average."
+        "r3 to r4: 0 Mb/s at the last sample, 0 at most, 0 on average."
     )
+    expect(why).to_contain_text("A sample every 10 s: the average over 3 s.")
     expect(why.locator(".load-back")).to_have_text("r4 to r3: not known.")
     page.keyboard.press("Escape")
     page.locator("#heat").focus()
@@ -134,7 +147,7 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(page.locator("#why-title")).to_have_text("r1 to r2, the last hour")
-    expect(why.locator(".load-there")).to_contain_text("r1 to r2: 80 Mb/s now")
+    expect(why.locator(".load-there")).to_contain_text("r1 to r2: 80 Mb/s at the last")
     expect(why).to_contain_text("carrier lost at r1:hyt-r1-p1")  # a circuit that is gone
     expect(why).to_contain_text("reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path")
     page.keyboard.press("Escape")
@@ -390,6 +403,47 @@ def test_a_controller_that_goes_and_comes_back(server, network, page):
     page.excused.append("ERR_")
 
 
+HANGS_SOON = """
+const { timeout } = AbortSignal;
+AbortSignal.timeout = (ms) => timeout.call(AbortSignal, ms / 10);
+const { now } = performance;
+performance.now = () => 10 * now.call(performance);
+"""
+"""A second is ten for whoever waits for an answer."""
+
+
+def test_a_controller_that_hangs_is_told_by_the_age_and_is_back_when_it_answers(
+    server, network, page
+):
+    page.add_init_script(HANGS_SOON)
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    hung = []
+    page.route("**/v1/topology", hung.append)
+    expect(page.locator("#summary")).to_contain_text(re.compile("ready · not healthy.* s ago"))
+    expect(page.locator("#error")).to_be_hidden()
+    expect(page.locator("#error")).to_contain_text("does not answer")
+    page.unroute("**/v1/topology")
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    expect(page.locator("#error")).to_be_hidden()
+    assert hung
+
+
+SILENT_SOON = """
+const later = window.setTimeout;
+window.setTimeout = (what, ms) => later(what, ms > 40_000 ? 300 : ms);
+"""
+"""A stream counts as silent before its first sign of life."""
+
+
+def test_a_stream_that_is_silent_is_not_live(server, network, page):
+    page.add_init_script(SILENT_SOON)
+    page.goto(server.url)
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+    expect(page.locator("#connection")).to_have_text("● live")
+
+
 def test_that_nothing_is_wrong_is_not_known_of_a_controller_that_is_gone(server, network, page):
     network.quarantined.clear()
     page.goto(server.url)
@@ -615,6 +669,28 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     expect(page.locator("#reservations")).not_to_contain_text("v1active")
     assert network.reservation("v1").state is not ReservationState.ACTIVE
     page.excused.append("409")
+
+
+def test_a_tenant_sees_that_the_controller_is_gone_and_lets_go_of_what_failed(
+    guarded, network, page
+):
+    server, tokens = guarded
+    request = ReservationRequest("r3", "r4", 40.0, owner="tina")
+    failed = network.reserve(request)
+    network.settle(failed.id, ReservationState.FAILED, "start at 2023-11-14T22:13:20Z")
+    sign_in(page, server.url, tokens["tina"])
+    row = page.locator("#reservations tbody tr")
+    expect(row).to_contain_text("✗ failed")
+    expect(row).to_contain_text(f"start at {MOMENT}")
+    page.route("**/v1/**", lambda route: route.abort())
+    expect(page.locator("#error")).to_contain_text("does not answer")
+    expect(page.locator("#summary")).to_contain_text("s ago")
+    page.unroute("**/v1/**")
+    expect(page.locator("#error")).to_be_hidden()
+    page.get_by_role("button", name=f"Release {failed.id}, r3 to r4").click()
+    expect(page.locator("#ask")).to_contain_text("is not listed any more then")
+    page.locator("#ask").get_by_role("button", name="Release it").click()
+    expect(page.locator("#reservations tbody")).to_have_text("No reservations.")
 
 
 def test_nothing_comes_from_elsewhere(client):

@@ -81,6 +81,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
     assert client.get("/v1/demand").json() == {
         "source": "measured",
         "basis": "estimate",
+        "window_s": 3.0,
         "age_s": 0.5,
         "stale": ["h42"],
         "troubles": {"no answer": 3},
@@ -268,7 +269,7 @@ def test_devices_and_decisions(client):
         "alarms": [],
     }
     decided = client.get("/v1/decisions").json()
-    assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"]
+    assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mb/s, less than 5 Mb/s"]
     (record,) = decided["records"]
     assert (record["action"], record["served_now_mbps"], record["demand_mbps"]) == (
         "keep",

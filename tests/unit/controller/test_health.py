@@ -1,0 +1,122 @@
+"""What the history is told of conditions that come and go."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from apps.controller.health import Health
+from hydra.faults.conditions import MissingSwitch
+from hydra.history import HappeningKind
+from hydra.model import NetworkState, PlaneId, RackId
+from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.roles import Alarm, Severity
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
+
+FABRIC = small_fabric(racks=4, planes=2)
+
+
+class Away:
+    """Parts of the network that are away, as :class:`apps.controller.reach.Reach` tells them."""
+
+    def __init__(self):
+        self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}
+
+    def planes_down(self):
+        return self.planes
+
+    def tors_down(self):
+        return self.tors
+
+    def switches_away(self):
+        return self.switches
+
+    def unconfirmed(self):
+        return []
+
+    def dead_uplinks(self):
+        return self.uplinks
+
+    def alarms(self):
+        return self.complaints
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def away():
+    return Away()
+
+
+@pytest.fixture
+def auditor():
+    return SimpleNamespace(found=())
+
+
+@pytest.fixture
+def ledger(told):
+    def note(kind, text, pairs):
+        assert kind is HappeningKind.CONDITION
+        told.append((text, *pairs))
+
+    return SimpleNamespace(
+        state=NetworkState(), reservations=lambda: (), journal_failure=None, note=note
+    )
+
+
+@pytest.fixture
+def health(ledger, away, auditor):
+    poller = SimpleNamespace(heard=lambda: (0.0, (), True), stale_s=3.0)
+    nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
+    return Health(FABRIC, ledger, away, nothing, poller, auditor, nothing)
+
+
+def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, auditor, told):
+    away.planes[PlaneId(0)] = "no answer"
+    away.tors[RackId(0)] = "no answer"
+    away.switches += [MissingSwitch(f"hyv-h1{n}", f"h1{n}", RackId(0)) for n in (1, 2)]
+    away.uplinks.add("h11")
+    away.complaints["p2"] = [Alarm(Severity.MAJOR, 3, "LOS", "no light")]
+    auditor.found = [Drift(DriftKind.CROSS_CONNECT, "p2", "1 to 18", "connected", "nothing")]
+    health.look()
+    health.look()
+    assert [text for text, *_ in told] == [
+        "optical switch p1 can't be commanded: no answer",
+        "ToR r1 can't be commanded: no answer",
+        "2 switches are not connected: hyv-h11, hyv-h12",
+        "server h11 is without an uplink for circuits",
+        "optical switch p2 complains: major LOS at port 3, no light",
+        "changed behind our back: p2, 1 to 18: nothing instead of connected",
+    ]
+    told.clear()
+    away.__init__()
+    auditor.found = ()
+    health.look()
+    health.look()
+    assert [text for text, *_ in told] == [
+        "optical switch p1 can be commanded again",
+        "ToR r1 can be commanded again",
+        "2 switches are connected now: hyv-h11, hyv-h12",
+        "server h11 has an uplink for circuits again",
+        "optical switch p2 complains no more",
+        "p2 is as intended again",
+    ]
+
+
+def test_its_end_is_told_to_those_whom_it_affected_though_they_have_other_paths_by_then(
+    health, ledger, away, told
+):
+    ledger.state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    (circuit,) = ledger.state.topology.circuits
+    away.planes[circuit.plane] = "no answer"
+    health.look()
+    ledger.state = NetworkState()
+    health.look()
+    away.planes.clear()
+    health.look()
+    assert told == [
+        ("optical switch p1 can't be commanded: no answer", ("r1", "r2")),
+        ("optical switch p1 can be commanded again", ("r1", "r2")),
+    ]
