@@ -192,7 +192,7 @@ class CalientTl1(Tl1Switch):
         return asked
 
     def _read_size(self) -> tuple[int, int]:
-        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
+        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port, whole=True)
         self._names = tuple(sorted((port.name for port in found), key=tl1_calient.port_order))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         return len(self._names), len(self._names)
@@ -209,7 +209,9 @@ class CalientTl1(Tl1Switch):
         standings: dict[CrossConnect, Standing] = {}
         taken: dict[int, str] = {}
         odd: dict[str, str] = {}
-        rows = self._records(tl1_calient.CONNECTIONS_QUERY, tl1_calient.parse_connection)
+        rows = self._records(
+            tl1_calient.CONNECTIONS_QUERY, tl1_calient.parse_connection, whole=True
+        )
         self._connections = {}
         self._called = Counter(row.called for row in rows)
         for found in rows:

@@ -119,7 +119,7 @@ class GlimmerglassTl1(Tl1Switch):
         standings: dict[CrossConnect, Standing] = {}
         taken: dict[int, str] = {}
         self._taken = taken
-        for found in self._records(query, parse):
+        for found in self._records(query, parse, whole=True):
             if found.source is None or found.target is None:
                 continue
             ingress, output = found.source - INPUTS, found.target - OUTPUTS
