@@ -295,8 +295,12 @@ def _runs(numbers: Iterable[int]) -> Iterator[str]:
 # --- replies ------------------------------------------------------------------------------------
 
 
-def parse_memberships(lines: Sequence[str]) -> Mapping[int, Membership]:
+def parse_memberships(
+    lines: Sequence[str], wanted: Collection[int] | None = None
+) -> Mapping[int, Membership]:
     """Memberships by port, from ``show running-config``, of the ports that it names.
+
+    What it says of ports that are not ``wanted`` is not read; None: all are wanted.
 
     A port that is not named is an access port of VLAN 1; a trunk without a list carries all VLANs.
     Raises IscliError also for the configuration of an older command line, which puts ports into
@@ -314,10 +318,10 @@ def parse_memberships(lines: Sequence[str]) -> Mapping[int, Membership]:
             )
         if header is not None:
             ports = parse_numbers(header[1]) if _NUMBERS.fullmatch(header[1]) else frozenset()
-        elif line in ("exit", "!", "end"):
-            ports = frozenset()
+        elif line in ("exit", "!", "end") or line.startswith("interface "):
+            ports = frozenset()  # a block of something else may follow without an end
         elif line.startswith("switchport "):
-            for port in ports:
+            for port in ports if wanted is None else ports.intersection(wanted):
                 before = found.get(port, DEFAULT_MEMBERSHIP)
                 found[port] = _with(before, line)
     return found

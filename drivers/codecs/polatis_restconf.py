@@ -97,7 +97,7 @@ def parse_powers(text: bytes) -> dict[int, float]:
     return {
         _port(entry, "port-id"): _dbm(entry["power"])
         for entry in entries
-        if entry.get("power") is not None
+        if entry.get("power") not in (None, "")
     }
 
 
@@ -156,7 +156,7 @@ def _port(entry: dict[str, Json], leaf: str) -> int:
 
 def _dbm_if_any(entry: dict[str, Json], leaf: str) -> float | None:
     value = entry.get(leaf)
-    return None if value is None else _dbm(value)
+    return None if value in (None, "") else _dbm(value)
 
 
 def _dbm(value: Json) -> float:

@@ -33,6 +33,7 @@ from drivers.codecs.yang_json import (
 
 _PORT: Final = re.compile(r"([1-9][0-9]{0,4})([AB])")
 _CROSS_CONNECT: Final = re.compile(r"([1-9][0-9]{0,4}A)-([1-9][0-9]{0,4}B)")
+_PORT_IN_TEXT: Final = re.compile(r"(?<![0-9A-Za-z])[1-9][0-9]{0,4}[AB](?![0-9A-Za-z])")
 _DECIBELS: Final = re.compile(r"-?[0-9]{1,3}(?:\.[0-9]{1,18})?", re.ASCII)
 _PORT_AT_END: Final = re.compile(r"(?:^|[^0-9A-Za-z])([1-9][0-9]{0,4}[AB])$")
 _MODULE: Final = "sonic-ocs"
@@ -112,6 +113,11 @@ class AlarmRow:
 # --- names --------------------------------------------------------------------------------------
 
 
+def is_port(name: str) -> bool:
+    """True for the name of a port, such as 1A."""
+    return _PORT.fullmatch(name) is not None
+
+
 def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the ports of sides A and B, by their numbers."""
     sides: dict[str, list[tuple[int, str]]] = {"A": [], "B": []}
@@ -122,6 +128,12 @@ def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ..
         sides[match[2]].append((int(match[1]), name))
     a, b = (tuple(name for _, name in sorted(side)) for side in sides.values())
     return a, b
+
+
+def ports_named(key: str, fields: Fields) -> frozenset[str]:
+    """Ports that the key of a cross-connect or its sides name, whatever else they say."""
+    texts = (key, fields.get("a_side", ""), fields.get("b_side", ""))
+    return frozenset(name for text in texts for name in _PORT_IN_TEXT.findall(text))
 
 
 def cross_connect_key(a_side: str, b_side: str) -> str:
@@ -163,17 +175,13 @@ def port_word(configured: Fields, state: Fields) -> str:
     return state.get("status") or state.get("oper_status") or ""
 
 
-def parse_losses(rows: Rows) -> dict[tuple[str, str], float]:
-    """Loss of each possible cross-connect in dB, by its sides: the greatest of those measured.
+def parse_loss(key: str, fields: Fields) -> tuple[tuple[str, str], float]:
+    """Sides of a possible cross-connect, and its loss in dB by one measurement.
 
-    The inaccuracy of a measurement counts as loss.
+    The inaccuracy of the measurement counts as loss.
     """
-    losses: dict[tuple[str, str], float] = {}
-    for key, fields in rows.items():
-        sides = parse_cross_connect(key.partition("|")[0], {})
-        loss_db = sum(_decibels(fields.get(name)) for name in ("loss_dB", "accuracy_dB"))
-        losses[sides] = max(loss_db, losses.get(sides, 0.0))
-    return losses
+    sides = parse_cross_connect(key.partition("|")[0], {})
+    return sides, sum(_decibels(fields.get(name)) for name in ("loss_dB", "accuracy_dB"))
 
 
 def _decibels(text: str | None) -> float:

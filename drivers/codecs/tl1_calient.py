@@ -6,7 +6,8 @@ one-way connection ``a>b`` leads from the input of ``a`` to the output of
 ``b``, a two-way connection ``a-b`` both ways. A connection is entered (``AS=UMA,OS=RDY``:
 reserved) and then activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted. The
 bulk commands do both at once, for any number of connections, and go on after they were COMPLD:
-``RTRV-SAVERECALL`` tells how far. Inferred: that ``&`` joins their connections, as in GR-831-CORE.
+``RTRV-SAVERECALL`` tells how far, without saying of which command. Inferred: that ``&`` joins
+their connections, as in GR-831-CORE; that a connection without a name goes by its ends.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _PORT: Final = re.compile(rf"{_NAME}|([0-9]{{1,4}})", re.ASCII)
 _IN_TEXT: Final = re.compile(_NAME, re.ASCII)
 _CONNECTION: Final = re.compile(r"([0-9]{1,4})(?:[>-]([0-9]{1,4}))?", re.ASCII)
 _WAYS: Final = {"1WAY": False, "2WAY": True}
+_NAMELESS: Final = ("", "NONE")
 
 ELEMENT_QUERY: Final = Command("RTRV-NE")
 PORTS_QUERY: Final = Command("RTRV-PORT", "0")
@@ -83,14 +85,26 @@ class PortPower:
 @dataclass(frozen=True, slots=True)
 class CrossConnectRow:
     name: str
+    """The name that it was given; empty: none."""
     source: str
     target: str
-    two_way: bool
+    two_way: bool | None
+    """None: of a kind that this codec does not know."""
     administrative: str
     operational: str
     capability: str
     alarm: str
     """``CL``, or the severity of its alarm."""
+
+    @property
+    def ends(self) -> str:
+        """Its name by its ends, which bulk commands know it by."""
+        return connection_name(self.source, self.target, two_way=bool(self.two_way))
+
+    @property
+    def called(self) -> str:
+        """What commands for one connection call it."""
+        return self.name or self.ends
 
     @property
     def active(self) -> bool:
@@ -151,15 +165,21 @@ def enter_in_bulk(pairs: Iterable[tuple[str, str]]) -> Command:
 
 def delete_in_bulk(rows: Iterable[CrossConnectRow]) -> Command:
     """Have these connections removed, active ones too."""
-    names = (connection_name(r.source, r.target, two_way=r.two_way) for r in rows)
-    return Command("DLT-CRS-BULK", "&".join(names))
+    return Command("DLT-CRS-BULK", "&".join(row.ends for row in rows))
 
 
 def parse_progress(text: str) -> Progress:
-    """Progress, by the words of a reply to ``RTRV-SAVERECALL`` that are known."""
+    """Progress, by the words of a reply to ``RTRV-SAVERECALL`` that are known.
+
+    A text with ``progress`` beside another of them is UNKNOWN: ``PROGRESS=100,STATUS=Completed``
+    has ended, and who took it for a command under way would wait for ever.
+    """
     lower = text.lower()
-    known = (Progress.UNDER_WAY, Progress.FAILED, Progress.COMPLETED)
-    return next((found for found in known if found.value in lower), Progress.UNKNOWN)
+    ended = (Progress.FAILED, Progress.COMPLETED)
+    end = next((found for found in ended if found.value in lower), None)
+    if Progress.UNDER_WAY.value in lower:
+        return Progress.UNDER_WAY if end is None else Progress.UNKNOWN
+    return end or Progress.UNKNOWN
 
 
 def power_query(port: str) -> Command:
@@ -219,16 +239,15 @@ def parse_connection(record: str) -> CrossConnectRow:
     """``…:SRCPORT=1.1.1,DSTPORT=1.2.1,…,CONNNAME=…,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,…,AL=CL``."""
     pairs = parse_pairs(record.partition(":")[2].rstrip(","))
     way = pair(pairs, "CONNTYPE")
-    if way not in _WAYS:
-        raise Tl1Error(f"CONNTYPE={way} is neither 1WAY nor 2WAY")
+    name = pair(pairs, "CONNNAME")
     source, target = pair(pairs, "SRCPORT"), pair(pairs, "DSTPORT")
     port_order(source)
     port_order(target)
     return CrossConnectRow(
-        pair(pairs, "CONNNAME"),
+        "" if name in _NAMELESS else name,
         source,
         target,
-        _WAYS[way],
+        _WAYS.get(way),
         pair(pairs, "AS"),
         pair(pairs, "OS"),
         pair(pairs, "OC"),

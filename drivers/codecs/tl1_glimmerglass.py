@@ -65,8 +65,12 @@ def enter(pairs: Sequence[tuple[int, int]]) -> Command:
 
 
 def delete(sources: Iterable[int]) -> Command:
-    """Disconnect these inputs."""
-    return Command("DLT-CRS-FIBER", _listed(sources))
+    """Disconnect these inputs; answered once that is done.
+
+    It says so: what the switch does without ``opmode`` is not published, and what is connected next
+    must not meet a port that is still in use.
+    """
+    return Command("DLT-CRS-FIBER", _listed(sources), ("", "", "opmode=sync"))
 
 
 def parse_system(records: Iterable[str]) -> Mapping[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import ConfigDict, Field
@@ -12,13 +13,14 @@ from pydantic import ConfigDict, Field
 from drivers.codecs import tl1, tl1_calient
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
+from drivers.left_out import LeftOut
 from drivers.optical.changes import check_numbers, shown, unconfirmed
 from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
-from hydra.errors import DeviceError, Problem, ProtocolError
+from hydra.errors import DeviceError, Problem
 from hydra.model import CrossConnect, Login, Plane
 from hydra.roles import (
     Alarm,
@@ -34,7 +36,8 @@ CAPABILITIES: Final = OpticalCapabilities(
 )
 
 
-_PROGRESS_POLL_S: Final = 0.02
+_FIRST_POLL_S: Final = 0.02
+_SLOWEST_POLL_S: Final = 0.5
 
 
 class Options(InputPowerOptions):
@@ -79,7 +82,11 @@ class CalientTl1(Tl1Switch):
     The switch names its ports; the driver counts them in the order of their names. Port ``n`` is
     ingress ``n`` with its input and egress ``N + n`` with its output. Commands are for one
     cross-connect, and up to ``window`` of them are under way at once; with ``bulk``, one command is
-    for all.
+    for all. What the switch says of a bulk command's progress may be about an earlier one: where
+    the two can't be told apart, its connections decide.
+
+    A connection of a kind that is not known, or with a port that the switch does not list, is no
+    cross-connect: its ports are in use, and the log names it.
     """
 
     DIALECT = tl1_calient.DIALECT
@@ -105,6 +112,9 @@ class CalientTl1(Tl1Switch):
         self._names: tuple[str, ...] = ()
         self._numbers: dict[str, int] = {}
         self._connections: dict[CrossConnect, CrossConnectRow] = {}
+        self._called: Counter[str] = Counter()
+        """How many of the switch's connections go by each name."""
+        self._left_out = LeftOut(name)
 
     @property
     def capabilities(self) -> OpticalCapabilities:
@@ -182,7 +192,7 @@ class CalientTl1(Tl1Switch):
         return asked
 
     def _read_size(self) -> tuple[int, int]:
-        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
+        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port, whole=True)
         self._names = tuple(sorted((port.name for port in found), key=tl1_calient.port_order))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         return len(self._names), len(self._names)
@@ -197,42 +207,85 @@ class CalientTl1(Tl1Switch):
     def _standings(self) -> Standings:
         size, _ = self.size()
         standings: dict[CrossConnect, Standing] = {}
+        taken: dict[int, str] = {}
+        odd: dict[str, str] = {}
+        rows = self._records(
+            tl1_calient.CONNECTIONS_QUERY, tl1_calient.parse_connection, whole=True
+        )
         self._connections = {}
-        for found in self._records(tl1_calient.CONNECTIONS_QUERY, tl1_calient.parse_connection):
-            source, target = self._number(found.source), self._number(found.target)
+        self._called = Counter(row.called for row in rows)
+        for found in rows:
+            source, target = self._numbers.get(found.source), self._numbers.get(found.target)
+            if source is None or target is None or found.two_way is None:
+                odd[found.ends], ports = self._why_odd(found, source, target)
+                taken |= dict.fromkeys(ports, f"in use by connection {found.called}")
+                continue
             ways = [(source, target), (target, source)] if found.two_way else [(source, target)]
             for ingress, egress in ways:
                 cross_connect = CrossConnect(ingress, size + egress)
                 self._connections[cross_connect] = found
                 standings[cross_connect] = _standing(found)
+        self._taken = taken
+        self._left_out.note("cross-connects", odd)
         return standings
 
-    def _number(self, name: str) -> int:
-        number = self._numbers.get(name)
-        if number is None:
-            raise ProtocolError(self._name, f"a connection uses port {name}, which is not listed")
-        return number
+    def _why_odd(
+        self, found: CrossConnectRow, source: int | None, target: int | None
+    ) -> tuple[str, list[int]]:
+        """Why a connection is no cross-connect, and the ports that it may use."""
+        size, _ = self.size()
+        if found.two_way is None:
+            why = f"connection {found.called} is neither one-way nor two-way"
+        else:
+            unlisted = found.source if source is None else found.target
+            why = f"connection {found.called} uses port {unlisted}, which is not listed"
+        one_way = found.two_way is False
+        inputs = [source] if one_way else [source, target]
+        outputs = [target] if one_way else [source, target]
+        ports = [port for port in inputs if port is not None]
+        return why, ports + [size + port for port in outputs if port is not None]
 
     def _check_halves(self, removed: Collection[CrossConnect]) -> None:
         """Raises DeviceError for one half of a two-way connection."""
         for cross_connect in removed:
             found = self._connections[cross_connect]
-            halves = {c for c, other in self._connections.items() if other.name == found.name}
+            halves = {c for c, other in self._connections.items() if other is found}
             if not halves.issubset(removed):
                 raise DeviceError(
                     self._name,
-                    f"can't disconnect {shown([cross_connect])} alone: {found.name} is one two-way "
-                    f"connection; disconnect {shown(sorted(halves))} in one change",
+                    f"can't disconnect {shown([cross_connect])} alone: {found.called} is one "
+                    f"two-way connection; disconnect {shown(sorted(halves))} in one change",
+                )
+
+    def _check_names(self, removed: Collection[CrossConnect]) -> None:
+        """Raises DeviceError for a connection whose name would also take down another one."""
+        for cross_connect in removed:
+            name = self._connections[cross_connect].called
+            if self._called[name] > 1:
+                raise DeviceError(
+                    self._name,
+                    f"can't disconnect {shown([cross_connect])}: {self._called[name]} of the "
+                    f"switch's connections go by the name {name}; rename them there, or set "
+                    "options.bulk, whose commands go by ports",
                 )
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         self._check_halves(cross_connects)
-        found = {self._connections[c].name: self._connections[c] for c in cross_connects}
+        found = {row.ends: row for row in (self._connections[c] for c in cross_connects)}
         if self._bulk:
-            return self._in_bulk("tearing down", tl1_calient.delete_in_bulk(found.values()))
-        active = {name: tl1_calient.cancel(name) for name, one in found.items() if one.active}
+            return self._in_bulk(
+                "tearing down",
+                tl1_calient.delete_in_bulk(found.values()),
+                lambda standings: standings.keys().isdisjoint(cross_connects),
+                waits=True,
+            )
+        self._check_names(cross_connects)
+        names = [row.called for row in found.values()]
+        active = {
+            row.called: tl1_calient.cancel(row.called) for row in found.values() if row.active
+        }
         _, refused = self._tell(active, window=self._window)
-        deleted = {name: tl1_calient.delete(name) for name in found}
+        deleted = {name: tl1_calient.delete(name) for name in names}
         # A connection that was not cancelled can't be deleted: the device refuses that, too.
         return refused + self._tell(deleted, window=self._window)[1]
 
@@ -241,7 +294,14 @@ class CalientTl1(Tl1Switch):
             shown([c]): (self._name_of(c.ingress), self._name_of(c.egress)) for c in cross_connects
         }
         if self._bulk:
-            return self._in_bulk("setting up", tl1_calient.enter_in_bulk(ends.values()))
+            return self._in_bulk(
+                "setting up",
+                tl1_calient.enter_in_bulk(ends.values()),
+                lambda standings: all(
+                    c in standings and standings[c].works for c in cross_connects
+                ),
+                waits=False,
+            )
         entered = {
             what: tl1_calient.enter(source, target, self._group)
             for what, (source, target) in ends.items()
@@ -250,22 +310,83 @@ class CalientTl1(Tl1Switch):
         activated = {what: tl1_calient.activate(*ends[what], self._group) for what in done}
         return refused + self._tell(activated, window=self._window)[1]
 
-    def _in_bulk(self, what: str, command: tl1.Command) -> list[str]:
-        """Have a bulk command carried out, and wait until it is; returns refusals."""
+    def _in_bulk(
+        self, what: str, command: tl1.Command, made: Callable[[Standings], bool], *, waits: bool
+    ) -> list[str]:
+        """Have a bulk command carried out, and wait until it is; returns refusals.
+
+        ``made`` tells from the connections that all is as asked; with ``waits`` that counts only
+        once the switch no longer says that it is at work, since it takes no other command before.
+        """
+        try:
+            before = self._at_rest()
+        except DeviceError as error:
+            if self._begun:
+                raise unconfirmed(self._name, error) from error
+            raise
         refused = self._tell({what: command})[1]
         if refused:
             return refused
-        give_up_at = time.monotonic() + self._timeout_s
         try:
-            while True:
-                told = self._ask(tl1_calient.PROGRESS_QUERY).reason
-                progress = tl1_calient.parse_progress(told)
-                if progress is not Progress.UNDER_WAY or time.monotonic() > give_up_at:
-                    break
-                time.sleep(_PROGRESS_POLL_S)
+            return self._ended(f"{what}: {command.name}", before, made, waits=waits)
         except DeviceError as error:
             raise unconfirmed(self._name, error) from error
-        return [f"{what}: {command.name}: {told}"] if progress is Progress.FAILED else []
+
+    def _at_rest(self) -> str:
+        """What the switch says of the last bulk command, once that has ended.
+
+        Raises DeviceError if it does not end in time.
+        """
+        for last in self._polls():
+            told, progress = self._progress()
+            if progress is not Progress.UNDER_WAY:
+                return told
+            if last:
+                break
+        raise DeviceError(
+            self._name,
+            f"another bulk command is under way ({told}), so none was sent: try again when it has "
+            "ended",
+        )
+
+    def _ended(
+        self, what: str, before: str, made: Callable[[Standings], bool], *, waits: bool
+    ) -> list[str]:
+        """Refusals of the bulk command that was sent when the switch said ``before``.
+
+        Raises DeviceError if it does not end in time.
+        """
+        is_ours = False
+        for last in self._polls():
+            told, progress = self._progress()
+            is_ours = is_ours or told != before or progress is Progress.UNDER_WAY
+            if is_ours and progress is Progress.COMPLETED:
+                return []
+            hurried = last or not (waits and progress is Progress.UNDER_WAY)
+            if hurried and made(self._standings()):
+                return []
+            if is_ours and progress is Progress.FAILED:
+                return [f"{what}: {told}"]
+        if progress is Progress.UNDER_WAY:
+            raise DeviceError(self._name, f"{what}: {told}, after {self._timeout_s:g} s")
+        return [f"{what} is not confirmed: {told}" + ("" if is_ours else ", as before it was sent")]
+
+    def _progress(self) -> tuple[str, Progress]:
+        """What the switch says of a bulk command, and what that means; it may know of none."""
+        reply = self._session.query(tl1_calient.PROGRESS_QUERY)
+        if reply.completion is tl1.Completion.DENIED:
+            return reply.reason, Progress.UNKNOWN
+        return reply.reason, tl1_calient.parse_progress(reply.reason)
+
+    def _polls(self) -> Iterator[bool]:
+        """Ever longer pauses between looks, for as long as a command may take; True: the last."""
+        give_up_at = time.monotonic() + self._timeout_s
+        pause_s = _FIRST_POLL_S
+        while time.monotonic() + pause_s < give_up_at:
+            yield False
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+        yield True
 
 
 def _standing(found: CrossConnectRow) -> Standing:

@@ -47,9 +47,10 @@ class GlimmerglassTl1(Tl1Switch):
     """An :class:`~hydra.roles.OpticalSwitch` that reads power.
 
     Ingress ``n`` is input ``10000 + n``, egress ``N + n`` is output ``20000 + n``. A change is one
-    ``DLT-CRS-FIBER`` and one ``ENT-CRS-FIBER``, whatever its size, both answered at once: the
-    connections are read until they are ``steady``. One in ``fault`` exists, and is told. One that
-    another user has locked, or that leads to a multicast port inside the switch, is not touched.
+    ``DLT-CRS-FIBER``, answered when it has been carried out, and one ``ENT-CRS-FIBER``, answered at
+    once, whatever its size: the connections are read until they are ``steady``. One in ``fault``
+    exists, and is told. One that another user has locked, or that leads to a multicast port inside
+    the switch, is not touched.
     """
 
     DIALECT = tl1_glimmerglass.DIALECT
@@ -118,7 +119,7 @@ class GlimmerglassTl1(Tl1Switch):
         standings: dict[CrossConnect, Standing] = {}
         taken: dict[int, str] = {}
         self._taken = taken
-        for found in self._records(query, parse):
+        for found in self._records(query, parse, whole=True):
             if found.source is None or found.target is None:
                 continue
             ingress, output = found.source - INPUTS, found.target - OUTPUTS

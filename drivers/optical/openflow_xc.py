@@ -7,7 +7,7 @@ array. The switch listens, at ``host:port`` or, on the same machine, at ``unix:/
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -16,10 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from drivers.codecs.openflow import messages
 from drivers.codecs.openflow.messages import FlowEntry, OpenFlowError, PortPair, RuleAddress
 from drivers.exclusive import exclusive
+from drivers.left_out import LeftOut
 from drivers.optical.changes import (
     Difference,
     check_numbers,
     check_ports,
+    check_untaken,
     difference,
     not_made,
     shortfall,
@@ -28,7 +30,7 @@ from drivers.optical.changes import (
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
 from hydra.config.devices import endpoint_problems, no_login_problems, option_problems
-from hydra.errors import DeviceError, DeviceUnavailable, Problem, ProtocolError
+from hydra.errors import DeviceError, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
 from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
 
@@ -101,13 +103,16 @@ class _Numbers:
         return PortPair(self.ingress[cross.ingress - 1], egress)
 
     def cross_connect(self, pair: PortPair) -> CrossConnect | None:
-        """``pair`` by our ports; None if neither is ours. Raises ValueError if only one is."""
-        if pair.in_port not in self.ingress and pair.out_port not in self.egress:
-            return None
-        first_egress = len(self.ingress) + 1
-        return CrossConnect(
-            self.ingress.index(pair.in_port) + 1, self.egress.index(pair.out_port) + first_egress
-        )
+        """``pair`` by our ports; None unless both are ours."""
+        ours = self.ours(pair)
+        return CrossConnect(*ours) if len(ours) == 2 else None
+
+    def ours(self, pair: PortPair) -> list[int]:
+        """Our ports at the ends of ``pair``, ingress first."""
+        ends = [self.ingress.index(pair.in_port) + 1] if pair.in_port in self.ingress else []
+        if pair.out_port in self.egress:
+            ends.append(len(self.ingress) + 1 + self.egress.index(pair.out_port))
+        return ends
 
 
 class OpenFlowXc:
@@ -124,6 +129,9 @@ class OpenFlowXc:
         self._lock = threading.RLock()
         self._session = session
         self._options = options
+        self._left_out = LeftOut(name)
+        self._taken: Mapping[int, str] = {}
+        """Ports that somebody has joined to ports which are not ours; read with the rules."""
         self._rules = RuleAddress(options.table, options.priority, _COOKIE)
         ingress = options.ingress_ports or list(range(1, ports + 1))
         self._sides = (ingress, options.egress_ports or ingress)
@@ -179,12 +187,13 @@ class OpenFlowXc:
         numbers = self._numbers()
         check_ports(self._name, self._size, {*disconnect, *connect})
         change = difference(self._name, self._read(numbers), disconnect, connect)
+        check_untaken(self._name, change.added, self._taken)
         if not change:
             return
         self._session.write(lambda xid: self._messages(change, numbers, xid))
         try:
             present = self._read(numbers)
-        except (DeviceUnavailable, ProtocolError) as error:
+        except DeviceError as error:
             raise unconfirmed(self._name, error) from error
         if problems := shortfall(change, present):
             raise not_made(self._name, ["the switch reports no error", *problems])
@@ -232,10 +241,28 @@ class OpenFlowXc:
             entries = messages.decode_flow_entries(body)
         except OpenFlowError as error:
             raise self._nonsense(error) from error
-        found = (self._cross_connect(entry, numbers) for entry in entries)
+        pairs = [pair for entry in entries if (pair := self._pair(entry)) is not None]
+        self._note_others(pairs, numbers)
+        found = map(numbers.cross_connect, pairs)
         return frozenset(cross for cross in found if cross is not None)
 
-    def _cross_connect(self, entry: FlowEntry, numbers: _Numbers) -> CrossConnect | None:
+    def _note_others(self, pairs: Iterable[PortPair], numbers: _Numbers) -> None:
+        """Take ports of ours that others have joined to a port which is not; name the rules."""
+        taken: dict[int, str] = {}
+        odd: dict[str, str] = {}
+        for pair in pairs:
+            ours = numbers.ours(pair)
+            if len(ours) == 1:
+                joined = f"a rule that joins OpenFlow ports {pair.in_port} and {pair.out_port}"
+                taken[ours[0]] = f"in use by {joined}"
+                odd[joined] = (
+                    f"{joined}, of which one is not in options.ingress_ports or egress_ports"
+                )
+        self._taken = taken
+        self._left_out.note("cross-connects", odd)
+
+    def _pair(self, entry: FlowEntry) -> PortPair | None:
+        """Ports that a rule joins; None for one that drops what no other rule takes."""
         pair = entry.pair
         if pair is None:
             if entry.drops and not entry.match:
@@ -245,14 +272,7 @@ class OpenFlowXc:
                 f"table {entry.table} has a rule of priority {entry.priority} that is no "
                 "cross-connect: remove it, and set fail_mode to secure on an Open vSwitch bridge",
             )
-        try:
-            return numbers.cross_connect(pair)
-        except ValueError:
-            raise DeviceError(
-                self._name,
-                f"a rule joins OpenFlow ports {pair.in_port} and {pair.out_port}, of which one is "
-                "not in options.ingress_ports or egress_ports: list it, or remove the rule",
-            ) from None
+        return pair
 
     def _numbers(self) -> _Numbers:
         """Numbers of our ports, read for each call: a bridge may number its ports anew."""

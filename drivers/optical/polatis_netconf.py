@@ -13,6 +13,7 @@ the severities of alarms, which the modules do not tell.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -79,6 +80,10 @@ _CLEAR: Final = "-clear"
 _THRESHOLDS: Final = ("mode", "signal-low-threshold", "signal-high-threshold")
 _OLD_THRESHOLDS: Final = ("power-alarm-control", "power-low-alarm", "power-high-alarm")
 """Leaves with an alarm's mode and its thresholds."""
+_MOST_DIGITS: Final = 6
+"""Longest number of a port."""
+_LARGEST: Final = 200.0
+"""No power in dBm or level in dB is larger, nor its opposite smaller."""
 _PORT_IN_TEXT: Final = re.compile(r"\bport\W{0,3}([1-9][0-9]{0,5})\b", re.IGNORECASE)
 
 
@@ -227,7 +232,7 @@ class PolatisNetconf:
         """Power at these ports in dBm; None where the switch has no meter."""
         readings = self._per_port("opm-power", ports, "power")
         return {
-            port: None if reading is None else self._reading(port, reading)
+            port: self._reading(port, text) if (text := (reading or "").strip()) else None
             for port, reading in readings.items()
         }
 
@@ -358,15 +363,18 @@ class PolatisNetconf:
 
     def _number(self, parent: Element, leaf: str) -> int:
         text = self._text(parent, leaf).strip()
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
             raise ProtocolError(self._name, f"{leaf} {text!r} is no port number")
         return int(text)
 
     def _reading(self, port: int, text: str) -> float:
         try:
-            return float(text)
+            found = float(text)
         except ValueError:
-            raise ProtocolError(self._name, f"port {port}: {text!r} is no number") from None
+            found = math.nan
+        if not -_LARGEST < found < _LARGEST:  # what is no number would pass every limit
+            raise ProtocolError(self._name, f"port {port}: {text!r} is no level or power")
+        return found
 
 
 def _standing(alarm: Element) -> Alarm:
@@ -396,5 +404,9 @@ def _reported(element: Element) -> Alarm | None:
 
 
 def _port_of(leaves: Sequence[tuple[str, str]]) -> int | None:
-    numbers = [text for leaf, text in leaves if "port" in leaf and text.isascii()]
+    numbers = [
+        text
+        for leaf, text in leaves
+        if "port" in leaf and text.isascii() and len(text) <= _MOST_DIGITS
+    ]
     return next((int(text) for text in numbers if text.isdigit()), None)

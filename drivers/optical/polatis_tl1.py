@@ -16,7 +16,7 @@ from drivers.optical.light import (
     LightLimits,
     LightOptions,
 )
-from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
+from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch, standing_alarm
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.serial_line import SerialOptions
 from drivers.transports.ssh import SshOptions
@@ -152,11 +152,8 @@ class PolatisTl1(Tl1Switch):
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
         """Alarms that stand now."""
-        found = self._records(tl1_polatis.ALARMS_QUERY, tl1.parse_alarm)
-        return tuple(
-            Alarm(alarm.severity, tl1_polatis.port_of(alarm.aid), alarm.condition, alarm.text)
-            for alarm in found
-        )
+        records = self._ask(tl1_polatis.ALARMS_QUERY).records
+        return tuple(standing_alarm(record, tl1_polatis.port_of) for record in records)
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
@@ -206,7 +203,7 @@ class PolatisTl1(Tl1Switch):
     def _standings(self) -> Standings:
         ingress, _ = self.size()
         present, taken = across(
-            self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch), ingress
+            self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch, whole=True), ingress
         )
         self._taken = taken
         return dict.fromkeys(present, WORKS)

@@ -13,20 +13,21 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from pydantic import Field
 
 from drivers.codecs import sonic_ocs
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
+from drivers.left_out import LeftOut
 from drivers.optical.changes import (
     Difference,
     check_numbers,
     check_ports,
+    check_untaken,
     difference,
     not_made,
     shortfall,
@@ -75,9 +76,6 @@ _SEVERITIES: Final = {
 }
 
 
-_T = TypeVar("_T")
-
-
 class Options(TlsOptions):
     """``options`` of a plane."""
 
@@ -94,7 +92,11 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     way = GnmiDatabases if options.transport == "gnmi" else RestconfDatabases
     databases = way(plane.name, plane.address, plane.login, options, timeout_s=timeout_s)
     return SonicOcs(
-        plane.name, databases, timeout_s=timeout_s, loss_budget_db=options.loss_budget_db
+        plane.name,
+        databases,
+        timeout_s=timeout_s,
+        loss_budget_db=options.loss_budget_db,
+        ports=plane.ports,
     )
 
 
@@ -133,7 +135,11 @@ class SonicOcs:
     """An :class:`~hydra.roles.OpticalSwitch` that tells light and alarms.
 
     Ingress n is the n-th port of side A by number, ``nA``, egress n the n-th of side B.
-    ``timeout_s`` covers one exchange, and the time that mirrors may take to settle.
+    ``timeout_s`` covers one exchange, and the time that mirrors may take to settle. ``ports`` is
+    the size of a side by the controller's configuration: it decides where tables disagree.
+
+    Anybody can write rows: one that makes no sense, or names a port that is not listed, is named in
+    the log and left out, and ports of ours that it names are in use until it is gone.
     """
 
     def __init__(
@@ -143,8 +149,13 @@ class SonicOcs:
         *,
         timeout_s: float,
         loss_budget_db: float | None = None,
+        ports: int | None = None,
     ) -> None:
         self._name = name
+        self._expected = ports
+        self._left_out = LeftOut(name)
+        self._taken: Mapping[int, str] = {}
+        """Ports in use by rows that are no cross-connects, and by which; read with the entries."""
         self._loss_budget_db = loss_budget_db
         self._beyond: dict[CrossConnect, float] | None = None
         """Loss in dB of cross-connects beyond the budget; None: not read since it was opened."""
@@ -199,18 +210,13 @@ class SonicOcs:
     def size(self) -> tuple[int, int]:
         """Numbers of (ingress, egress) ports; asked once until closed."""
         if self._size is None:
-            names = {*self._databases.read(sonic_ocs.PORT_STATES)}
-            names |= {*self._databases.read(sonic_ocs.PORTS)}
-            a_side, b_side = self._understood(lambda: sonic_ocs.ports_in_order(names))
-            if not (a_side and b_side):
-                raise DeviceError(self._name, "this SONiC lists no optical ports such as 1A and 1B")
+            a_side, b_side = self._read_ports()
             self._ports = (*a_side, *b_side)
             self._numbers = {name: number for number, name in enumerate(self._ports, 1)}
             self._size = len(a_side), len(b_side)
             # Those that stand already are no news.
             self._alarms.clear()
-            for key, fields in self._databases.read(sonic_ocs.ALARMS).items():
-                self._begin(key, fields)
+            self._begin_all(self._databases.read(sonic_ocs.ALARMS))
             self._reports.clear()
         return self._size
 
@@ -241,6 +247,7 @@ class SonicOcs:
         broken = {c for c in connect if c in entries and not entries[c].lit}
         if not (change or broken):
             return
+        check_untaken(self._name, change.added | broken, self._taken)
         self._check_losses(change.added)
         removed, added = change.removed | broken, change.added | broken
         stale = {c for c in removed if not entries[c].configured}
@@ -281,8 +288,7 @@ class SonicOcs:
         self._hear()
         for key in sorted(known - rows.keys()):
             self._end(key)
-        for key in sorted(rows, key=lambda key: (len(key), key)):
-            self._begin(key, rows[key])
+        self._begin_all(rows)
         return tuple(alarm for alarm, _ in self._alarms.values())
 
     @exclusive
@@ -292,6 +298,29 @@ class SonicOcs:
         reports, self._reports = tuple(self._reports), []
         return reports
 
+    def _read_ports(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the ports of sides A and B, by their numbers. Raises DeviceError for none."""
+        states = {*self._databases.read(sonic_ocs.PORT_STATES)}
+        listed = states | {*self._databases.read(sonic_ocs.PORTS)}
+        odd = {name: f"{name!r} is no port such as 1A" for name in sorted(listed)}
+        odd = {name: why for name, why in odd.items() if not sonic_ocs.is_port(name)}
+        sides = sonic_ocs.ports_in_order(listed - odd.keys())
+        if not all(sides):
+            found = f"; it lists {next(iter(odd))!r}" if odd else ""
+            raise DeviceError(
+                self._name, f"this SONiC lists no optical ports such as 1A and 1B{found}"
+            )
+        # After a start the state database may lack ports, at any time the configuration may have
+        # one that does not exist: egress ports count on from the ingress ports, so one too many
+        # or too few would have each stand for its neighbour.
+        made = sonic_ocs.ports_in_order(states - odd.keys())
+        if self._expected != len(sides[0]) and self._expected == len(made[0]):
+            surplus = {*sides[0], *sides[1]} - states
+            odd |= {name: f"{name} is configured and not there" for name in sorted(surplus)}
+            sides = made if made[1] else sides
+        self._left_out.note("ports", odd)
+        return sides
+
     # --- cross-connects -------------------------------------------------------------------------
 
     def _entries(self) -> dict[CrossConnect, _Entry]:
@@ -299,15 +328,21 @@ class SonicOcs:
         configured = self._databases.read(sonic_ocs.CROSS_CONNECTS)
         states = self._databases.read(sonic_ocs.CROSS_CONNECT_STATES)
         entries: dict[CrossConnect, _Entry] = {}
-        try:
-            for key in configured.keys() | states.keys():
-                cross_connect = self._numbered(
-                    key, {**states.get(key, {}), **configured.get(key, {})}
-                )
-                state = sonic_ocs.parse_state(states[key]) if key in states else None
-                entries[cross_connect] = _Entry(key in configured, state)
-        except YangJsonError as error:
-            raise ProtocolError(self._name, str(error)) from error
+        taken: dict[int, str] = {}
+        odd: dict[str, str] = {}
+        for key in sorted(configured.keys() | states.keys()):
+            fields = {**states.get(key, {}), **configured.get(key, {})}
+            try:
+                cross_connect = self._numbered(key, fields)
+            except YangJsonError as error:
+                odd[key] = str(error)
+                named = sonic_ocs.ports_named(key, fields) & self._numbers.keys()
+                taken |= {self._numbers[name]: f"in use by cross-connect {key}" for name in named}
+                continue
+            state = sonic_ocs.parse_state(states[key]) if key in states else None
+            entries[cross_connect] = _Entry(key in configured, state)
+        self._taken = taken
+        self._left_out.note("cross-connects", odd)
         return entries
 
     def _numbered(self, key: str, fields: sonic_ocs.Fields) -> CrossConnect:
@@ -403,15 +438,24 @@ class SonicOcs:
     def _factory_losses(self) -> dict[CrossConnect, float]:
         """Loss in dB by cross-connect; none of a switch that refuses to tell, or has no table."""
         self.size()
+        rows: dict[str, sonic_ocs.Fields] = {}
+        odd: dict[str, str] = {}
         losses: dict[tuple[str, str], float] = {}
         try:
             for table in sonic_ocs.FACTORY_LOSSES:
-                rows = self._databases.read(table)
-                losses |= self._understood(partial(sonic_ocs.parse_losses, rows))
+                rows |= self._databases.read(table)
         except DeviceUnavailable:
             raise
         except DeviceError as error:
             _log.warning("%s does not tell its factory losses: %s", self._name, error)
+        for key, fields in rows.items():
+            try:
+                sides, loss_db = sonic_ocs.parse_loss(key, fields)
+            except YangJsonError as error:
+                odd[key] = f"{key}: {error}"
+            else:
+                losses[sides] = max(loss_db, losses.get(sides, 0.0))
+        self._left_out.note("factory losses", odd)
         return {
             CrossConnect(self._numbers[a], self._numbers[b]): loss_db
             for (a, b), loss_db in losses.items()
@@ -423,12 +467,6 @@ class SonicOcs:
         name = "-".join(self._sides(cross_connect))
         return f"{ports} ({name}) loses {losses[cross_connect]:.2f} dB"
 
-    def _understood(self, parse: Callable[[], _T]) -> _T:
-        try:
-            return parse()
-        except YangJsonError as error:
-            raise ProtocolError(self._name, str(error)) from error
-
     # --- alarms ---------------------------------------------------------------------------------
 
     def _hear(self) -> None:
@@ -437,10 +475,19 @@ class SonicOcs:
             if rows is None:
                 self._end(key)
             else:
-                self._begin(key, rows[key])
+                self._begin_all({key: rows[key]})
 
-    def _begin(self, key: str, fields: sonic_ocs.Fields) -> None:
-        row = self._understood(lambda: sonic_ocs.parse_alarm(key, fields))
+    def _begin_all(self, rows: sonic_ocs.Rows) -> None:
+        """Take in alarms that stand, oldest first; those that make no sense are left out."""
+        odd: dict[str, str] = {}
+        for key in sorted(rows, key=lambda key: (len(key), key)):
+            try:
+                self._begin(key, sonic_ocs.parse_alarm(key, rows[key]))
+            except YangJsonError as error:
+                odd[key] = str(error)
+        self._left_out.note("alarms", odd)
+
+    def _begin(self, key: str, row: sonic_ocs.AlarmRow) -> None:
         if key in self._alarms or (key, row.created) in self._ended:
             return
         port = None if row.port is None else self._numbers.get(row.port)

@@ -127,19 +127,22 @@ class Language:
 
     def size(self, row: str, lines: Sequence[str]) -> Size:
         match = self._first(row, lines)
-        return _number(match["inputs"]), _number(match["outputs"])
+        return _number(match["inputs"] or ""), _number(match["outputs"] or "")
 
     def cross_connects(self, lines: Iterable[str], size: Size) -> frozenset[CrossConnect]:
         rows = self._rows(self._options.cross_connects, lines)
-        return frozenset(CrossConnect(_number(row["ingress"]), _egress(row, size)) for row in rows)
+        return frozenset(
+            CrossConnect(_number(row.get("ingress", "")), _egress(row, size)) for row in rows
+        )
 
     def power_dbm(
         self, table: PowerTable, lines: Iterable[str], size: Size
     ) -> dict[int, float | None]:
         rows = self._rows(table, lines)
         return {
-            _any_port(row, size): None if row["dbm"] in table.no_reading else _dbm(row["dbm"])
+            _any_port(row, size): None if text in (*table.no_reading, "") else _dbm(text)
             for row in rows
+            for text in (row.get("dbm", ""),)
         }
 
     def port_states(
@@ -149,7 +152,7 @@ class Language:
         words |= dict.fromkeys(table.disabled, PortState.DISABLED)
         words |= dict.fromkeys(table.failed, PortState.FAILED)
         return {
-            _any_port(row, size): words.get(row["state"], PortState.UNKNOWN)
+            _any_port(row, size): words.get(row.get("state", ""), PortState.UNKNOWN)
             for row in self._rows(table, lines)
         }
 
@@ -184,7 +187,7 @@ def _number(text: str) -> int:
 
 
 def _egress(row: Mapping[str, str], size: Size) -> int:
-    return _number(row["output"]) + size[0] if "output" in row else _number(row["egress"])
+    return _number(row["output"]) + size[0] if "output" in row else _number(row.get("egress", ""))
 
 
 def _any_port(row: Mapping[str, str], size: Size) -> int:

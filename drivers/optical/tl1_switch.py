@@ -26,7 +26,7 @@ from drivers.optical.changes import (
 from drivers.optical.input_power import check_input_power
 from drivers.transports.stream import Stream
 from drivers.transports.tl1_session import Ask, Tl1Session
-from hydra.errors import DeviceError, DeviceUnavailable, ProtocolError
+from hydra.errors import DeviceError, ProtocolError
 from hydra.model import CrossConnect, Login
 from hydra.roles import (
     Alarm,
@@ -215,7 +215,7 @@ class Tl1Switch(ABC):
     def _check_result(self, change: Difference, refused: Sequence[str]) -> None:
         try:
             standings = self._settled(change, patient=not refused)
-        except (DeviceUnavailable, ProtocolError) as error:
+        except DeviceError as error:  # a refusal to tell, too, leaves open what was done
             raise unconfirmed(self._name, error) from error
         ailing = {c: s for c in change.added if (s := standings.get(c)) and not s.works}
         troubles = [
@@ -299,8 +299,14 @@ class Tl1Switch(ABC):
             f"{reply.reason}; {user} may lack the right to: is it in the group of administrators?"
         )
 
-    def _records(self, command: tl1.Command, parse: Callable[[str], _T]) -> list[_T]:
-        return self._parsed(command, self._ask(command).records, parse)
+    def _records(
+        self, command: tl1.Command, parse: Callable[[str], _T], *, whole: bool = False
+    ) -> list[_T]:
+        """The records of a reply; with ``whole``, raises ProtocolError for a part of them."""
+        reply = self._ask(command)
+        if whole and reply.completion is tl1.Completion.PARTIAL:
+            raise ProtocolError(self._name, f"{command.name} is answered in part: {reply.reason}")
+        return self._parsed(command, reply.records, parse)
 
     def _record(self, command: tl1.Command, parse: Callable[[str], _T]) -> _T:
         """The one record of a reply."""
@@ -351,6 +357,15 @@ class Tl1Switch(ABC):
             if message.verb.startswith("REPT ALM")
             for record in message.records
         )
+
+
+def standing_alarm(record: str, port_of: Callable[[str], int | None]) -> Alarm:
+    """The alarm in a record of ``RTRV-ALM-ALL``; one that can't be read is told as it came."""
+    try:
+        found = tl1.parse_alarm(record)
+    except tl1.Tl1Error:
+        return Alarm(Severity.MINOR, None, "unreadable", record)
+    return Alarm(found.severity, port_of(found.aid), found.condition, found.text)
 
 
 _BY_CODE: Final = {"*C": Severity.CRITICAL, "**": Severity.MAJOR, "A": Severity.CLEARED}

@@ -87,7 +87,7 @@ class G8264Tor(SessionTor):
         numbers = self.numbers(ports)
         lines = self._cli.show("show running-config")
         try:
-            found = iscli.parse_memberships(lines)
+            found = iscli.parse_memberships(lines, numbers.values())
         except IscliError as error:
             raise ProtocolError(self._name, f"show running-config: {error}") from error
         return {

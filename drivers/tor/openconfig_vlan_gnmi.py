@@ -16,7 +16,7 @@ from drivers.codecs.yang_json import YangJsonError
 from drivers.tor import openconfig
 from drivers.tor.openconfig import Container, Dialect, OpenconfigTor
 from drivers.transports import gnmi_session
-from drivers.transports.gnmi_session import GnmiSession, Message
+from drivers.transports.gnmi_session import GnmiRefusal, GnmiSession, Message
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
@@ -87,7 +87,7 @@ class GnmiInterfaces(GnmiSession):
         self.set(messages.SetRequest(replace=updates))
         try:
             check()
-        except (DeviceUnavailable, ProtocolError) as error:
+        except (DeviceUnavailable, ProtocolError, GnmiRefusal) as error:
             raise OutcomeUnknown(
                 self._device, f"VLANs were written and not confirmed: {error}; read the device back"
             ) from error

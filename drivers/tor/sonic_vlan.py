@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
-from typing import Final, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from drivers.codecs import sonic_vlans
 from drivers.codecs.sonic_vlans import Member
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
+from drivers.left_out import LeftOut
 from drivers.tor import membership
 from drivers.tor.session import SessionTor
 from drivers.transports import gnmi_session
 from drivers.transports.gnmi import GnmiDatabases
+from drivers.transports.gnmi_session import GnmiRefusal
 from drivers.transports.tls import TlsOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
@@ -30,8 +31,6 @@ CAPABILITIES: Final = TorCapabilities(bulk=True)
 
 _FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 0.5
-
-_T = TypeVar("_T")
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
@@ -54,6 +53,9 @@ def check(rack: Rack) -> Iterator[Problem]:
 class SonicTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch`.
 
+    Anybody can write rows: one that makes no sense fails the reading of the port that it names, and
+    is otherwise named in the log and left out.
+
     All ports of a change go in one Set, which SONiC takes whole or not at all; VLANs that are not
     there are made by it, and stay. ``timeout_s`` covers one exchange, and the time until the state
     database has what was configured.
@@ -68,6 +70,7 @@ class SonicTor(SessionTor):
         self._databases = GnmiDatabases(
             name, address, login, options, timeout_s=timeout_s, hears_alarms=False
         )
+        self._left_out = LeftOut(name)
         super().__init__(name, self._databases)
 
     @exclusive
@@ -84,7 +87,7 @@ class SonicTor(SessionTor):
         self._check_ports(ports)
         tagged: dict[str, set[VlanId]] = defaultdict(set)
         native: dict[str, VlanId] = {}
-        for member, untagged in self._members().items():
+        for member, untagged in self._members(ports).items():
             if not untagged:
                 tagged[member.port].add(VlanId(member.vlan))
             elif native.setdefault(member.port, VlanId(member.vlan)) != member.vlan:
@@ -125,7 +128,7 @@ class SonicTor(SessionTor):
         try:
             membership.check_result(self._name, changed, self.vlans(changed))
             self._wait_for_state(changed.keys(), after.keys())
-        except (DeviceUnavailable, ProtocolError) as error:
+        except (DeviceUnavailable, ProtocolError, GnmiRefusal) as error:
             raise OutcomeUnknown(
                 self._name, f"VLANs were written and not confirmed: {error}; read the device back"
             ) from error
@@ -144,15 +147,33 @@ class SonicTor(SessionTor):
         if missing:
             raise DeviceError(self._name, f"the switch has no port {', '.join(missing)}")
 
-    def _members(self) -> dict[Member, bool]:
-        """All members of VLANs; True: untagged."""
+    def _members(self, ports: Collection[str]) -> dict[Member, bool]:
+        """Members of VLANs among these ports; True: untagged."""
         rows = self._databases.read(sonic_vlans.MEMBERS)
-        return self._understood(
-            lambda: {
-                sonic_vlans.parse_member(key): sonic_vlans.is_untagged(key, fields)
-                for key, fields in rows.items()
-            }
-        )
+        keys = self._keys_of("members of VLANs", rows, ports)
+        try:
+            return {m: sonic_vlans.is_untagged(key, rows[key]) for m, key in keys.items()}
+        except YangJsonError as error:
+            raise ProtocolError(self._name, str(error)) from error
+
+    def _keys_of(
+        self, table: str, rows: Collection[str], ports: Collection[str]
+    ) -> dict[Member, str]:
+        """Keys of the rows about these ports. Raises ProtocolError for one that makes no sense."""
+        found: dict[Member, str] = {}
+        odd: dict[str, str] = {}
+        for key in rows:
+            try:
+                member = sonic_vlans.parse_member(key)
+            except YangJsonError as error:
+                if key.rpartition("|")[2] in ports:
+                    raise ProtocolError(self._name, str(error)) from error
+                odd[key] = str(error)
+            else:
+                if member.port in ports:
+                    found[member] = key
+        self._left_out.note(table, odd)
+        return found
 
     def _wait_for_state(self, ports: Collection[str], wanted: Collection[Member]) -> None:
         """Raises DeviceError if the switch does not carry out what is configured at these ports."""
@@ -160,8 +181,8 @@ class SonicTor(SessionTor):
         pause_s = _FIRST_POLL_S
         while True:
             rows = self._databases.read(sonic_vlans.MEMBER_STATES)
-            made = self._understood(partial(_all_members, rows))
-            differing = {m for m in made if m.port in ports} ^ set(wanted)
+            made = self._keys_of("members of VLANs by their state", rows, ports)
+            differing = made.keys() ^ set(wanted)
             if not differing:
                 return
             if time.monotonic() + pause_s > give_up_at:
@@ -173,16 +194,6 @@ class SonicTor(SessionTor):
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
-
-    def _understood(self, parse: Callable[[], _T]) -> _T:
-        try:
-            return parse()
-        except YangJsonError as error:
-            raise ProtocolError(self._name, str(error)) from error
-
-
-def _all_members(rows: Collection[str]) -> set[Member]:
-    return set(map(sonic_vlans.parse_member, rows))
 
 
 def _of(port: str, vlans: PortVlans) -> Iterator[tuple[Member, bool]]:

@@ -37,6 +37,10 @@ def installed() -> bool:
     return all(find_spec(name) is not None for name in _NEEDS)
 
 
+class GnmiRefusal(DeviceError):
+    """The device refuses to tell."""
+
+
 class GnmiSession:
     """A channel that the device closed, after a silence for one, is opened again by the next Get.
 
@@ -117,7 +121,7 @@ class GnmiSession:
             except _CallRefused as error:
                 if error.code == "NOT_FOUND":
                     return None
-                raise DeviceError(self._device, str(error)) from error
+                raise GnmiRefusal(self._device, str(error)) from error
         return [
             (notice.prefix, update) for notice in answer.notification for update in notice.update
         ]

@@ -418,7 +418,7 @@ class NetconfTransport:
     def _verify(self, verify: Callable[[], None]) -> None:
         try:
             verify()
-        except (DeviceUnavailable, ProtocolError) as error:
+        except (DeviceUnavailable, ProtocolError, NetconfRefusal) as error:
             raise OutcomeUnknown(
                 self._device, f"a change was made and could not be read back: {error}"
             ) from error

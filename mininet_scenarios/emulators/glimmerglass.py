@@ -130,7 +130,8 @@ class GlimmerglassServer(Tl1Server):
 
     async def _delete(self, _client: Tl1Client, command: Tl1Command) -> Records:
         self.ocs.disconnect_ingress([p for p in self._numbers(command.aid) if p <= self.ocs.size])
-        await self.ocs.settled()
+        if command.block(2).lower() != "opmode=async":
+            await self.ocs.settled()
         return []
 
     def _label(self, port: int) -> str:

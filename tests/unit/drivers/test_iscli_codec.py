@@ -285,6 +285,16 @@ def test_bad_lines_are_refused(line):
         iscli.parse_memberships(["interface port 1", line])
 
 
+def test_what_is_said_of_other_ports_and_interfaces_is_not_taken_for_a_ports():
+    lines = ["interface port 1", "switchport access vlan 7"]
+    lines += ["interface portchannel 1", "switchport access vlan 9"]
+    lines += ["interface port 2", "switchport trunk allowed vlan x"]
+    everything = frozenset(range(1, 4095))
+    assert iscli.parse_memberships(lines, {1}) == {1: Membership(False, 7, everything)}
+    with pytest.raises(IscliError):
+        iscli.parse_memberships(lines)
+
+
 @pytest.mark.parametrize("heading", ["Alias   Port", "Port    "])
 def test_links_with_and_without_an_alias(heading):
     alias = heading.startswith("Alias")

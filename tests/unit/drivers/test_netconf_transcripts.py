@@ -10,6 +10,7 @@ import pytest
 
 from drivers.registry import optical_switch
 from drivers.transports.netconf import NETCONF_NS, NetconfRefusal
+from hydra.errors import OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import PortState
 from tests.unit.drivers.ssh_front import SshFront
@@ -165,6 +166,48 @@ def test_alarm_thresholds_of_both_models(switch, caplog, revision):
     older = revision.startswith("2015")
     told = "its alarm off" if older else "an alarm below -60.00 dBm, though receivers lose"
     assert f"p1: port 32 has {told}" in caplog.text
+
+
+def server(answers: dict[str, str]) -> Callable[[str], str]:
+    """Answers by what a request asks for; its product, its subscriptions and edits as ever."""
+    told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in PRODUCT.items())
+    product = f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
+
+    def answer(request: str) -> str:
+        if any(word in request for word in ("create-subscription", "lock>", "edit-config")):
+            return "<ok/>"
+        known = {"product-information": product, **answers}
+        return next((reply for name, reply in known.items() if name in request), "<data/>")
+
+    return answer
+
+
+def test_powers_that_are_none_or_no_number(switch):
+    """``nan`` would pass every limit."""
+    answers = {"opm-power": listed("opm-power", port_id="1", power="")}
+    driver = switch(server(answers))
+    assert driver.power_dbm([1, 2]) == {1: None, 2: None}
+    for text in ("nan", "inf", "1e999", "x"):
+        answers["opm-power"] = listed("opm-power", port_id="1", power=text)
+        with pytest.raises(ProtocolError, match="is no level or power"):
+            driver.power_dbm([1])
+    answers["opm-power"] = listed("opm-power", port_id="9" * 5000, power="1")
+    with pytest.raises(ProtocolError, match="is no port number"):
+        driver.power_dbm([1])
+
+
+def test_a_refusal_to_read_back_leaves_the_outcome_unknown(switch):
+    answer = server({})
+    edited = []
+
+    def refuse_afterwards(request: str) -> str:
+        edited.extend([True] if "edit-config" in request else [])
+        if edited and "cross-connects" in request and "edit-config" not in request:
+            return OPENFLOW.format(path="")
+        return answer(request)
+
+    with pytest.raises(OutcomeUnknown, match="could not be read back"):
+        switch(refuse_afterwards).change([], [CrossConnect(1, 17)])
 
 
 def test_the_model_before_2017(switch):

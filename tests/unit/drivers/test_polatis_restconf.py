@@ -67,7 +67,10 @@ def test_states_of_both_models():
 
 
 def test_power_is_text_or_a_number():
-    text = b'{"opm-power": {"port": [{"port-id": 9, "power": "-3.50"}, {"port-id": 10}]}}'
+    text = (
+        b'{"opm-power": {"port": [{"port-id": 9, "power": "-3.50"}, {"port-id": 10}, '
+        b'{"port-id": 11, "power": ""}]}}'
+    )
     assert codec.parse_powers(text) == {9: -3.5}
     assert codec.parse_powers(text.replace(b'"-3.50"', b"-3.5")) == {9: -3.5}
     for bad in (b'"LOW"', b"1e999", b"true", b"[]", b'"nan"'):

@@ -141,17 +141,21 @@ def test_the_port_of_an_alarm(resource, port):
     assert sonic_ocs.parse_alarm("7", {"resource": resource}).port == port
 
 
-def test_the_greatest_loss_that_the_factory_measured_counts():
-    rows = {
-        "1A-2B|193.100|25.00": {"loss_dB": "1.20", "accuracy_dB": "0.10"},
-        "1A-2B|229.100|25.00": {"loss_dB": "1.90", "accuracy_dB": "0.10"},
-        "1A-2B|229.100|60.00": {"loss_dB": "1.70"},
-        "2A-2B|229.100|25.00": {},
-    }
-    assert sonic_ocs.parse_losses(rows) == {("1A", "2B"): 2.0, ("2A", "2B"): 0.0}
-    for bad in ({"1A|1|2": {}}, {"1A-2B|1|2": {"loss_dB": "much"}}):
+def test_the_loss_of_a_cross_connect_by_one_measurement():
+    fields = {"loss_dB": "1.20", "accuracy_dB": "0.10"}
+    sides, loss_db = sonic_ocs.parse_loss("1A-2B|193.100|25.00", fields)
+    assert (sides, loss_db) == (("1A", "2B"), pytest.approx(1.3))
+    assert sonic_ocs.parse_loss("2A-2B|229.100|25.00", {}) == (("2A", "2B"), 0.0)
+    for key, fields in (("1A|1|2", {}), ("1A-2B|1|2", {"loss_dB": "much"})):
         with pytest.raises(YangJsonError, match="not a "):
-            sonic_ocs.parse_losses(bad)
+            sonic_ocs.parse_loss(key, fields)
+
+
+def test_ports_that_a_row_names_whatever_else_it_says():
+    named = sonic_ocs.ports_named
+    assert named("1A-99B", {"a_side": "1A", "b_side": "2B"}) == {"1A", "99B", "2B"}
+    assert named("1-3A_4B", {}) == {"3A", "4B"}
+    assert named("11AB", {}) == frozenset()
 
 
 # --- the driver ---------------------------------------------------------------------------------
@@ -206,18 +210,73 @@ def test_half_made_entries_are_no_circuits():
     assert switch.mirrors() == Mirrors(frozenset({one, two, three, four}), frozenset({two, three}))
 
 
+@pytest.mark.parametrize("table", ["OCS_CROSS_CONNECT", "OCS_CROSS_CONNECT_TABLE"])
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "told", "taken"),
     [
-        ({"1A-2A": {}}, "not a cross-connect such as 1A-2B: '1A-2A'"),
-        ({"9A-65B": {}}, "cross-connect 9A-65B uses 9A, which is no port"),
-        ({"1A-65B": {"b_side": "66B"}}, "cross-connect 1A-65B has the sides '1A', '66B'"),
+        ({"1A-2A": {}}, "not a cross-connect such as 1A-2B: '1A-2A'", [1, 2]),
+        ({"9A-65B": {}}, "cross-connect 9A-65B uses 9A, which is no port", [5]),
+        ({"1A-9B": {}}, "cross-connect 1A-9B uses 9B, which is no port", [1]),
+        ({"98A-99B": {}}, "cross-connect 98A-99B uses 98A, which is no port", []),
+        (
+            {"1A-65B": {"b_side": "66B"}},
+            "cross-connect 1A-65B has the sides '1A', '66B'",
+            [1, 5, 6],
+        ),
     ],
 )
-def test_a_row_that_makes_no_sense_is_named(row, told):
-    switch, _ = driver(OCS_CROSS_CONNECT=row)
-    with pytest.raises(ProtocolError, match=f"p1: {told}"):
-        switch.cross_connects()
+def test_a_row_that_makes_no_sense_is_named_and_left_out(table, row, told, taken, caplog):
+    """Ports of ours that it names are in use: the switch may have given them to it."""
+    tables = {"OCS_CROSS_CONNECT": {"3A-67B": {}}, "OCS_CROSS_CONNECT_TABLE": {"3A-67B": LIT}}
+    switch, databases = driver(**tables | {table: tables[table] | row})
+    for _ in range(2):
+        assert switch.mirrors() == Mirrors(frozenset({CrossConnect(3, 7)}), frozenset())
+    assert caplog.messages == [f"p1: left out of its cross-connects: {told}"]
+    for port in taken:
+        wanted = CrossConnect(port, 8) if port < 5 else CrossConnect(4, port)
+        with pytest.raises(DeviceError, match=f"port {port} is in use by cross-connect"):
+            switch.change([], [wanted])
+    assert databases.written == []
+    switch.change([], [CrossConnect(3, 7)])  # is as wanted
+    databases.tables[table] = tables[table]
+    switch.mirrors()
+    databases.tables[table] = tables[table] | row
+    switch.mirrors()
+    assert len(caplog.messages) == 2, "it came back"
+
+
+def test_rows_that_name_no_port_hide_none(caplog):
+    switch, databases = driver(OCS_PORT={"Ethernet0": {}, "2A": {"config_status": "powered_off"}})
+    assert switch.size() == (4, 4)
+    assert caplog.messages == ["p1: left out of its ports: 'Ethernet0' is no port such as 1A"]
+    assert switch.port_states([2]) == {2: PortState.DISABLED}
+    databases.tables = {"OCS_PORT": {"1-1A": {}, "1-1B": {}}}
+    switch.close()
+    with pytest.raises(DeviceError, match="no optical ports such as 1A and 1B; it lists '1-1A'"):
+        switch.size()
+
+
+def test_a_port_that_is_configured_and_not_there_moves_no_others_number(caplog):
+    """With 65 ingress ports, egress port 1 would be number 66, and all others one more, too."""
+    configured = {"5A": {}, "1A": {}}
+    databases = Tables(
+        OCS_PORT_TABLE=PORTS, OCS_PORT=configured, OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT}
+    )
+    switch = SonicOcs("p1", databases, timeout_s=0.05, ports=4)
+    assert switch.cross_connects() == {CrossConnect(1, 5)}
+    assert caplog.messages == ["p1: left out of its ports: 5A is configured and not there"]
+    booting = Tables(OCS_PORT_TABLE={"1A": {}, "65B": {}}, OCS_PORT=PORTS)
+    assert SonicOcs("p1", booting, timeout_s=0.05, ports=4).size() == (4, 4)
+
+
+def test_an_alarm_that_makes_no_sense_hides_no_others(caplog):
+    switch, databases = driver()
+    switch.size()
+    row = {"severity": "MINOR", "type-id": "LOS", "resource": "1A"}
+    databases.tables["ALARM"] = {"x": row, "7": row}
+    for _ in range(2):
+        assert switch.alarms() == (Alarm(Severity.MINOR, 1, "LOS", ""),)
+    assert caplog.messages == ["p1: left out of its alarms: not the number of an alarm: 'x'"]
 
 
 def test_one_request_deletes_and_adds():
@@ -286,7 +345,12 @@ def test_trouble_is_told_in_the_switchs_words():
 
 
 def test_a_cross_connect_beyond_the_budget_is_named_before_anything_moves(caplog):
-    losses = {"1A-65B|229.1|25": {"loss_dB": "3.50"}, "9A-65B|229.1|25": {"loss_dB": "9.00"}}
+    losses = {
+        "1A-65B|193.1|25": {"loss_dB": "3.40", "accuracy_dB": "0.10"},
+        "1A-65B|229.1|25": {"loss_dB": "1.90"},
+        "3A-65B|229.1|25": {"loss_dB": "?"},
+        "9A-65B|229.1|25": {"loss_dB": "9.00"},
+    }
     switch, databases = driver(3.0, OCS_FACTORY_INSERTION_LOSS=losses)
     switch.open()
     assert "beyond options.loss_budget_db (3), and not connected: 1 to 5 (1A-65B) loses 3.50" in (
@@ -303,7 +367,7 @@ def test_a_cross_connect_beyond_the_budget_is_named_before_anything_moves(caplog
 def test_losses_that_make_no_sense_keep_no_budget(caplog):
     switch, _ = driver(3.0, OCS_FACTORY_INSERTION_LOSS={"1A-65B|1|2": {"loss_dB": "?"}})
     switch.open()
-    assert "p1 does not tell its factory losses: p1: not a loss in dB: '?'" in caplog.text
+    assert "left out of its factory losses: 1A-65B|1|2: not a loss in dB: '?'" in caplog.text
     assert "no budget is kept" in caplog.text
 
 

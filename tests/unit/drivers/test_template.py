@@ -216,6 +216,29 @@ def test_answers_that_make_no_sense(switch, patches, reply, words):
     assert isinstance(caught.value, ProtocolError) == (not reply.startswith("ERR"))
 
 
+def test_rows_with_nothing_in_the_place_of_a_port_or_of_a_value():
+    row = r"^(?P<ingress>\d*)=(?P<output>\d*)$"
+    power = {"command": "P", "row": r"^(?P<port>\d*):(?P<dbm>\S*)$"}
+    states = {"command": "S", "row": r"^(?P<port>\d*):(?P<state>\S*)$", "enabled": ["on"]}
+    size = {"command": "N", "row": r"^(?P<inputs>\d+)?x(?P<outputs>\d+)$"}
+    answers = {"L": "=2\nOK\n", "P": "1:\n2:-3.5\nOK\n", "S": "1:\nOK\n", "N": "4x4\nOK\n"}
+    options = PLAIN | {"power": power, "port_states": states, "size": size}
+    options["cross_connects"] = {"command": "L", "row": row}
+    with device(answers.get) as address:
+        driver = optical_switch(plane(options, address), 0.5)
+        assert driver.power_dbm([1, 2]) == {1: None, 2: -3.5}
+        assert driver.port_states([1]) == {1: PortState.UNKNOWN}
+        for answer in ("=2\nOK\n", "2=\nOK\n"):
+            answers["L"] = answer
+            with pytest.raises(ProtocolError, match="'' is no port number"):
+                driver.cross_connects()
+        answers["N"] = "x4\nOK\n"
+        driver.close()
+        with pytest.raises(ProtocolError, match="'' is no port number"):
+            driver.size()
+        driver.close()
+
+
 def test_a_silent_device_costs_one_time_out(switch, patches):
     patches.override["L"] = ""
     started = time.monotonic()

@@ -130,7 +130,7 @@ def test_a_buffer_is_bounded_not_a_session():
             tl1_glimmerglass.enter([(10001, 20005), (10002, 20006)]),
             "ENT-CRS-FIBER::10001&10002,20005&20006:5:::opmode=async;",
         ),
-        (tl1_glimmerglass.delete([10001]), "DLT-CRS-FIBER::10001:5;"),
+        (tl1_glimmerglass.delete([10001]), "DLT-CRS-FIBER::10001:5:::opmode=sync;"),
         (tl1.login("admin", "root"), "ACT-USER::admin:5::root;"),
         (tl1.login("admin", 'a;b"c\\d'), 'ACT-USER::admin:5::"a;b\\"c\\\\d";'),
     ],

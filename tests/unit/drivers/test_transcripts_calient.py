@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hydra.errors import DeviceError
+from drivers.optical import calient_tl1
+from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.model import CrossConnect
 from hydra.roles import Alarm, PortState, Severity
 from tests.unit.drivers.scripted import completed, denied
@@ -211,12 +212,15 @@ def test_calient_bulk_change_waits_for_its_end(play):
         [
             *PLAIN,
             (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
-            (b"DLT-CRS-BULK::1>1:4;", completed(4)),
-            (b"RTRV-SAVERECALL:::5;", completed(5, "STATUS=Completed")),
-            (b"ENT-CRS-BULK::1>2&2>10:6;", completed(6)),
-            (b"RTRV-SAVERECALL:::7;", completed(7, "STATUS=In progress")),
-            (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
-            (b"RTRV-CRS:::9::ALL;", completed(9, *light)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "STATUS=Failed")),
+            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+            (b"RTRV-SAVERECALL:::6;", completed(6, "STATUS=Completed")),
+            (b"RTRV-SAVERECALL:::7;", completed(7, "STATUS=Completed")),
+            (b"ENT-CRS-BULK::1>2&2>10:8;", completed(8)),
+            (b"RTRV-SAVERECALL:::9;", completed(9, "STATUS=In progress")),
+            (b"RTRV-CRS:::10::ALL;", completed(10, light[0])),
+            (b"RTRV-SAVERECALL:::11;", completed(11, "STATUS=Completed")),
+            (b"RTRV-CRS:::12::ALL;", completed(12, *light)),
         ],
         user="admin",
         options={"bulk": True},
@@ -231,12 +235,157 @@ def test_calient_bulk_change_that_failed_in_part(play):
         [
             *PLAIN,
             (b"RTRV-CRS:::3::ALL;", completed(3)),
-            (b"ENT-CRS-BULK::1>2&2>10:4;", completed(4)),
-            (b"RTRV-SAVERECALL:::5;", completed(5, "1 connections failed")),
-            (b"RTRV-CRS:::6::ALL;", completed(6, connection("1", "2", LIGHT))),
+            (b"RTRV-SAVERECALL:::4;", denied(4, "SNVS", "No save or recall yet")),
+            (b"ENT-CRS-BULK::1>2&2>10:5;", completed(5)),
+            (b"RTRV-SAVERECALL:::6;", completed(6, "1 connections failed")),
+            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1", "2", LIGHT))),
+            (b"RTRV-CRS:::8::ALL;", completed(8, connection("1", "2", LIGHT))),
         ],
         user="admin",
         options={"bulk": True},
     )
     with pytest.raises(DeviceError, match="1 connections failed; not connected: 2 to 6"):
         switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])
+
+
+def test_calient_what_is_said_of_an_earlier_bulk_command_is_not_believed(play):
+    """Here *Failed* is about one before, and stays while the new ones are carried out."""
+    said, made = "STATUS=Failed", connection("1", "2", LIGHT)
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, said)),
+            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+            (b"RTRV-SAVERECALL:::6;", completed(6, said)),
+            (b"RTRV-CRS:::7::ALL;", completed(7, LOOPBACK)),
+            (b"RTRV-SAVERECALL:::8;", completed(8, said)),
+            (b"RTRV-CRS:::9::ALL;", completed(9)),
+            (b"RTRV-SAVERECALL:::10;", completed(10, said)),
+            (b"ENT-CRS-BULK::1>2:11;", completed(11)),
+            (b"RTRV-SAVERECALL:::12;", completed(12, said)),
+            (b"RTRV-CRS:::13::ALL;", completed(13, made)),
+            (b"RTRV-CRS:::14::ALL;", completed(14, made)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5)])
+
+
+def test_calient_waits_for_somebody_elses_bulk_command(play):
+    made = connection("1", "2", LIGHT)
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
+            (b"RTRV-SAVERECALL:::5;", completed(5, "Completed")),
+            (b"ENT-CRS-BULK::1>2:6;", completed(6)),
+            (b"RTRV-SAVERECALL:::7;", completed(7, "PROGRESS=100,STATUS=Completed")),
+            (b"RTRV-CRS:::8::ALL;", completed(8, made)),
+            (b"RTRV-CRS:::9::ALL;", completed(9, made)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    switch.change([], [CrossConnect(1, 5)])
+
+
+@pytest.fixture
+def looks_once(monkeypatch):
+    """No pause between two looks is short enough for a second one."""
+    monkeypatch.setattr(calient_tl1, "_FIRST_POLL_S", 1000)
+
+
+@pytest.mark.usefixtures("looks_once")
+def test_calient_sends_no_bulk_command_while_another_is_under_way(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    with pytest.raises(DeviceError, match="another bulk command is under way") as caught:
+        switch.change([], [CrossConnect(1, 5)])
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+@pytest.mark.usefixtures("looks_once")
+def test_calient_nothing_is_connected_while_a_bulk_command_still_disconnects(play):
+    """What is under way at the end of the time may still take effect: the outcome is unknown."""
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+            (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
+            (b"RTRV-CRS:::7::ALL;", completed(7, LOOPBACK)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    with pytest.raises(OutcomeUnknown, match="tearing down: DLT-CRS-BULK: In progress"):
+        switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5)])
+
+
+# --- Connections that are not quite ours ---------------------------------------------------------
+
+
+def nameless(source: str, target: str, name: str = "") -> str:
+    row = connection(source, target, LIGHT)
+    return row.replace(f"CONNNAME={source}>{target}", f"CONNNAME={name}")
+
+
+def test_calient_connections_without_a_name_go_by_their_ends(play):
+    """Two of them are two: neither is taken for the other, or for half of it."""
+    one, other = nameless("1", "2"), nameless("2", "10", "NONE")
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, one, other)),
+            (b"CANC-CRS:::4::1>2;", completed(4)),
+            (b"DLT-CRS:::5::1>2;", completed(5)),
+            (b"RTRV-CRS:::6::ALL;", completed(6, other)),
+        ],
+        user="admin",
+    )
+    switch.change([CrossConnect(1, 5)], [])
+
+
+def test_calient_deletes_by_no_name_that_two_connections_go_by(play):
+    rows = nameless("1", "2"), nameless("2", "10", "1>2"), nameless("10", "1", "x")
+    switch = play(
+        "calient-tl1", [*PLAIN, (b"RTRV-CRS:::3::ALL;", completed(3, *rows))], user="admin"
+    )
+    with pytest.raises(DeviceError, match="2 of the switch's connections go by the name 1>2"):
+        switch.change([CrossConnect(1, 5), CrossConnect(3, 4)], [])
+
+
+def test_calient_connections_of_other_kinds_take_ports_and_no_reading_down(play, caplog):
+    rows = [
+        connection("1", "99", LIGHT),
+        connection("2", "2", LIGHT).replace("=1WAY", "=1PLUS1"),
+        connection("10", "1", LIGHT),
+    ]
+    listed = [(f"RTRV-CRS:::{n}::ALL;".encode(), completed(n, *rows)) for n in (3, 4, 5)]
+    switch = play("calient-tl1", [*PLAIN, *listed], user="admin")
+    assert switch.cross_connects() == {CrossConnect(3, 4)}
+    with pytest.raises(DeviceError, match="port 1 is in use by connection 1>99"):
+        switch.change([], [CrossConnect(1, 6)])
+    with pytest.raises(DeviceError, match="port 5 is in use by connection 2>2"):
+        switch.change([CrossConnect(3, 4)], [CrossConnect(3, 5)])
+    (line,) = [record for record in caplog.messages if "left out" in record]
+    assert line == (
+        "p1: left out of its cross-connects: connection 1>99 uses port 99, which is not listed; "
+        "connection 2>2 is neither one-way nor two-way"
+    )

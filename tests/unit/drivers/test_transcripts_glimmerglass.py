@@ -36,7 +36,7 @@ def test_glimmerglass_change_is_asynchronous(play):
         [
             echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM, source="GGN")),
             echoed(b"RTRV-CRS-FIBER::all:2;\n", completed(2, row(10001, 20002, "steady"))),
-            echoed(b"DLT-CRS-FIBER::10001:3;\n", completed(3)),
+            echoed(b"DLT-CRS-FIBER::10001:3:::opmode=sync;\n", completed(3)),
             echoed(b"ENT-CRS-FIBER::10001&10002,20001&20002:4:::opmode=async;\n", completed(4)),
             echoed(
                 b"RTRV-CRS-FIBER::all:5;\n",
@@ -162,7 +162,7 @@ def test_glimmerglass_leaves_alone_what_another_user_has_locked(play, state):
             echoed(b"RTRV-SYSTEM-INFO:::2;\n", completed(2, *SYSTEM_100)),
             echoed(b"RTRV-CRS-FIBER::all:3;\n", listed),
             echoed(b"RTRV-CRS-FIBER::all:4;\n", listed.replace(b"M  3", b"M  4")),
-            echoed(b"DLT-CRS-FIBER::10002:5;\n", completed(5)),
+            echoed(b"DLT-CRS-FIBER::10002:5:::opmode=sync;\n", completed(5)),
             echoed(b"RTRV-CRS-FIBER::all:6;\n", completed(6, disconnected)),
         ],
         user="ours",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hydra.errors import DeviceError
+from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect
 from hydra.roles import Alarm, DeviceIdentity, PortState, Severity
 from tests.unit.drivers.scripted import VARIABLE, completed, denied
@@ -101,6 +101,39 @@ def test_polatis_tl1_carried_out_in_part(play):
     )
     with pytest.raises(DeviceError, match=r"in part: SROF port 2; not connected: 2 to 18$"):
         switch.change([], [CrossConnect(1, 17), CrossConnect(2, 18)])
+
+
+def test_polatis_tl1_a_part_of_the_cross_connects_is_not_taken_for_all(play):
+    partial = completed(4, "1,17").replace(b"COMPLD", b"PRTL")
+    switch = play("polatis-tl1", [*POLATIS_START, (b"RTRV-PATCH:::4:;\n", partial)], user="admin")
+    with pytest.raises(ProtocolError, match="RTRV-PATCH is answered in part"):
+        switch.cross_connects()
+
+
+def test_polatis_tl1_a_refusal_to_read_back_leaves_the_outcome_unknown(play):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_START,
+            (b"RTRV-PATCH:::4:;\n", completed(4)),
+            (b"ENT-PATCH::1,17:5:;\n", completed(5)),
+            (b"RTRV-PATCH:::6:;\n", denied(6, "SARB", "Busy")),
+        ],
+        user="admin",
+    )
+    with pytest.raises(OutcomeUnknown, match="refuses RTRV-PATCH: SARB Busy"):
+        switch.change([], [CrossConnect(1, 17)])
+
+
+def test_polatis_tl1_an_alarm_that_can_not_be_read_is_told_as_it_came(play):
+    alarms = completed(3, "fan 2 is slow", "17:MJ,LOS,NSA,,,,:low")
+    switch = play(
+        "polatis-tl1", [*POLATIS_LOGIN, (b"RTRV-ALM-ALL::ALL:3:;\n", alarms)], user="admin"
+    )
+    assert switch.alarms() == (
+        Alarm(Severity.MINOR, None, "unreadable", "fan 2 is slow"),
+        Alarm(Severity.MAJOR, 17, "LOS", ""),
+    )
 
 
 def test_a_login_that_is_refused_tells_no_secret(play, monkeypatch):
