@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -28,6 +29,7 @@ class Announcer:
         self._substrate = substrate
         self._current = current
         self._interval_s = interval_s
+        self._numbers = itertools.count()
         self._stop = threading.Event()
         self._running = threading.Lock()
         """Held while a round is sent, and while rounds are suspended."""
@@ -51,10 +53,11 @@ class Announcer:
         untagged in its rack, and electrically.
         """
         vlans_of = {server.name: vlans for server, vlans in servers}
+        number = next(self._numbers)
         self._fleet.send_frames(
             {
                 switch.datapath: [
-                    (port, announcement(mac, vlan))
+                    (port, announcement(mac, vlan, number))
                     for server in switch.servers
                     if server.name in vlans_of
                     for mac in server.macs

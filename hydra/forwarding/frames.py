@@ -9,8 +9,9 @@ from typing import Final
 from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE
 from hydra.model import MacAddress, VlanId
 
-_ANNOUNCE_GROUP: Final = bytes.fromhex("034879445241")
-"""A locally administered multicast address: switches flood it, hosts are never shown it."""
+_ANNOUNCE_GROUPS: Final = bytes.fromhex("034879")
+"""The first half of locally administered multicast addresses: switches flood them, hosts are never
+shown them."""
 _MINIMUM_FRAME: Final = 60
 _DOT1Q: Final = 0x8100
 PROBE_NONCE_BYTES: Final = 8
@@ -27,9 +28,15 @@ def _frame(dst: bytes, src: bytes, vlan: VlanId | None, ethertype: int, payload:
     return frame.ljust(_MINIMUM_FRAME, b"\0")
 
 
-def announcement(mac: MacAddress, vlan: VlanId | None) -> bytes:
-    """A frame that teaches every switch of a VLAN (None: untagged) where ``mac`` is."""
-    return _frame(_ANNOUNCE_GROUP, _mac(mac), vlan, ANNOUNCE_ETHERTYPE, b"")
+def announcement(mac: MacAddress, vlan: VlanId | None, number: int) -> bytes:
+    """A frame that teaches every switch of a VLAN (None: untagged) where ``mac`` is.
+
+    Announcements with another ``number`` go to another address. Open vSwitch forwards by flows that
+    it has cached: a frame like an earlier one would not get to a port that has joined the VLAN
+    since.
+    """
+    group = _ANNOUNCE_GROUPS + (number % 0x1000000).to_bytes(3, "big")
+    return _frame(group, _mac(mac), vlan, ANNOUNCE_ETHERTYPE, b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from drivers.tor.ovs_ovsdb import OvsTor, build, check
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
+from hydra.forwarding.frames import announcement
+from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE
+from hydra.model import MacAddress, VlanId
 from hydra.roles import PortVlans
 from mininet_scenarios.emulators.ports import free_port
 
@@ -21,6 +28,7 @@ pytestmark = pytest.mark.ovs
 ADDRESS = "unix:/var/run/openvswitch/db.sock"
 BRIDGE = "hyTtor"
 PORTS = [f"hyTp{number}" for number in range(32)]
+_MAC = MacAddress("02:00:00:00:01:01")
 
 
 def run(*command: str) -> str:
@@ -112,6 +120,35 @@ def test_frames_follow_the_vlans(tor):
         assert ("disallowed VLAN" in trace or "not in vlan" in trace.lower()) == (vlan != 500), (
             trace
         )
+
+
+def test_an_announcement_gets_to_a_port_that_has_joined_the_vlan_since_the_last_one(tor):
+    """Whatever flows are cached: a switch behind that port would look for the server elsewhere."""
+    here, old, new = PORTS[4:7]
+    run("ovs-ofctl", "add-flow", BRIDGE, "actions=NORMAL")
+    for end in (here, old, new):
+        run("ip", "link", "set", end, "up")
+        run("ip", "link", "set", f"{end}x", "up")
+    there, elsewhere = PortVlans(frozenset({510})), PortVlans(frozenset({4000}))
+    tor.set_vlans({here: there, old: there, new: elsewhere})
+    with ExitStack() as stack:
+        sender, at_old, at_new = (
+            stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) for _ in range(3)
+        )
+        for end, port in ((sender, here), (at_old, old), (at_new, new)):
+            end.bind((f"{port}x", ANNOUNCE_ETHERTYPE))
+        numbers = itertools.count()
+
+        def is_heard(listener: socket.socket) -> bool:
+            sender.send(announcement(_MAC, VlanId(510), next(numbers)))
+            return bool(select.select([listener], [], [], 0.5)[0])
+
+        wait_until(lambda: is_heard(at_old))  # Open vSwitch knows that its ports are up
+        stack.callback(run, "ovs-appctl", "revalidator/resume")
+        run("ovs-appctl", "revalidator/pause")
+        tor.set_vlans({new: there})
+        assert not select.select([at_new], [], [], 0)[0]
+        assert is_heard(at_new)
 
 
 def test_the_same_again_changes_nothing(tor):

@@ -32,13 +32,19 @@ def test_a_probe_on_the_wire():
 
 @pytest.mark.parametrize("vlan", [None, VlanId(4094)])
 def test_an_announcement_comes_from_the_host_to_a_local_group(vlan):
-    frame = announcement(A, vlan)
+    frame = announcement(A, vlan, 7)
     assert len(frame) == 60
     assert frame[0] & 0b11 == 0b11  # a group, locally administered
     assert frame[6:12].hex(":") == A
     tag = b"" if vlan is None else bytes.fromhex("81000ffe")
     assert frame[12:].startswith(tag + ANNOUNCE_ETHERTYPE.to_bytes(2, "big"))
     assert parse_probe(frame) is None
+
+
+def test_each_announcement_is_to_an_address_of_its_own():
+    numbers = (0, 1, 2, 2**24 - 1)
+    assert len({announcement(A, None, number)[:6] for number in numbers}) == len(numbers)
+    assert announcement(A, None, 2**24) == announcement(A, None, 0)
 
 
 @given(VLANS, NONCES, st.integers(0, 37))

@@ -118,9 +118,13 @@ def test_servers_are_announced_by_their_tor_and_electrically_only(fleet):
     macs = [mac for server in FABRIC.racks[0].servers for mac in server.macs]
     assert len(macs) == 3
     assert sent == [
-        encode_packet_out(announcement(mac, None), PORTS["up"], xid)
+        encode_packet_out(announcement(mac, None, 0), PORTS["up"], xid)
         for mac, xid in zip(macs, xids, strict=True)
     ]
+    sent.clear()
+    announcer.announce(reachable_on(FABRIC, state))
+    (again, *_) = (struct.unpack_from("!I", message, 4)[0] for message in sent)
+    assert sent[0] == encode_packet_out(announcement(macs[0], None, 1), PORTS["up"], again)
 
 
 def test_such_tors_have_no_session_of_their_own():
