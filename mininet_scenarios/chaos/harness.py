@@ -297,7 +297,8 @@ class Round:
         Open vSwitch waits for up to 8 s between two attempts.
         """
         latest_s = time.monotonic() + _RECONNECTED_S
-        while readers.lonely_bridges() and time.monotonic() < latest_s:
+        port = self._ground.process.settings.openflow_port
+        while readers.lonely_bridges(port) and time.monotonic() < latest_s:
             time.sleep(_POLL_S)
         return time.monotonic()
 
