@@ -20,25 +20,25 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes;
 
 # More at a time than there are processors: tests wait for devices, for packets, for time to pass.
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
-# allows that. Those that look at what the machine can do come last, one by one.
+# allows that. Those that look at what the machine can do come last.
 AT_A_TIME := 3
 NETWORKS := 3
+QUIET := 2
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ON_SWITCHES := tests/integration tests/conformance
 test: style  ## formatting, lint, types and all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE)
-	@set -f; own="$(BY_FILE) --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
-	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
+	$(PYTHON) -m pytest -m "not ovs and not quiet" -n $(AT_A_TIME) $(BY_FILE)
+	@set -f; own() { echo "$(BY_FILE) --tx $$1*popen//python=tests/own_network.sh"; }; \
+	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own() { :; }; }; \
 	set -x; : types are checked meanwhile, by what is left of the processors; \
 	chrt --idle 0 $(PYTHON) -m mypy --strict & types=$$!; \
-	$(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own; tests=$$?; \
-	wait $$types && exit $$tests
-	$(PYTHON) -m pytest -m alone
+	$(PYTHON) -m pytest -m "ovs and not quiet" $(ON_SWITCHES) $$(own $(NETWORKS)) && \
+	$(PYTHON) -m pytest -m quiet $$(own $(QUIET)); tests=$$?; wait $$types && exit $$tests
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
-	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) $(BY_FILE) $$tests || [ $$? = 5 ]
+	$(PYTHON) -m pytest -q -m "not ovs and not quiet" -n $(AT_A_TIME) $(BY_FILE) $$tests || [ $$? = 5 ]
 
 lint: style  ## formatting, lint, the direction of imports, and types
 	$(PYTHON) -m mypy --strict

@@ -47,10 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where only those marked ``alone`` are wanted, don't import hundreds of files for a few."""
-    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+    """Where only those marked ``quiet`` are wanted, don't import hundreds of files for a few."""
+    if config.option.markexpr != "quiet" or collection_path.suffix != ".py":
         return None
-    return None if "mark.alone" in collection_path.read_text() else True
+    return None if "mark.quiet" in collection_path.read_text() else True
 
 
 @pytest.fixture(autouse=True)
@@ -72,15 +72,15 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Who wants the machine for itself says why: it costs everybody that time.
+    """Who wants a quiet machine says why: it costs everybody that time.
 
     Files that take long come first, after all others have put the tests into their order: begun
     last, one of them would keep one worker busy while the others have nothing left.
     """
     for item in items:
-        mark = item.get_closest_marker("alone")
+        mark = item.get_closest_marker("quiet")
         if mark is not None and not (mark.args and mark.args[0]):
-            raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.alone("measures a rate")')
+            raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.quiet("measures a rate")')
     yield
     takes_s = {
         item.path: mark.args[0] for item in items if (mark := item.get_closest_marker("takes"))

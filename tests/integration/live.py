@@ -131,8 +131,8 @@ class Live:
         """Datagrams of all streams so far that no queue has dropped: no transmitter's, no socket's.
 
         A switch that a busy machine stopped finds its sockets full, and sends on in a burst, too
-        long for a slow port's queue. Where not even that may be, a test has the machine for itself
-        (``alone``).
+        long for a slow port's queue. Where not even that may be, a test has a quiet machine
+        (``quiet``).
         """
         dropped = dropped_frames(self.testbed) - self.dropped_before
         return max(0, sum(result.lost for result in results) - dropped)

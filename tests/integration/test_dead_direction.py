@@ -48,7 +48,7 @@ def test_a_path_that_nobody_reserved_is_planned_around_too(network):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alone("fills a circuit to the brim and asks how full it was")
+@pytest.mark.quiet("fills a circuit to the brim and asks how full it was")
 def test_healthy_paths_under_load_stay(network):
     """A TCP flow keeps the queue of its circuit full for twenty intervals."""
     network.reserve("r1", "r2")

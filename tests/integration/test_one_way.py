@@ -80,7 +80,7 @@ def test_three_directions_on_circuits_and_three_electrical(network):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alone("not one datagram may be lost, and a busy machine sends in bursts")
+@pytest.mark.quiet("not one datagram may be lost, and a busy machine sends in bursts")
 def test_a_ring_turns_round_under_load_and_nothing_is_lost(network):
     """A stream of the ring that turns, at 64 % of the electrical rate, and one beside it."""
     ring(network, THERE, "p1")

@@ -16,7 +16,7 @@ from .live import live, on_each_substrate
 
 pytestmark = [
     pytest.mark.ovs,
-    pytest.mark.alone("floods switches so that they forget late, which slows down others, too"),
+    pytest.mark.quiet("floods switches so that they forget late, which slows down others, too"),
     on_each_substrate,
 ]
 

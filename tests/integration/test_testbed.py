@@ -19,7 +19,7 @@ from mininet_scenarios.testbed.shell import run
 from . import static_rules as rules
 
 pytestmark = pytest.mark.ovs
-rates = pytest.mark.alone("measures the rates of links")
+rates = pytest.mark.quiet("measures the rates of links")
 
 CIRCUIT_VLAN = VlanId(100)
 

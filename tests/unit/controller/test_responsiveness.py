@@ -118,7 +118,7 @@ class Switch:
         self._socket.close()
 
 
-@pytest.mark.alone("bounds how soon REST and OpenFlow answer")
+@pytest.mark.quiet("bounds how soon REST and OpenFlow answer")
 def test_nobody_waits_for_a_plan(controller):
     assert controller.plan().status_code == 200, controller.log.read_text()
     switch = Switch(controller.openflow)

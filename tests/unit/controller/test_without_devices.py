@@ -79,7 +79,7 @@ def test_it_ends_at_once_while_devices_are_being_claimed(started):
     assert seconds_to_end(process) < END_S
 
 
-@pytest.mark.alone("how soon it ends")
+@pytest.mark.quiet("how soon it ends")
 def test_it_says_once_who_is_missing_answers_briefly_and_ends_at_once(started):
     process, log, url = started
     wait_until(lambda: "REST on" in log.read_text(), START_S)

@@ -18,7 +18,7 @@ from hydra.policy import Policy, Timeouts
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.openflow.ryu_reference import split
 
-pytestmark = pytest.mark.alone("polls 25 times a second: a busy machine misses moments")
+pytestmark = pytest.mark.quiet("polls 25 times a second: a busy machine misses moments")
 FABRIC = small_fabric(racks=3, planes=1, servers=1)
 INTERVAL_S = 0.04
 POLICY = Policy(poll_interval_s=INTERVAL_S, demand_window_s=0.001, timeouts=Timeouts(vswitch_s=1))

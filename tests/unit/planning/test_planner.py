@@ -184,7 +184,7 @@ def test_ctrl_c_is_for_the_controller(shared):
     assert shared.pid == before
 
 
-@pytest.mark.alone("who is first depends on tenths of a second")
+@pytest.mark.quiet("who is first depends on tenths of a second")
 def test_what_is_urgent_goes_first_and_the_others_give_up_in_time():
     with running(replace(POLICY, planning_grace_ms=1200)) as planner:
         propose(planner)
