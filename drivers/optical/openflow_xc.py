@@ -254,7 +254,7 @@ class OpenFlowXc:
             ours = numbers.ours(pair)
             if len(ours) == 1:
                 joined = f"a rule that joins OpenFlow ports {pair.in_port} and {pair.out_port}"
-                taken[ours[0]] = f"in use by {joined}"
+                taken[ours[0]] = f"in use by {joined}: list both, or remove the rule"
                 odd[joined] = (
                     f"{joined}, of which one is not in options.ingress_ports or egress_ports"
                 )
