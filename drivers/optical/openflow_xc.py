@@ -244,7 +244,8 @@ class OpenFlowXc:
         pairs = [pair for entry in entries if (pair := self._pair(entry)) is not None]
         self._note_others(pairs, numbers)
         found = map(numbers.cross_connect, pairs)
-        return frozenset(cross for cross in found if cross is not None)
+        # Light that comes in where another rule leads it elsewhere may not pass ours.
+        return frozenset(c for c in found if c is not None and c.ingress not in self._taken)
 
     def _note_others(self, pairs: Iterable[PortPair], numbers: _Numbers) -> None:
         """Take ports of ours that others have joined to a port which is not; name the rules."""
