@@ -37,8 +37,8 @@ POWERS_QUERY: Final = Command("RTRV-PORT-POWER", "all")
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    identifier: int
-    """10000 + n for input n, 20000 + n for output n."""
+    identifier: int | None
+    """10000 + n for input n, 20000 + n for output n; None: the record names no port."""
     healthy: bool | None
     """None: the device does not say."""
     privileges: str
@@ -93,11 +93,12 @@ def parse_matrix(system: Mapping[str, str]) -> tuple[int, int]:
 def parse_port(record: str) -> Port:
     """``GGN:PORTID=10064,PORTNAME=…,PORTDIR=input,PORTHEALTH=good,…``, mostly ``PORTPRIV=0x1``."""
     fields = _fields(record)
-    identifier = _identifier(pair(fields, "PORTID"))
-    if identifier is None:
-        raise Tl1Error(f"a port without a number: {record[:80]!r}")
     health = pair(fields, "PORTHEALTH")
-    return Port(identifier, health == "good" if health else None, fields.get("PORTPRIV", ""))
+    return Port(
+        _identifier(pair(fields, "PORTID")),
+        health == "good" if health else None,
+        fields.get("PORTPRIV", ""),
+    )
 
 
 def parse_connection(record: str) -> CrossConnectRow:
@@ -113,13 +114,10 @@ def parse_connection(record: str) -> CrossConnectRow:
     )
 
 
-def parse_power(record: str) -> tuple[int, float | None]:
+def parse_power(record: str) -> tuple[int | None, float | None]:
     """``GGN:PORTID=10003,PORTPOWER=-0.951`` → (10003, -0.951 dBm)."""
     fields = _fields(record)
-    identifier = _identifier(pair(fields, "PORTID"))
-    if identifier is None:
-        raise Tl1Error(f"a power reading of no port: {record[:80]!r}")
-    return identifier, parse_power_dbm(pair(fields, "PORTPOWER"))
+    return _identifier(pair(fields, "PORTID")), parse_power_dbm(pair(fields, "PORTPOWER"))
 
 
 def _fields(record: str) -> Mapping[str, str]:

@@ -218,7 +218,8 @@ class CalientTl1(Tl1Switch):
             source, target = self._numbers.get(found.source), self._numbers.get(found.target)
             if source is None or target is None or found.two_way is None:
                 odd[found.ends], ports = self._why_odd(found, source, target)
-                taken |= dict.fromkeys(ports, f"in use by connection {found.called}")
+                why = f"in use by connection {found.called}: delete it at the switch to free it"
+                taken |= dict.fromkeys(ports, why)
                 continue
             ways = [(source, target), (target, source)] if found.two_way else [(source, target)]
             for ingress, egress in ways:

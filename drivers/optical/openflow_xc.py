@@ -244,7 +244,8 @@ class OpenFlowXc:
         pairs = [pair for entry in entries if (pair := self._pair(entry)) is not None]
         self._note_others(pairs, numbers)
         found = map(numbers.cross_connect, pairs)
-        return frozenset(cross for cross in found if cross is not None)
+        # Light that comes in where another rule leads it elsewhere may not pass ours.
+        return frozenset(c for c in found if c is not None and c.ingress not in self._taken)
 
     def _note_others(self, pairs: Iterable[PortPair], numbers: _Numbers) -> None:
         """Take ports of ours that others have joined to a port which is not; name the rules."""
@@ -254,7 +255,7 @@ class OpenFlowXc:
             ours = numbers.ours(pair)
             if len(ours) == 1:
                 joined = f"a rule that joins OpenFlow ports {pair.in_port} and {pair.out_port}"
-                taken[ours[0]] = f"in use by {joined}"
+                taken[ours[0]] = f"in use by {joined}: list both, or remove the rule"
                 odd[joined] = (
                     f"{joined}, of which one is not in options.ingress_ports or egress_ports"
                 )

@@ -337,7 +337,10 @@ class SonicOcs:
             except YangJsonError as error:
                 odd[key] = str(error)
                 named = sonic_ocs.ports_named(key, fields) & self._numbers.keys()
-                taken |= {self._numbers[name]: f"in use by cross-connect {key}" for name in named}
+                why = (
+                    f"in use by cross-connect {key}, which makes no sense: delete it at the switch"
+                )
+                taken |= {self._numbers[name]: why for name in named}
                 continue
             state = sonic_ocs.parse_state(states[key]) if key in states else None
             entries[cross_connect] = _Entry(key in configured, state)

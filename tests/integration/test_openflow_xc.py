@@ -106,13 +106,21 @@ def test_somebody_elses_cross_connects_are_seen(switch):
         ("priority=0,actions=NORMAL", "rule of priority 0 that is no cross-connect"),
         ("in_port=11,ip,actions=output:12", "that is no cross-connect"),
         ("in_port=11,actions=output:12,output:13", "that is no cross-connect"),
-        ("in_port=11,actions=output:77", "joins OpenFlow ports 11 and 77"),
     ],
 )
 def test_rules_that_would_carry_light_elsewhere_are_refused(switch, rule, words):
     ofctl("add-flow", BRIDGE, rule)
     with pytest.raises(DeviceError, match=words):
         switch.cross_connects()
+
+
+def test_a_rule_that_leads_to_a_port_of_nobodys_takes_its_other_port_alone(switch):
+    switch.change([], CIRCUIT)
+    ofctl("add-flow", BRIDGE, "priority=200,in_port=11,actions=output:77")
+    others = {cross for cross in CIRCUIT if cross.ingress != 1}
+    assert switch.cross_connects() == others
+    with pytest.raises(DeviceError, match="a rule that joins OpenFlow ports 11 and 77: list both"):
+        switch.change([], CIRCUIT)
 
 
 def test_a_rule_that_drops_the_rest_is_no_concern(switch):

@@ -172,11 +172,17 @@ def test_hardware_fails_after_the_configuration_was_taken(stand):
     assert stand.driver.mirrors().dark == {cross(1, 2)}
 
 
-def test_a_port_that_the_switch_has_not_is_taken_and_named(stand):
+def test_a_port_that_the_switch_has_not_is_taken_and_named(stand, caplog):
+    """And left out: its other port is in use until the row is gone, all others are as before."""
     stand.write([], ["1A-99B"])
     stand.wait_for({"1A-99B": IN_THE_WAY[stand.dialect]})
-    with pytest.raises(DeviceError, match="p1: cross-connect 1A-99B uses 99B, which is no port"):
-        stand.driver.mirrors()
+    stand.driver.change([], [cross(2, 2)])
+    assert stand.driver.mirrors() == Mirrors(frozenset({cross(2, 2)}), frozenset())
+    (told,) = (line for line in caplog.messages if "left out" in line)
+    assert told.endswith("cross-connect 1A-99B uses 99B, which is no port")
+    with pytest.raises(DeviceError, match="port 1 is in use by cross-connect 1A-99B"):
+        stand.driver.change([], [cross(1, 1)])
+    stand.driver.change([cross(2, 2)], [])
     stand.write(["1A-99B"], [])
     stand.wait_for({})
 

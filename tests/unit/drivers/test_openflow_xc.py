@@ -30,7 +30,7 @@ class Session:
 
 @pytest.fixture
 def switch(monkeypatch):
-    session = Session((1, 2), (3, 9), (8, 4), (8, 9))
+    session = Session((1, 2), (3, 9), (3, 1), (8, 4), (8, 9))
     ports = tuple(PortDescription(n, f"p{n}", down=False, carrier=True) for n in range(1, 10))
     monkeypatch.setattr(messages, "decode_port_descriptions", lambda _body: ports)
     monkeypatch.setattr(messages, "decode_flow_entries", lambda _body: entries(session.pairs))

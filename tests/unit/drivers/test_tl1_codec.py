@@ -253,7 +253,6 @@ def test_records_as_in_captures(parse, text, value):
         (tl1_calient.parse_connection, "x:SRCPORT=1.1.1,DSTPORT=1.1.2,CONNTYPE=3WAY"),
         (tl1_calient.parse_connection, "x:SRCPORT=1.1.1,SRCPORT=1.1.2"),
         (tl1_glimmerglass.parse_power, "GGN:PORTID=30003,PORTPOWER=-0.951"),
-        (tl1_glimmerglass.parse_power, "GGN:PORTID=0,PORTPOWER=-0.951"),
         (tl1_glimmerglass.parse_connection, "IPORTID=10001"),
         (tl1.parse_alarm, "17"),
         (tl1.parse_alarm, "17:CR"),

@@ -105,13 +105,14 @@ SYSTEM_100 = [
 
 
 def test_glimmerglass_software_6_tells_no_rights_and_na_is_no_value(play):
-    def port(number: int, name: str, health: str, category: str = "nor") -> str:
+    def port(number: int | str, name: str, health: str, category: str = "nor") -> str:
         told = f"PORTDIR=input,PORTHEALTH={health},PORTCAT={category}"
         return f"GGN:PORTID={number},PORTNAME={name},{told}"
 
     ports = [port(10001, "", "good"), port(10002, "", "bad"), port(10003, "NA", "NA")]
-    ports += [port(20049, "MC-1", "good", "ref")]
+    ports += [port(20049, "MC-1", "good", "ref"), port("NA", "NA", "NA")]
     powers = ["GGN:PORTID=10001,PORTPOWER=NA", "GGN:PORTID=10002,PORTPOWER=-0.951"]
+    powers += ["GGN:PORTID=NA,PORTPOWER=NA"]
     switch = play(
         "glimmerglass-tl1",
         [
