@@ -71,6 +71,8 @@ class _Slot(Generic[_DeviceT]):
     term: Term
     ask: Callable[[_DeviceT], object]
     """Puts a small question, by whose answer it is known that the device is there."""
+    check: Callable[[_DeviceT], None] = lambda _device: None
+    """Raises DeviceError if a device that was just opened is not the one that was configured."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None if its last exchange went well."""
@@ -87,6 +89,8 @@ class _Slot(Generic[_DeviceT]):
 
         def opened(device: _DeviceT) -> _ResultT:
             device.open()
+            if self.problem is not None:
+                self.check(device)
             return action(device)
 
         return self.use_unopened(opened)
@@ -198,6 +202,17 @@ def _identify(switch: OpticalSwitch) -> None:
     switch.identity()
 
 
+def _check_size(ports: int, switch: OpticalSwitch) -> None:
+    """Refuse a switch of another size: egress ports, counted on, would be those beside them."""
+    ingress, _ = switch.size()
+    if ingress != ports:
+        raise DeviceError(
+            switch.name,
+            f"it has {ingress} ports on the ingress side, and is configured with {ports}: give the "
+            f"plane `ports: {ingress}`, or another address",
+        )
+
+
 def _look_at(ports: Collection[str], tor: TorSwitch) -> None:
     if isinstance(tor, Askable):
         tor.ask()
@@ -250,7 +265,12 @@ class Devices:
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
             plane.id: _Slot(
-                optical_switch(plane, policy.timeouts.ocs_s), metrics, self._ending, term, _identify
+                optical_switch(plane, policy.timeouts.ocs_s),
+                metrics,
+                self._ending,
+                term,
+                _identify,
+                partial(_check_size, plane.ports),
             )
             for plane in fabric.planes
         }

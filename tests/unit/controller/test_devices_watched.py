@@ -108,3 +108,17 @@ def test_one_that_refuses_what_it_is_asked_is_there(watched, monkeypatch):
     monkeypatch.setattr(room, "_QUIET_S", 0.0)
     wait_until(lambda: len(asked) > 3, 10)
     assert devices.statuses()[0].connected
+
+
+def test_a_switch_of_another_size_is_refused_before_it_is_read_and_whenever_it_is_back():
+    with emulated("polatis-scpi")() as bench:
+        loaded = load_configuration(DEMO)
+        _, other = loaded.fabric.planes
+        plane = replace(bench.plane, ports=bench.plane.ports - 1)
+        devices = Devices(replace(loaded.fabric, planes=(plane, other)), loaded.policy)
+        for _ in range(2):
+            with pytest.raises(DeviceError, match=f"is configured with {plane.ports}: give the"):
+                devices.mirrors(plane.id)
+            assert "ports on the ingress side" in str(devices.plane_problem(plane.id))
+            devices._planes[plane.id].device.close()
+        devices.close()
