@@ -72,9 +72,10 @@ async function refresh() {
     fail(error);
   }
   reading = false;
-  // A large fabric takes a moment to describe: no more than a quarter of the time goes into it.
+  // A large fabric takes a moment to describe: no more than a quarter of the time goes into it. That
+  // nobody answers takes long, too, and is a reason to ask again soon.
   const moving = seen.reconfigurations?.some((one) => !OVER.has(one.state));
-  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, 3 * (performance.now() - started));
+  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, silent ? 0 : 3 * (performance.now() - started));
   again = false;
   look(pause);
 }

@@ -47,10 +47,10 @@ export function explain(circuit, { topology, demand, reservations }) {
     el("h3", {}, "The last hour"),
     ofCircuit(circuit),
     el("h3", {}, "Paths that it carries"),
-    ...(paths.length ? [el("p", { className: "quiet" }, `With what servers send now, on average over ${demand.window_s} s.`)] : []),
     paths.length
       ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))
       : el("p", {}, "None: it is idle, and free for the next plan."),
+    ...(paths.length ? [el("p", { className: "quiet" }, `Rates of paths are what servers send, on average over ${demand.window_s} s.`)] : []),
     el("h3", {}, "Reservations that were promised it"),
     promised.length ? list(promised.map((one) => `${one.id} ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`)) : el("p", {}, "None."),
     ...said(circuit.a.rack, circuit.b.rack),
