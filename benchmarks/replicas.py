@@ -250,6 +250,8 @@ class Faults:
             since_s = time.monotonic()
             what = fault()
             self._these.leader()
+            for name, status in self._these.start_ended().items():
+                print(f"{name} ended by itself, with {status}, and is started again")
             time.sleep(_PAUSE_S)
             taken_s = self._roll.longest_s(since_s)
             self.found.leaderless_s.setdefault(what, []).append(taken_s)
@@ -308,6 +310,8 @@ def _play(
         with ControllerClient(urls[0]) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
             found.change_ms = _changes_ms(client, options.changes)
+            # Where it was: else the customer's circuit may take its place.
+            client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         before, customer = stage.losses(), Customer(urls)
         with streams_everywhere(stage) as streams, customer.shopping():
             faults.play(faults.kill, options.kills)

@@ -98,6 +98,14 @@ class ReplicaSet:
     def start(self, name: str) -> None:
         self.processes[name].start(ready=False)
 
+    def start_ended(self) -> dict[str, int]:
+        """Start those that have ended by themselves, as their service does; with what status."""
+        ended = {name: one for name, one in self.processes.items() if not one.running}
+        statuses = {name: one.stop() for name, one in ended.items()}
+        for name in ended:
+            self.start(name)
+        return statuses
+
 
 @contextmanager
 def replicas(
