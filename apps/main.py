@@ -186,7 +186,7 @@ class HydraApplication:
         self._heart.start()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
         if self._take_part is not None and self._view is not None:
-            self._view.start(self._take_part)
+            self._view.start(self._take_part, give_up)
 
     def _begin(self) -> None:
         """Decide and act from now on."""

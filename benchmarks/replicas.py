@@ -14,6 +14,10 @@ imports, seconds on both processors, would slow down the one that leads.
 asked every 20 ms. *Lost* are reservations that the customer was told of and that are not there, or
 not as it was told; *doubled* are those that it was told of no more than once and that are there
 twice. What a change takes is measured by the client, on etcd and on SQLite in the same run.
+
+*Rules of two leaders* are looked for in what the switches and both controllers said to each other,
+which tcpdump writes down all the time: writes that a switch took of a controller that was not its
+master (:mod:`benchmarks._two_leaders`).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
@@ -36,14 +40,17 @@ import httpx
 from apps.client import ClientError, HydraClient
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
+from benchmarks._two_leaders import Verdict, expression, judged
 from benchmarks.recovery import PHASES
 from hydra.lifecycle import ReconfigurationState
 from hydra.reservations.reservation import FINAL_STATES
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.replicas import ReplicaSet, replicas
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Losses, Stage
 from mininet_scenarios.stage.streams import streams_everywhere
+from mininet_scenarios.testbed.capture import Capture
 from tests.integration.warm import cool, warm
 from tests.lossy import LossyWay
 
@@ -59,6 +66,9 @@ _KEPT: Final = PairDemand("r3", "r4", 80.0)
 _RESERVED: Final = ("r1", "r3")
 _MBPS: Final = 0.1
 _READY_S: Final = 90.0
+_NAMES: Final = ("a", "b")
+_SNAP_BYTES: Final = 262_144
+"""More than any segment on a loopback."""
 _POLL_S: Final = 0.02
 _PAUSE_S: Final = 1.0
 
@@ -159,6 +169,10 @@ class Found:
     unknown: int = 0
     wrong: tuple[int, int] = (0, 0)
     change_ms: list[float] = field(default_factory=list)
+    verdict: Verdict = field(default_factory=Verdict)
+    captured_mb: float = 0.0
+    dropped: int = 0
+    """Frames of the controllers' conversations that the kernel had no space for."""
 
 
 class Faults:
@@ -236,6 +250,8 @@ class Faults:
             since_s = time.monotonic()
             what = fault()
             self._these.leader()
+            for name, status in self._these.start_ended().items():
+                print(f"{name} ended by itself, with {status}, and is started again")
             time.sleep(_PAUSE_S)
             taken_s = self._roll.longest_s(since_s)
             self.found.leaderless_s.setdefault(what, []).append(taken_s)
@@ -252,22 +268,39 @@ def _changes_ms(client: ControllerClient, times: int) -> list[float]:
     return taken_ms
 
 
-def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
+def _captured(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
+    """What was found, by what switches and controllers said to each other as well."""
+    ports = {name: free_port() for name in _NAMES}
+    capture = Capture(
+        "lo", expression=expression(ports.values()), snap_bytes=_SNAP_BYTES, batched=True
+    )
+    with capture:
+        found = _play(stage, options, folder, ports)
+    found.verdict = judged(capture.each(), {port: name for name, port in ports.items()})
+    found.captured_mb, found.dropped = len(capture.pcap()) / 1e6, capture.dropped
+    for words in found.verdict.accepted:
+        print(words)
+    return found
+
+
+def _play(
+    stage: Stage, options: argparse.Namespace, folder: Path, ports: Mapping[str, int]
+) -> Found:
     with ExitStack() as stack:
         etcd = stack.enter_context(EtcdMembers(folder, 3))
-        ports = [int(one.rpartition(":")[2]) for one in etcd.endpoints]
-        ways = {
-            name: [stack.enter_context(LossyWay(port)) for port in ports] for name in ("a", "b")
-        }
+        members = [int(one.rpartition(":")[2]) for one in etcd.endpoints]
+        ways = {name: [stack.enter_context(LossyWay(port)) for port in members] for name in _NAMES}
         these = stack.enter_context(
             replicas(
                 stage,
                 etcd,
                 _POLICY,
                 {"requests_per_s": 10_000},
+                _NAMES,
                 lease_s=options.lease_s,
                 launch=warm().launch,
                 endpoints={name: [way.url for way in some] for name, some in ways.items()},
+                ports=ports,
             )
         )
         roll = stack.enter_context(Roll(these))
@@ -277,6 +310,8 @@ def _play(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
         with ControllerClient(urls[0]) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
             found.change_ms = _changes_ms(client, options.changes)
+            # Where it was: else the customer's circuit may take its place.
+            client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         before, customer = stage.losses(), Customer(urls)
         with streams_everywhere(stage) as streams, customer.shopping():
             faults.play(faults.kill, options.kills)
@@ -333,7 +368,7 @@ def main(argv: Sequence[str] = ()) -> int:
     with demo_stage() as stage, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         stack.callback(cool)
         sqlite_ms = _on_sqlite_ms(stage, options.changes)
-        found = _play(stage, options, Path(folder))
+        found = _captured(stage, options, Path(folder))
     results = [
         Result(
             *(f"{what}, {len(taken_s)} times", "without a leader, longest", "s", "lower"),
@@ -346,6 +381,8 @@ def main(argv: Sequence[str] = ()) -> int:
     dark = found.losses.dark_frames if found.losses else 0
     queued = sum(found.losses.queues.values()) if found.losses else 0
     lost, doubled = found.wrong
+    verdict = found.verdict
+    wire = f"{verdict.switches} switches, {verdict.taken_over} times of another controller"
     results += [
         Result(f"{whole}, {found.datagrams:,} datagrams", "lost", "datagrams", "lower",
                max(0, found.lost - queued), queued, "dropped by queues beside", 0.0),
@@ -354,6 +391,14 @@ def main(argv: Sequence[str] = ()) -> int:
         Result(whole, "frames at dark ports", "frames", "lower", dark, None, "", 0.0),
         Result(whole, "leaders that went on without a lease", "", "lower", found.went_on, None,
                "", 0.0),
+        Result(wire, "writes taken of one that was not its master", "writes", "lower",
+               len(verdict.accepted), verdict.by_masters, "taken of masters beside", 0.0),
+        Result(wire, "such writes refused", "writes", "lower", verdict.refused,
+               verdict.unanswered, "cut off unanswered beside", None),
+        Result(f"{found.captured_mb:.0f} MB of OpenFlow captured", "dropped by the kernel",
+               "packets", "lower", found.dropped, None, "", 0.0),
+        Result(f"{found.captured_mb:.0f} MB of OpenFlow captured", "read in part", "connections",
+               "lower", verdict.unread, None, "", 0.0),
         Result(f"{found.reservations:,} reservations, {found.unknown} requests unanswered",
                "lost", "reservations", "lower", lost, None, "", 0.0),
         Result(f"{found.reservations:,} reservations", "doubled", "reservations", "lower",

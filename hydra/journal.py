@@ -99,6 +99,13 @@ class JournalTaken(JournalError):
     command = "pgrep -af hydra"
 
 
+class JournalOfAnotherFormat(JournalError):
+    """A release that writes the journal otherwise holds it, and only that may lead beside it."""
+
+    to_do = "start the release that wrote the journal, or name another place for one"
+    command = "hydra replicas"
+
+
 class Journal(Protocol):
     """Usable from any thread. Who opens it for writing owns it, until somebody else does."""
 

@@ -98,6 +98,14 @@ class ReplicaSet:
     def start(self, name: str) -> None:
         self.processes[name].start(ready=False)
 
+    def start_ended(self) -> dict[str, int]:
+        """Start those that have ended by themselves, as their service does; with what status."""
+        ended = {name: one for name, one in self.processes.items() if not one.running}
+        statuses = {name: one.stop() for name, one in ended.items()}
+        for name in ended:
+            self.start(name)
+        return statuses
+
 
 @contextmanager
 def replicas(
@@ -110,10 +118,12 @@ def replicas(
     lease_s: int = 2,
     launch: Callable[[Path, BinaryIO], Launched] = launch,
     endpoints: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ports: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[ReplicaSet]:
     """Controllers that share this etcd; the first leads when the block begins.
 
-    ``endpoints``: where a controller finds etcd, by its name, if not at its members.
+    ``endpoints``: where a controller finds etcd, by its name, if not at its members; ``ports``:
+    where it waits for switches, if not at any that is free.
     """
     prefix = f"/{stage.fabric.name}/"
     bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
@@ -124,7 +134,7 @@ def replicas(
         these = ReplicaSet({}, http)
         targets = []
         for name in names:
-            openflow = f"127.0.0.1:{free_port()}"
+            openflow = f"127.0.0.1:{ports.get(name) or free_port()}"
             there = list(endpoints.get(name, etcd.endpoints))
             store = {"etcd": {"endpoints": there, "prefix": prefix, "lease_s": lease_s}}
             own = {"openflow": openflow, "rest": f"127.0.0.1:{free_port()}", "store": store}

@@ -47,7 +47,7 @@ def _print(document: JsonObject) -> None:
                 one["url"],
                 one["release"],
                 moment(one["since_unix_s"]),
-                "-" if one["switches"] is None else one["switches"],
+                "-" if one.get("switches") is None else one["switches"],  # an earlier release's
             )
             for role, one in everybody
         ),

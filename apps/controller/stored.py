@@ -19,7 +19,7 @@ from hydra.errors import HydraError, UnknownName
 from hydra.faults.conditions import Condition, store_unavailable
 from hydra.faults.quarantine import read_quarantine
 from hydra.history import Happening, HappeningKind, History
-from hydra.journal import JournalCopy, JournalError, Kind
+from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind
 from hydra.journal_format import read_state
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.reservations.records import read_reservation
@@ -42,7 +42,7 @@ class Copies(Protocol):
         ...
 
     def look(self) -> JournalCopy:
-        """As it is now. Raises JournalError."""
+        """As it is now. Raises JournalError; JournalOfAnotherFormat if it can't be read here."""
         ...
 
 
@@ -88,6 +88,7 @@ class StoredView:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._then: Callable[[], None] = lambda: None
+        self._refuse: Callable[[HydraError], None] = lambda _error: None
         self._thread = threading.Thread(target=self._follow, name="stored", daemon=True)
         self._state = _Read(Kind.STATE, lambda record: read_state(fabric, record["state"]))
         self._reservations = _Read(
@@ -97,13 +98,14 @@ class StoredView:
         self._history = _Read(Kind.HISTORY, Happening.from_record)
         self._ports = _Read(Kind.QUARANTINE, lambda record: list(record["ports"]))
 
-    def start(self, then: Callable[[], None]) -> None:
+    def start(self, then: Callable[[], None], refuse: Callable[[HydraError], None]) -> None:
         """Look at the store every now and then, so that there is something when it is lost.
 
         ``then`` is called after the first look, answered or not: whoever is known to stand by has
-        something to answer with.
+        something to answer with. ``refuse`` is called instead, or later, if a release that writes
+        another format of the journal is found there: this one can't lead after that.
         """
-        self._then = then
+        self._then, self._refuse = then, refuse
         self._thread.start()
 
     def stop(self) -> None:
@@ -122,6 +124,10 @@ class StoredView:
     def _look(self) -> None:
         try:
             self._copies.look()
+        except JournalOfAnotherFormat as error:
+            if not self._ended.is_set():
+                self._ended.set()
+                self._refuse(error)
         except JournalError as error:
             LOG.debug("%s", error)
 

@@ -47,6 +47,7 @@ _SOON_S: Final = 0.02
 """Between two looks of a standby while the leader ends."""
 _TELL_S: Final = 0.5
 _BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
+_UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
 65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits."""
@@ -335,9 +336,10 @@ def _text(replica: Replica) -> str:
 
 
 def _replica(entry: Entry) -> Replica:
+    """Whoever wrote this may be of another release, and tell more of itself, or less."""
     document = json.loads(entry.value)
     known = {one.name: document[one.name] for one in fields(Replica) if one.name in document}
-    return Replica(**known)  # another release may tell more, or less
+    return Replica(**{**_UNTOLD, **known})
 
 
 def who_leads(settings: EtcdSettings) -> str | None:

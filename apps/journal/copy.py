@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Final
 
 from apps.etcd.gateway import Answer, Entry, Etcd, EtcdRefused, EtcdUnanswered, get, has_value
-from apps.journal.etcd import after, carry, staged, texts
-from hydra.journal import JournalError, Kind
+from apps.journal.etcd import after, carry, check_format, staged, texts
+from hydra.journal import JournalError, JournalOfAnotherFormat, Kind
 from hydra.policy import EtcdSettings
 
 _PATIENCE_S: Final = 2.0
@@ -41,6 +41,7 @@ class Copying:
     def __init__(self, settings: EtcdSettings, kinds: Collection[Kind]) -> None:
         self._etcd = Etcd(settings)
         self._prefix = f"{settings.prefix}journal/"
+        self._name = f"{self._etcd.name}, {settings.prefix}"
         self._kinds = tuple(kinds)
         self._lock = threading.Lock()
         self._looked_s = float("-inf")
@@ -61,7 +62,8 @@ class Copying:
     def look(self) -> Copy:
         """The records as they are now; those who ask during a look share the next one.
 
-        Raises JournalError if etcd does not answer.
+        Raises JournalOfAnotherFormat if a release that writes otherwise has written there, and
+        JournalError if etcd does not answer.
         """
         asked_s = time.monotonic()
         with self._lock:
@@ -69,6 +71,8 @@ class Copying:
                 self._looked_s, self._error = time.monotonic(), None
                 try:
                     self._copy = self._look(self._copy)
+                except JournalOfAnotherFormat as error:
+                    self._error = error
                 except (EtcdRefused, EtcdUnanswered) as error:
                     name = self._etcd.name
                     self._error = JournalError(f"can't read the journal in {name}: {error}")
@@ -103,13 +107,14 @@ class Copying:
         )
         if answer.succeeded:
             return ()
-        owned, redo, *written = answer.found
+        owned, redo, layout, *written = answer.found
+        check_format(self._name, layout)
         entries = {
             kind: self._entries[kind] | self._named(some)
             for kind, some in zip(self._kinds, written, strict=True)
             if some
         }
-        counts = dict(zip(self._kinds, answer.counts[2:], strict=True))
+        counts = dict(zip(self._kinds, answer.counts[3:], strict=True))
         whole = all(len((self._entries | entries)[kind]) == counts[kind] for kind in self._kinds)
         if not owned or redo or not whole:
             self._read_all()
@@ -121,7 +126,8 @@ class Copying:
     def _read_all(self) -> None:
         """All records as of one moment, and what a staged write makes of them."""
         answer = self._etcd.transaction([], self._ranges(limit=_PAGE), patience_s=_PATIENCE_S)
-        owned, redo, *pages = answer.found
+        owned, redo, layout, *pages = answer.found
+        check_format(self._name, layout)
         if redo:
             entries = self._with_what_is_staged(answer)
         else:
@@ -160,6 +166,7 @@ class Copying:
         return [
             get(self._key("owner")),
             get(self._key("redo")),
+            get(self._key("format")),
             *(get(one, after(one), limit=limit, written_since=written_since) for one in records),
         ]
 

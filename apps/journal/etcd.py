@@ -41,7 +41,14 @@ from apps.etcd.gateway import (
     is_absent,
     put,
 )
-from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind
+from hydra.journal import (
+    KEPT,
+    Change,
+    JournalError,
+    JournalOfAnotherFormat,
+    JournalTaken,
+    Kind,
+)
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
@@ -212,13 +219,7 @@ class EtcdJournal:
     # -- opening ----------------------------------------------------------------------------------
 
     def _check_format(self) -> None:
-        answer = self._ask([], [get(self._key("format"))])
-        found = answer.found[0][0].value if answer.found[0] else FORMAT
-        if found != FORMAT:
-            raise JournalError(
-                f"the journal {self.name} has format {found}, this release reads {FORMAT}: start "
-                "the release that wrote it, or choose another controller.store.etcd.prefix"
-            )
+        check_format(self.name, self._ask([], [get(self._key("format"))]).found[0])
 
     def _own(self) -> None:
         """Own the journal, carry over what was staged, and learn what there is."""
@@ -540,6 +541,16 @@ class EtcdJournal:
 
     def _owner_of(self, number: int) -> str:
         return f"{self._id} {number}"
+
+
+def check_format(name: str, found: Sequence[Entry]) -> None:
+    """``found``: the key ``format``, if it is there. Raises JournalOfAnotherFormat."""
+    written = found[0].value if found else FORMAT
+    if written != FORMAT:
+        raise JournalOfAnotherFormat(
+            f"the journal {name} has format {written}, this release reads {FORMAT}: start the "
+            "release that wrote it, or choose another controller.store.etcd.prefix"
+        )
 
 
 def _place(kind: Kind, order: int) -> str:

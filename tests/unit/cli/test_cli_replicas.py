@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from apps.cli.replicas import _print
 from apps.controller.stored import StoredView
 from apps.process.term import Alone, Replicas, Standby, StoreMember
 from apps.rest.app import create_app
@@ -30,6 +31,12 @@ def test_it_lists_who_leads_who_stands_by_and_the_store(call, term):
     for words in ("machine-a", "stands by", "http://10.0.0.2:8080", "3.4.23", "no answer"):
         assert words in result.stdout
     assert json.loads(call("replicas", "--json").stdout)["leader"]["name"] == "machine-a"
+
+
+def test_an_earlier_release_does_not_say_how_many_switches_it_has(capsys):
+    leader = {"name": "machine-a", "url": "http://a", "release": "0.0", "since_unix_s": 1.0}
+    _print({"leader": leader, "standing_by": [], "store": [], "problem": ""})
+    assert "machine-a" in capsys.readouterr().out
 
 
 def test_where_nobody_leads_it_says_why(call, term):

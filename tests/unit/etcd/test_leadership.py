@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -34,7 +34,7 @@ def await_standby(leader):
 
 
 class Candidate:
-    def __init__(self, settings, name):
+    def __init__(self, settings, name, release="1.0"):
         self.gone = threading.Event()
         self.leads, self.lost, self.ended = (queue.SimpleQueue() for _ in range(3))
         self.switches = 0
@@ -42,7 +42,7 @@ class Candidate:
             settings,
             name,
             f"http://{name}:8080",
-            "1.0",
+            release,
             lambda: self.leads.put(boot_s()),
             self._lose,
             self.ended.put,
@@ -56,8 +56,8 @@ class Candidate:
 
 
 @contextmanager
-def candidate(settings, name):
-    one = Candidate(settings, name)
+def candidate(settings, name, release="1.0"):
+    one = Candidate(settings, name, release)
     one.leadership.start()
     try:
         yield one
@@ -136,6 +136,51 @@ def test_a_controller_of_another_release_may_tell_less_of_itself_or_more(setting
         etcd.close()
         assert [one.switches for one in a.leadership.replicas().standing_by] == [None]
         assert [one.name for one in a.leadership.hand_over()] == ["b"]
+
+
+def test_releases_hand_over_to_each_other_and_back(settings):
+    """As a rolling upgrade does, and one that is given up."""
+    with candidate(settings, "a", "1.0") as a:
+        a.leads.get(timeout=LONG_S)
+        with candidate(settings, "b", "2.0") as b:
+            await_standby(a)
+            found = a.leadership.replicas()
+            assert [found.leader.release, *(one.release for one in found.standing_by)] == [
+                "1.0",
+                "2.0",
+            ]
+            assert [one.name for one in a.leadership.hand_over()] == ["b"]
+            first = a.leadership.generation
+            a.leadership.close()
+            b.leads.get(timeout=LONG_S)
+            with candidate(settings, "a", "1.0") as again:
+                await_standby(b)
+                assert [one.release for one in b.leadership.hand_over()] == ["1.0"]
+                second = b.leadership.generation
+                b.leadership.close()
+                again.leads.get(timeout=LONG_S)
+                assert first < second < again.leadership.generation
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"name": "b", "url": "http://b:1", "release": "9", "since_unix_s": 1.0, "new": [1]}, "b"),
+        ({"id": "x"}, "unnamed"),
+    ],
+)
+def test_a_leader_of_another_release_may_tell_less_of_itself_or_more(settings, told, words):
+    """Whoever stands by goes on looking, and leads after it."""
+    with closing(Etcd(settings)) as etcd:
+        key = f"{settings.prefix}leader"
+        etcd.transaction([], [put(key, json.dumps(told))])
+        with candidate(settings, "a") as a:
+            wait_until(lambda: a.leadership.standby().leader is not None)
+            assert f"{words} leads: ask at {told.get('url', '')}" in a.leadership.standby().words
+            assert a.leadership.replicas().leader.release == told.get("release", "")
+            assert who_leads(settings) == words
+            etcd.transaction([], [delete(key)])
+            a.leads.get(timeout=LONG_S)
 
 
 def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):

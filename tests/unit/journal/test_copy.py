@@ -9,10 +9,11 @@ from contextlib import closing
 
 import pytest
 
+from apps.etcd.gateway import Etcd, put
 from apps.journal import copy as copy_module
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
-from hydra.journal import KEPT, Change, JournalError, Kind
+from hydra.journal import KEPT, Change, JournalError, JournalOfAnotherFormat, Kind
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 
 KINDS = (Kind.WEBHOOK, Kind.DECISION)
@@ -65,3 +66,29 @@ def test_without_an_answer_the_last_one_stays(tmp_path):
         members.signal(members.names[0], signal.SIGCONT)
         members.await_quorum()
         assert copies.look().as_of_unix_s > seen.as_of_unix_s
+
+
+@pytest.fixture
+def settings(etcd):
+    return etcd.settings(f"/test/{uuid.uuid4().hex}/")
+
+
+def written_by_another(settings, written):
+    """The format's number, and a write, as one transaction of a release that writes otherwise."""
+    journal = f"{settings.prefix}journal/"
+    with closing(Etcd(settings)) as etcd:
+        etcd.transaction([], [put(f"{journal}format", written), put(f"{journal}owner", "x 1")])
+
+
+@pytest.mark.parametrize("written", ["0", "2"])
+def test_a_format_of_another_release_is_no_copy(settings, written):
+    with closing(Copying(settings, KINDS)) as early, closing(Copying(settings, KINDS)) as late:
+        with closing(EtcdJournal(settings)) as journal:
+            journal.write([webhook("a")])
+        seen = early.look()
+        written_by_another(settings, written)
+        for copies in (early, late):
+            for _ in range(2):
+                with pytest.raises(JournalOfAnotherFormat, match=f"has format {written}, this"):
+                    copies.look()
+        assert early.last is seen

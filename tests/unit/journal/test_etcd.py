@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from contextlib import closing, contextmanager
 
 import pytest
 
-from apps.etcd.gateway import Etcd, put, was_created
-from apps.journal.etcd import EtcdJournal
-from hydra.journal import Change, JournalError, JournalTaken, Kind
+from apps.etcd.gateway import Etcd, get, put, was_created
+from apps.journal.etcd import FORMAT, EtcdJournal, after
+from hydra.journal import Change, JournalError, JournalOfAnotherFormat, JournalTaken, Kind
 from hydra.policy import EtcdSettings
 from tests.lossy import LossyWay
 
@@ -185,14 +184,38 @@ def test_nothing_is_written_under_another_leader(settings):
             late.open([was_created(key, made)])
 
 
-def test_a_format_of_another_release_is_refused(settings):
-    with opened(settings):
-        pass
-    etcd = Etcd(settings)
-    with closing(etcd):
-        etcd.transaction([], [put(f"{settings.prefix}journal/format", json.dumps(99))])
-    with pytest.raises(JournalError, match="has format 99, this release reads 1: start the rel"):
-        EtcdJournal(settings)
+@pytest.mark.parametrize("other", ["0", "2"])
+def test_a_format_of_another_release_is_refused_and_left_as_it_is(settings, other):
+    """Earlier or later: by who leads, by who was to lead, and by who reads for a backup."""
+    with opened(settings) as journal:
+        journal.write([webhook("a")])
+    with closing(Etcd(settings)) as etcd:
+        etcd.transaction([], [put(f"{settings.prefix}journal/format", other)])
+        everything = get(settings.prefix, after(settings.prefix))
+        before = etcd.transaction([], [everything]).found
+        words = f"has format {other}, this release reads {FORMAT}: start the release that wrote it"
+        for options in ({}, {"read_only": True}):
+            with pytest.raises(JournalOfAnotherFormat, match=words):
+                EtcdJournal(settings, **options)
+        with closing(EtcdJournal(settings, later=True)) as late:
+            with pytest.raises(JournalOfAnotherFormat, match=words):
+                late.open()
+            with pytest.raises(JournalError, match="it is not open"):
+                late.write([webhook("b")])
+        assert etcd.transaction([], [everything]).found == before
+
+
+def test_what_a_later_release_wrote_of_a_new_kind_stays_there(settings):
+    """A release that takes over, and does not know that kind, gives it back as it was."""
+    new, text = f"{settings.prefix}journal/records/novelty/{7:016x}/0000", '{"record": {"new": 1}}'
+    with closing(Etcd(settings)) as etcd:
+        etcd.transaction([], [put(new, text)])
+        with opened(settings) as journal:
+            journal.write([webhook("a"), *LARGE])
+            journal.write([Change(Kind.WEBHOOK, "a", None), decision(1)])
+        with opened(settings) as following:
+            assert ids(following) == AFTER
+        assert [one.value for one in etcd.transaction([], [get(new)]).found[0]] == [text]
 
 
 def test_an_etcd_that_does_not_answer_is_one_clear_error():
