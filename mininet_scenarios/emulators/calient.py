@@ -6,19 +6,26 @@ before the mirrors have moved. States on the way to light are inferred, and so i
 reply to ``RTRV-SAVERECALL``.
 
 ``--firmware plain`` numbers its ports, ``1`` to ``N``.
+
+``--firmware shared`` is such a switch that others use as well. Somebody has connected its last two
+ports, and whenever a session logs in while it rests, somebody has it save its connections, which
+takes a moment and fails every other time. Bulk commands are carried out one after another, each a
+moment after its turn has come; until then ``RTRV-SAVERECALL`` tells of the one before. Connections
+that they or others made have no name. All of it is inferred.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mininet_scenarios.emulators import tl1_language as language
 from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.emulators.ocs import EmulatedOcs, StandingAlarm
+from mininet_scenarios.emulators.ocs import CommandError, EmulatedOcs, StandingAlarm
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
 from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, Tl1Server
@@ -26,6 +33,8 @@ from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, 
 _PORTS_A_FIBRE: Final = 8
 _FIBRES_A_SEGMENT: Final = 8
 _GRAVITY: Final = ("CL", "MN", "MJ", "CR")
+_OTHERS: Final = "SYSTEM"
+"""Group of connections that were not entered one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +144,7 @@ class CalientServer(Tl1Server):
     async def _enter_in_bulk(self, _client: Tl1Client, command: Tl1Command) -> Records:
         circuits = self._listed_in_bulk(command)
         self._check_free(circuits)
-        pairs = [pair for circuit in circuits for pair in circuit.pairs(self.ocs.size)]
-        before = set(self.ocs.cross_connects)
-        self.ocs.connect(pairs)
-        made = set(self.ocs.cross_connects) - before
-        self._entered |= {c.name: c for c in circuits if c.pairs(self.ocs.size)[0][0] in made}
-        self._bulk = asyncio.create_task(self.ocs.settled())
+        self._take_bulk(circuits, self._make)
         return []
 
     async def _delete_in_bulk(self, _client: Tl1Client, command: Tl1Command) -> Records:
@@ -148,17 +152,38 @@ class CalientServer(Tl1Server):
         circuits = [present.get(circuit.name) for circuit in self._listed_in_bulk(command)]
         if None in circuits:
             raise Denied("SROF", "Invalid Connection")
-        found = [circuit for circuit in circuits if circuit is not None]
-        self.ocs.disconnect([pair for c in found for pair in c.pairs(self.ocs.size)])
-        for circuit in found:
-            if not self._active(circuit):
-                self._entered.pop(circuit.name, None)
-        self._bulk = asyncio.create_task(self.ocs.settled())
+        self._take_bulk([c for c in circuits if c is not None], self._unmake)
         return []
 
+    def _take_bulk(
+        self, circuits: Sequence[_Circuit], work: Callable[[Sequence[_Circuit]], None]
+    ) -> None:
+        """Have this work begun on these connections; raises CommandError for a refusal."""
+        work(circuits)
+        self._bulk = asyncio.create_task(self.ocs.settled())
+
+    def _make(self, circuits: Sequence[_Circuit]) -> None:
+        before = set(self.ocs.cross_connects)
+        self.ocs.connect(self._pairs(circuits))
+        made = set(self.ocs.cross_connects) - before
+        self._entered |= {c.name: c for c in circuits if c.pairs(self.ocs.size)[0][0] in made}
+
+    def _unmake(self, circuits: Sequence[_Circuit]) -> None:
+        self.ocs.disconnect(self._pairs(circuits))
+        for circuit in circuits:
+            if not self._active(circuit):
+                self._entered.pop(circuit.name, None)
+
+    def _pairs(self, circuits: Sequence[_Circuit]) -> list[tuple[int, int]]:
+        return [pair for circuit in circuits for pair in circuit.pairs(self.ocs.size)]
+
     async def _progress(self, _client: Tl1Client, _command: Tl1Command) -> Records:
+        return [f"SAVERECALL:STATUS={self._told()}"]
+
+    def _told(self) -> str:
+        """How far the last bulk command is."""
         under_way = self._bulk is not None and not self._bulk.done()
-        return [f"SAVERECALL:STATUS={'In progress' if under_way else 'Completed'}"]
+        return "In progress" if under_way else "Completed"
 
     def _listed_in_bulk(self, command: Tl1Command) -> list[_Circuit]:
         circuits = []
@@ -166,7 +191,7 @@ class CalientServer(Tl1Server):
             sign = "-" if "-" in title else ">"
             source, _, target = title.partition(sign)
             ends = self._number(source), self._number(target)
-            circuits.append(self._circuit(*ends, "SYSTEM", sign == "-"))
+            circuits.append(self._circuit(*ends, _OTHERS, sign == "-"))
         return circuits
 
     async def _activate(self, _client: Tl1Client, command: Tl1Command) -> Records:
@@ -211,7 +236,7 @@ class CalientServer(Tl1Server):
             ("SRCPORT", self.port_name(circuit.source)),
             ("DSTPORT", self.port_name(circuit.target)),
             ("GRPNAME", circuit.group),
-            ("CONNNAME", circuit.name),
+            ("CONNNAME", self._given_name(circuit)),
             ("CONNTYPE", "2WAY" if circuit.two_way else "1WAY"),
             ("AS", administrative),
             ("OS", operational),
@@ -221,6 +246,9 @@ class CalientServer(Tl1Server):
             ("MATRIXUSED", 1),
         )
         return f"{circuit.name}:{language.pairs(fields)}"
+
+    def _given_name(self, circuit: _Circuit) -> str:
+        return circuit.name
 
     def _states(self, circuit: _Circuit) -> tuple[str, str, str]:
         if not self._active(circuit):
@@ -245,7 +273,7 @@ class CalientServer(Tl1Server):
             yield circuit
         for ingress, egress in sorted(self.ocs.cross_connects.items()):
             if (ingress, egress) not in seen:
-                yield self._circuit(ingress, egress - self.ocs.size, "SYSTEM", False)
+                yield self._circuit(ingress, egress - self.ocs.size, _OTHERS, False)
 
     def _circuit(self, source: int, target: int, group: str, two_way: bool) -> _Circuit:
         name = f"{self.port_name(source)}{'-' if two_way else '>'}{self.port_name(target)}"
@@ -278,7 +306,83 @@ class PlainServer(CalientServer):
         return f"{number}"
 
 
-PRODUCT: Final = Product("calient", __doc__, "tl1", 3083, CalientServer, {"plain": PlainServer})
+class SharedServer(PlainServer):
+    """A switch with numbered ports that others use as well, and that begins bulk commands late."""
+
+    BEGINS_AFTER_S = 0.01
+    SAVES_FOR_S = 0.03
+
+    def __init__(self, ocs: EmulatedOcs, name: str) -> None:
+        super().__init__(ocs, name)
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._state = "Completed"
+        self._saves = itertools.cycle(("Failed", "Completed"))
+        self._is_new = True
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        if self._is_new:
+            size, present = self.ocs.size, self.ocs.cross_connects
+            taken = {*present, *present.values()}
+            last = [(n, size + n) for n in range(max(1, size - 1), size + 1)]
+            self.ocs.connect(pair for pair in last if taken.isdisjoint(pair))
+            self._is_new = False
+        return await super().listen(host, port)
+
+    async def _log_in(self, client: Tl1Client, command: Tl1Command) -> Records:
+        records = await super()._log_in(client, command)
+        if not self._tasks:
+            self._state = "In progress"
+            self._queue(self._save())
+        return records
+
+    async def _save(self) -> None:
+        async with self._turn:
+            await asyncio.sleep(self.SAVES_FOR_S)
+            self._state = next(self._saves)
+
+    def _take_bulk(
+        self, circuits: Sequence[_Circuit], work: Callable[[Sequence[_Circuit]], None]
+    ) -> None:
+        allowed = self.ocs.obeyed(self._pairs(circuits))
+        if allowed is not None:
+            obeyed = [c for c in circuits if c.pairs(self.ocs.size)[0] in allowed]
+            self._queue(self._work(obeyed, work))
+
+    async def _work(
+        self, circuits: Sequence[_Circuit], work: Callable[[Sequence[_Circuit]], None]
+    ) -> None:
+        async with self._turn:
+            await asyncio.sleep(self.BEGINS_AFTER_S)
+            self._state = "In progress"
+            try:
+                work(circuits)
+                await self.ocs.settled()
+                self._state = "Completed"
+            except CommandError:
+                self._state = "Failed"
+
+    def _queue(self, command: Coroutine[None, None, None]) -> None:
+        """Have a command carried out when its turn comes: they are taken in this order."""
+        task = asyncio.create_task(command)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _told(self) -> str:
+        return self._state
+
+    def _given_name(self, circuit: _Circuit) -> str:
+        return "" if circuit.group == _OTHERS else circuit.name
+
+
+PRODUCT: Final = Product(
+    "calient",
+    __doc__,
+    "tl1",
+    3083,
+    CalientServer,
+    {"plain": PlainServer, "shared": SharedServer},
+)
 
 if __name__ == "__main__":
     sys.exit(run(PRODUCT))

@@ -169,6 +169,12 @@ CANDIDATES = [
         faults=BULK_FAULTS,
     ),
     Candidate(
+        "calient-tl1",
+        emulated("calient-tl1", "--firmware", "shared", options={"bulk": True}),
+        variant="shared-bulk",
+        faults=BULK_FAULTS - {FaultKind.SILENT, FaultKind.PARTIAL},
+    ),
+    Candidate(
         "glimmerglass-tl1",
         emulated("glimmerglass-tl1"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
