@@ -69,6 +69,8 @@ class Surveillance:
         self._wanted_s = self._interval_s = interval_s
         self._timeout_s = min(timeout_s, interval_s / 4)
         self._ways: dict[tuple[Path, VlanId], tuple[Way, ...]] = {}
+        self._unseen: set[tuple[Path, VlanId]] = set()
+        """Paths that are not probed while their pairs are being moved."""
         self._users: dict[Traversal, list[Way]] = {}
         self._by_nonce: dict[int, Way] = {}
         self._schedule: list[tuple[float, int, Way]] = []
@@ -79,13 +81,19 @@ class Surveillance:
         return self._timeout_s
 
     def watch(self, state: NetworkState, moving: Collection[Pair], now_s: float) -> None:
-        """Probe the paths of ``state`` from now on, except those of pairs that are being moved."""
+        """Probe the paths of ``state`` from now on, except those of pairs that are being moved.
+
+        Paths that are still there once their pairs have been moved are probed soon: what died
+        meanwhile, or shortly before, was not found.
+        """
         wanted = {
             (path, vlan): None for path, vlan in state.vlans.items() if pair_of(path) not in moving
         }
         for key in self._ways.keys() - wanted.keys():
+            self._unseen.add(key)
             for way in self._ways.pop(key):
                 self._forget(way)
+        self._unseen &= state.vlans.items()
         fresh = [self._ways_of(path, vlan) for path, vlan in wanted.keys() - self._ways.keys()]
         self._ways.update({(ways[0].path, ways[0].vlan): ways for ways in fresh})
         self._users = {}
@@ -96,8 +104,14 @@ class Surveillance:
         self._interval_s = max(self._wanted_s, number / _MOST_PER_S)
         # By source: what a switch sends at about the same time goes there as one message.
         order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
+        soon = 0
         for index, way in enumerate(order):
-            self._plan(way, now_s + self._interval_s * (index + 1) / len(order))
+            after_s = self._interval_s * (index + 1) / len(order)
+            if (way.path, way.vlan) in self._unseen:
+                after_s = min(after_s, soon / _MOST_PER_S)
+                soon += 1
+            self._plan(way, now_s + after_s)
+        self._unseen -= wanted.keys()
 
     def _ways_of(self, path: Path, vlan: VlanId) -> tuple[Way, ...]:
         there = tuple(self._traversals(path))

@@ -47,7 +47,7 @@ POLICY: Final[Mapping[str, Any]] = {
     "mode": "on-request",
     "audit_interval_s": AUDIT_INTERVAL_S,
     "probe_interval_s": PROBE_INTERVAL_S,
-    "quarantine_s": 2.0,
+    "quarantine_s": 1.0,
     "preemption_notice_s": 1.0,
     "timeouts": {"vswitch_s": 2.0, "tor_s": 2.0, "ocs_s": 2.0, "port_up_s": 1.0, "probe_s": 0.5},
 }

@@ -172,6 +172,37 @@ def test_pairs_that_move_are_left_in_peace_and_come_back_fresh():
     assert {src for _, src, *_ in air.sent} == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("before_s", [0.1, 0.6, INTERVAL_S])
+def test_what_died_before_its_pair_moved_is_found_soon_after(before_s):
+    """Within three time-outs, whenever in the interval its next probe would have been."""
+    air = Air(DIRECT)
+    air.run(4 * INTERVAL_S)
+    air.cut(FIRST, 1)
+    air.run(air.now_s + before_s)
+    air.watched.watch(DIRECT, {(0, 1)}, air.now_s)
+    air.run(air.now_s + INTERVAL_S)
+    assert air.lost == []
+    air.watched.watch(DIRECT, (), air.now_s)
+    came_back_s = air.now_s
+    air.run(came_back_s + INTERVAL_S)
+    (found_s, _), *_ = air.lost
+    assert found_s <= came_back_s + LOSSES * TIMEOUT_S + 0.05
+
+
+def test_very_many_paths_that_come_back_are_not_probed_all_at_once():
+    fabric = small_fabric(racks=64, planes=1)
+    paths = [path_of(fabric, rack, rack + 1) for rack in range(0, 64, 2)]
+    state = state_of(fabric, NetworkState(), *paths)
+    watched = Surveillance(fabric, INTERVAL_S, 1.0)
+    watched.watch(state, (), 0.0)
+    watched.watch(state, {(path.src, path.dst) for path in paths}, 1.0)
+    watched.watch(state, (), 2.0)
+    at_once, _ = watched.due(2.0)
+    soon, _ = watched.due(2.2)
+    assert len(at_once) <= 2
+    assert len(at_once) + len(soon) == 2 * len(paths)
+
+
 def test_a_path_that_stays_dead_is_told_again():
     air = Air(DIRECT)
     air.cut(FIRST, 0)
