@@ -49,7 +49,6 @@ from apps.process.doors import RETRY_S, Door
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
-_MANAGER: Final = package.ryu_manager()
 _STOPPING_LOOK_S: Final = 0.01
 _READ_BYTES: Final = 65536
 """Read of a switch on TLS at a time: at least a message, of whatever kind."""
@@ -62,6 +61,7 @@ def run_manager(arguments: list[str], stopping: Stopping) -> None:
     KeyboardInterrupt if a signal comes before Ryu's main loop runs, and HydraError if Ryu's
     listener ends by itself.
     """
+    manager = package.ryu_manager()
     main = eventlet.getcurrent()
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
@@ -95,7 +95,7 @@ def run_manager(arguments: list[str], stopping: Stopping) -> None:
     eventlet.spawn(_keep_empty, reader)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
-    _MANAGER.main(args=arguments, prog="ryu-manager")
+    manager.main(args=arguments, prog="ryu-manager")
     seam.raise_what_was_given_up()
     if not signals:
         raise HydraError(

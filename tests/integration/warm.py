@@ -221,10 +221,12 @@ def _become_planner(connection: int, log: int) -> None:
 
 if __name__ == "__main__":
     from apps.launcher import ryu_manager
-    from apps.openflow import framework
+    from apps.openflow import framework, package
 
     import_module("apps.main")  # which the launcher imports for the controller alone
-    framework.hubs()  # and what its hub imports
+    framework.hubs()  # and what it imports, if it is run
+    if package.NAME == package.RYU:
+        package.ryu_manager()
     import_module("numpy.ma")  # numpy imports it once something is counted
     from apps.planning import planner, planner_process
     from apps.process.garbage import spare_what_stays

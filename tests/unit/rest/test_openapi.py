@@ -142,6 +142,7 @@ def test_numbers_carry_their_unit(description):
         "divert_share",
         "replan_share",
         "stages_done",
+        "switches",
         "stages_expected",
         "prediction_error",
         "subjects_total",
