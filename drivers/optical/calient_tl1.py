@@ -82,8 +82,8 @@ class CalientTl1(Tl1Switch):
     The switch names its ports; the driver counts them in the order of their names. Port ``n`` is
     ingress ``n`` with its input and egress ``N + n`` with its output. Commands are for one
     cross-connect, and up to ``window`` of them are under way at once; with ``bulk``, one command is
-    for all. What the switch says of a bulk command's progress may be about an earlier one: where
-    the two can't be told apart, its connections decide.
+    for all. What the switch says of a bulk command's progress may be about another one, so its
+    connections decide.
 
     A connection of a kind that is not known, or with a port that the switch does not list, is no
     cross-connect: its ports are in use, and the log names it.
