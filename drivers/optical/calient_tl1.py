@@ -82,8 +82,8 @@ class CalientTl1(Tl1Switch):
     The switch names its ports; the driver counts them in the order of their names. Port ``n`` is
     ingress ``n`` with its input and egress ``N + n`` with its output. Commands are for one
     cross-connect, and up to ``window`` of them are under way at once; with ``bulk``, one command is
-    for all. What the switch says of a bulk command's progress may be about an earlier one: where
-    the two can't be told apart, its connections decide.
+    for all. What the switch says of a bulk command's progress may be about another one, so its
+    connections decide.
 
     A connection of a kind that is not known, or with a port that the switch does not list, is no
     cross-connect: its ports are in use, and the log names it.
@@ -355,21 +355,22 @@ class CalientTl1(Tl1Switch):
     ) -> list[str]:
         """Refusals of the bulk command that was sent when the switch said ``before``.
 
-        Raises DeviceError if it does not end in time.
+        An end that its connections don't bear out may be that of a command which somebody else
+        sent first. Raises DeviceError if it does not end in time.
         """
         is_ours = False
         for last in self._polls():
             told, progress = self._progress()
-            is_ours = is_ours or told != before or progress is Progress.UNDER_WAY
-            if is_ours and progress is Progress.COMPLETED:
+            under_way = progress is Progress.UNDER_WAY
+            is_ours = is_ours or under_way or told != before
+            if is_ours and progress is Progress.COMPLETED and not waits:
+                return []  # the light is waited for in any case
+            if (last or not (waits and under_way)) and made(self._standings()):
                 return []
-            hurried = last or not (waits and progress is Progress.UNDER_WAY)
-            if hurried and made(self._standings()):
-                return []
-            if is_ours and progress is Progress.FAILED:
-                return [f"{what}: {told}"]
-        if progress is Progress.UNDER_WAY:
+        if under_way:
             raise DeviceError(self._name, f"{what}: {told}, after {self._timeout_s:g} s")
+        if is_ours and progress is Progress.FAILED:
+            return [f"{what}: {told}"]
         return [f"{what} is not confirmed: {told}" + ("" if is_ours else ", as before it was sent")]
 
     def _progress(self) -> tuple[str, Progress]:

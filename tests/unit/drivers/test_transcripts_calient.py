@@ -151,6 +151,12 @@ def test_calient_ports_and_power(play):
     assert switch.power_dbm([1, 6]) == {1: -2.5, 6: None}
 
 
+@pytest.fixture
+def looks_once(monkeypatch):
+    """No pause between two looks is short enough for a second one."""
+    monkeypatch.setattr(calient_tl1, "_FIRST_POLL_S", 1000)
+
+
 # --- Ports that are plain numbers, and bulk commands --------------------------------------------
 
 PLAIN = [
@@ -215,12 +221,13 @@ def test_calient_bulk_change_waits_for_its_end(play):
             (b"RTRV-SAVERECALL:::4;", completed(4, "STATUS=Failed")),
             (b"DLT-CRS-BULK::1>1:5;", completed(5)),
             (b"RTRV-SAVERECALL:::6;", completed(6, "STATUS=Completed")),
-            (b"RTRV-SAVERECALL:::7;", completed(7, "STATUS=Completed")),
-            (b"ENT-CRS-BULK::1>2&2>10:8;", completed(8)),
-            (b"RTRV-SAVERECALL:::9;", completed(9, "STATUS=In progress")),
-            (b"RTRV-CRS:::10::ALL;", completed(10, light[0])),
-            (b"RTRV-SAVERECALL:::11;", completed(11, "STATUS=Completed")),
-            (b"RTRV-CRS:::12::ALL;", completed(12, *light)),
+            (b"RTRV-CRS:::7::ALL;", completed(7)),
+            (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
+            (b"ENT-CRS-BULK::1>2&2>10:9;", completed(9)),
+            (b"RTRV-SAVERECALL:::10;", completed(10, "STATUS=In progress")),
+            (b"RTRV-CRS:::11::ALL;", completed(11, light[0])),
+            (b"RTRV-SAVERECALL:::12;", completed(12, "STATUS=Completed")),
+            (b"RTRV-CRS:::13::ALL;", completed(13, *light)),
         ],
         user="admin",
         options={"bulk": True},
@@ -229,6 +236,7 @@ def test_calient_bulk_change_waits_for_its_end(play):
     switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5), CrossConnect(2, 6)])
 
 
+@pytest.mark.usefixtures("looks_once")
 def test_calient_bulk_change_that_failed_in_part(play):
     switch = play(
         "calient-tl1",
@@ -294,10 +302,55 @@ def test_calient_waits_for_somebody_elses_bulk_command(play):
     switch.change([], [CrossConnect(1, 5)])
 
 
-@pytest.fixture
-def looks_once(monkeypatch):
-    """No pause between two looks is short enough for a second one."""
-    monkeypatch.setattr(calient_tl1, "_FIRST_POLL_S", 1000)
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+def test_calient_the_end_of_a_command_that_came_before_ours_is_not_believed(play, end):
+    """Somebody else's was sent between our look and our command, and is carried out first."""
+    made = connection("1", "2", LIGHT)
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+            (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
+            (b"RTRV-SAVERECALL:::7;", completed(7, end)),
+            (b"RTRV-CRS:::8::ALL;", completed(8, LOOPBACK)),
+            (b"RTRV-SAVERECALL:::9;", completed(9, "In progress")),
+            (b"RTRV-SAVERECALL:::10;", completed(10, "Completed")),
+            (b"RTRV-CRS:::11::ALL;", completed(11)),
+            (b"RTRV-SAVERECALL:::12;", completed(12, "Completed")),
+            (b"ENT-CRS-BULK::1>2:13;", completed(13)),
+            (b"RTRV-SAVERECALL:::14;", completed(14, "In progress")),
+            (b"RTRV-CRS:::15::ALL;", completed(15, made)),
+            (b"RTRV-CRS:::16::ALL;", completed(16, made)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5)])
+
+
+def test_calient_the_failure_of_a_command_that_came_before_ours_is_not_believed(play):
+    """Nor where ours connects: it is carried out while the switch still says *Failed*."""
+    made = connection("1", "2", LIGHT)
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+            (b"ENT-CRS-BULK::1>2:5;", completed(5)),
+            (b"RTRV-SAVERECALL:::6;", completed(6, "Failed")),
+            (b"RTRV-CRS:::7::ALL;", completed(7)),
+            (b"RTRV-SAVERECALL:::8;", completed(8, "Failed")),
+            (b"RTRV-CRS:::9::ALL;", completed(9, made)),
+            (b"RTRV-CRS:::10::ALL;", completed(10, made)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    switch.change([], [CrossConnect(1, 5)])
 
 
 @pytest.mark.usefixtures("looks_once")
