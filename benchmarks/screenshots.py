@@ -72,7 +72,12 @@ class TroubledService(BusyService):
         self.past = History()
         for ago_s, kind, text, of in (
             (32_400, HappeningKind.CONTROLLER, "release 0.1.0 started", []),
-            (7200, HappeningKind.CONDITION, f"optical switch {complains} complains: FAN", []),
+            (
+                900,
+                HappeningKind.CONDITION,
+                f"optical switch {complains} complains: minor FAN, fan 2 has failed",
+                [],
+            ),
             (900, HappeningKind.CONDITION, f"switch {self.gone} is not connected", []),
             (
                 40,
