@@ -112,7 +112,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
                     is_listed_at_once(operator)
                     assert these.await_end("b") == LOST_LEASE
                     these.start("b")  # as its service does
-                    is_told_that_nobody_leads(operator, promise)
+                    is_told_that_nobody_leads(operator, promise, urls["b"])
                     refuses_all_but_old_reads(http, urls["a"], promise.path)
                 leader = these.leader()
                 is_told_that_it_is_over(operator)
@@ -200,12 +200,14 @@ def is_listed_at_once(operator):
     operator.note("on the page")
 
 
-def is_told_that_nobody_leads(operator, promise):
+def is_told_that_nobody_leads(operator, promise, started):
+    """Also where the one that led is asked, which has just been started again."""
     operator.note("nobody leads")
     (wrong,) = operator.is_told("store-unavailable", words=NO_ANSWER, status=1)
     assert (wrong["reservations"], wrong["command"]) == ([promise.id], "hydra replicas")
-    said = f"not ready: {NOBODY_KNOWN}"
-    assert operator.run("status")[1].startswith(said)
+    asked = operator.run("status", "--url", started)
+    operator.note("status of both")
+    assert (asked[0], asked[1].startswith(f"not ready: {NOBODY_KNOWN}")) == (1, True), asked
     page = operator.page
     expect(page.locator("#summary")).to_contain_text("✗ not ready · ✗ not healthy: 1 thing wrong")
     expect(page.locator("#missing")).to_contain_text(NOBODY_KNOWN)
