@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
@@ -24,7 +24,9 @@ TAKEOVER_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 1.6
 _PROBLEMS: Final = "/problems/"
-_NOBODY_LEADS: Final = frozenset({"standing-by", "store-unavailable"})
+STORE_LOST: Final = "store-unavailable"
+"""Kind of a refusal, and of a condition: controllers that share a store do not reach it."""
+_NOBODY_LEADS: Final = frozenset({"standing-by", STORE_LOST})
 _UNKNOWN: Final = "leader-unanswered"
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
 _T = TypeVar("_T")
@@ -130,9 +132,11 @@ class Connection:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         wait_s: int = 0,
+        patient: bool = True,
     ) -> httpx.Response:
         """The response; with ``wait_s``, once there is an outcome or so many seconds are over.
 
+        Without ``patient``, that the store does not answer is a response: nobody is waited for.
         Raises ClientError: Refusal where the controller refuses.
         """
         wishes = {"Prefer": f"wait={min(wait_s, WAIT_S)}"} if wait_s else {}
@@ -149,18 +153,27 @@ class Connection:
                 )
             return _accepted(response)
 
-        return self._try(ask, repeatable=self._attempts > 1 or method in _IDEMPOTENT)
+        repeatable = self._attempts > 1 or method in _IDEMPOTENT
+        return self._try(ask, repeatable=repeatable, telling=() if patient else (STORE_LOST,))
 
-    def _try(self, ask: Callable[[httpx.Client], _T], *, repeatable: bool) -> _T:
+    def _try(
+        self,
+        ask: Callable[[httpx.Client], _T],
+        *,
+        repeatable: bool,
+        telling: Collection[str] = (),
+    ) -> _T:
         """The answer of the first controller that takes the request. Raises ClientError.
 
-        ``repeatable``: it may be made again where it is not known what came of it.
+        ``repeatable``: it may be made again where it is not known what came of it. ``telling``:
+        kinds of refusals that are raised once every controller was asked.
         """
         until_s = time.monotonic() + TAKEOVER_S
         patient = len(self._https) > 1 or self._attempts > 1
         rounds = 0
         while True:
             failure: ClientError | None = None
+            told: Refusal | None = None
             nobody_leads = False
             for _ in self._https:
                 try:
@@ -170,11 +183,14 @@ class Connection:
                     if not (patient and again):
                         raise
                     failure, nobody_leads = refusal, True
+                    told = refusal if refusal.kind in telling else told
                 except NoAnswer as error:
                     if not (repeatable or isinstance(error, NotReached)):
                         raise
                     failure = failure if nobody_leads else error
                 self._https.append(self._https.pop(0))
+            if told is not None:
+                raise told
             rounds += 1
             over = time.monotonic() > until_s if nobody_leads else rounds >= self._attempts
             if over and failure is not None:

@@ -1,10 +1,10 @@
-"""A Prometheus of a test's own, which scrapes one controller and judges by rules."""
+"""A Prometheus of a test's own, which scrapes controllers and judges by rules."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ BIN = Path(sys.executable).parent
 
 
 @contextmanager
-def scraping(target: str, rules: Path, directory: Path) -> Iterator[httpx.Client]:
-    """Scrapes HOST:PORT each second, judges by the file of rules more often; yields its API."""
+def scraping(targets: Sequence[str], rules: Path, directory: Path) -> Iterator[httpx.Client]:
+    """Scrapes every HOST:PORT once a second, judges by the rules more often; yields its API."""
     document = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     document["global"] |= {"scrape_interval": "1s", "evaluation_interval": "200ms"}
     document["rule_files"] = [str(rules)]
-    document["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+    document["scrape_configs"][0]["static_configs"] = [{"targets": [*targets]}]
     config = directory / "prometheus.yml"
     config.write_text(yaml.safe_dump(document))
     port = free_port()

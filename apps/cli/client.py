@@ -123,7 +123,8 @@ class ControllerClient:
         """Reasons why no requests are taken there; empty when they are."""
         with self._in_words():
             try:
-                self._connection.json("GET", "/readyz", query=[("standby", "true")])
+                query = [("standby", "true")]
+                self._connection.json("GET", "/readyz", query=query, patient=False)
             except Refusal as refusal:
                 if "missing" in refusal.document:
                     return list(refusal.document["missing"])

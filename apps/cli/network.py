@@ -22,13 +22,12 @@ from apps.cli.output import (
     print_table,
 )
 from apps.cli.wording import describe_circuit, describe_condition, describe_path, health, moment
-from apps.connection import JsonObject, resource
+from apps.connection import STORE_LOST, JsonObject, resource
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 
 _POLL_S: Final = 0.2
 OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
 """States of reconfigurations that nothing follows."""
-_STORE_LOST: Final = "store-unavailable"
 
 
 @click.command(
@@ -55,7 +54,7 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         missing, wrong = _await_health(client, time.monotonic() + wait_s)
         # Without the store nobody leads, and the leader alone knows these.
-        lost = any(one["kind"] == _STORE_LOST for one in wrong["conditions"])
+        lost = any(one["kind"] == STORE_LOST for one in wrong["conditions"])
         many = [] if lost else client.get("/v1/devices")["devices"]
         asked = [] if lost else client.get("/v1/reconfigurations")["reconfigurations"]
     changes = [one for one in asked if ReconfigurationState(one["state"]) not in OVER]

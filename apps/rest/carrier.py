@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from apps.process.term import Replica, Standby
+from apps.rest.problems import STANDING_BY, STORE_UNAVAILABLE
 from hydra.errors import HydraError
 
 CARRIED_BY: Final = "1.1 hydra"
@@ -44,11 +45,12 @@ _OWN: Final = frozenset(
 )
 """Headers of a reply that belong to its connection."""
 _STREAM: Final = "text/event-stream"
+_STANDS_BY: Final = frozenset({STANDING_BY.uri, STORE_UNAVAILABLE.uri})
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class NotCarried(HydraError):
-    """The leader can't be reached: nothing was asked."""
+    """The leader can't be reached, or leads no more: nothing was asked."""
 
 
 class NoReply(HydraError):
@@ -107,6 +109,8 @@ class Carrier:
                     await _stream(reply, headers, send)
                 else:
                     content = await reply.aread()
+                    if self._has_no_store() and _is_refused_by_a_standby(reply):
+                        raise NotCarried(f"{leader.url} stands by, too")
                     begun = True
                     response = Response(content, reply.status_code)
                     length = [one for one in response.raw_headers if one[0] == b"content-length"]
@@ -123,6 +127,11 @@ class Carrier:
             if begun:
                 await _end(send)
         return begun
+
+    def _has_no_store(self) -> bool:
+        """Whether this controller knows why nobody leads: one just started does not, yet."""
+        now = self._standby()
+        return now is not None and now.store_lost is not None
 
     @asynccontextmanager
     async def _reply(
@@ -156,6 +165,16 @@ class Carrier:
             return not gone.done()
         finally:
             await _cancelled(gone)
+
+
+def _is_refused_by_a_standby(reply: httpx.Response) -> bool:
+    if reply.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+        return False
+    try:
+        document = reply.json()
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("type") in _STANDS_BY
 
 
 async def _body(receive: Receive) -> bytes:

@@ -1,8 +1,8 @@
 """Incidents of a night: what status, conditions, page and explain say, and which alert opens.
 
 A real Prometheus scrapes the controller and judges by the shipped rules, in which a minute is half
-a second here: what has to last `for: 10m` has to last 5 s, and `[15m]` looks back 7.5 s. Nothing
-lasts less than 2.5 s: a scrape a second may fail on a busy machine.
+a second here: what has to last `for: 10m` has to last 5 s, and `[15m]` looks back 7.5 s. The
+incident of a lost quorum is in `test_replicas`, which has several controllers.
 
 With `-rP`, pytest shows how soon everything was said.
 """
@@ -15,78 +15,29 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import httpx
 import pytest
 import yaml
-from click.testing import CliRunner
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from apps.cli import hydra
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed.disk import small_disk
-from tests.prometheus import DEPLOY, ask, scraping
+from tests.prometheus import ask, scraping
 
 from .full_disk import filled, refused_for_the_disk
 from .live import DEMO_CONFIG, Live, live, silent, wait_until
+from .operators import Operator, shortened_rules
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(100)]
 
 MINUTE_S = 0.5
-SHORTEST_S = 2.5
 PATIENT_S = 4.0
 """Longer than any rule waits that could fire for an incident."""
 DISK_BYTES = 16 << 20
 
 
-@dataclass
-class Night:
+@dataclass(kw_only=True)
+class Night(Operator):
     network: Live
-    prometheus: httpx.Client
-    page: Page
-    began_s: float = 0.0
-    """Unix time at which the incident began."""
-
-    def run(self, *command: str):
-        """`hydra COMMAND`, as an operator types it: its exit status and what it prints."""
-        arguments = [*command, "--url", self.network.process.base_url]
-        done = CliRunner().invoke(hydra, arguments, prog_name="hydra")
-        return done.exit_code, done.output
-
-    @contextmanager
-    def incident(self, fault):
-        """Something goes wrong, and is mended in the end."""
-        self.began_s = time.time()
-        with fault:
-            yield
-
-    def note(self, what: str) -> None:
-        print(f"{time.time() - self.began_s:5.1f} s {what}")
-
-    def conditions(self) -> list[dict]:
-        return self.network.get("/v1/conditions")["conditions"]
-
-    def kinds(self) -> set[str]:
-        return {one["kind"] for one in self.conditions()}
-
-    def is_told(self, *kinds: str, words: str, status: int = 5) -> list[dict]:
-        """The conditions, which are of these kinds; the status and the page say the same."""
-        wait_until(lambda: self.kinds() == set(kinds), 20)
-        self.note(f"listed: {', '.join(kinds)}")
-        conditions = self.conditions()
-        assert {one["kind"] for one in conditions} == set(kinds), conditions
-        code, said = self.run("status")
-        assert code == status, said
-        assert said.startswith("ready\nnot healthy" if status == 5 else "not ready")
-        assert words in said
-        expect(self.page.locator("#conditions")).to_contain_text(words)
-        self.note("on the page")
-        return conditions
-
-    def firing(self) -> set[str]:
-        """Alerts that have fired at any time since the incident began."""
-        since_ms = round(1000 * (time.time() - self.began_s))
-        fired = f'count_over_time(ALERTS{{alertstate="firing"}}[{since_ms}ms])'
-        return {one["metric"]["alertname"] for one in ask(self.prometheus, fired)}
 
     def hears_only(self, alert: str) -> None:
         """Wait for the alert, and then as long as others would need."""
@@ -108,16 +59,7 @@ class Night:
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory):
     """The shipped rules, with half a second for a minute."""
-    shipped = (DEPLOY / "prometheus" / "hydra.rules.yml").read_text()
-
-    def shortened(found: re.Match[str]) -> str:
-        return f"{found[1]}{round(1000 * max(SHORTEST_S, int(found[2]) * MINUTE_S))}ms"
-
-    text, count = re.subn(r"(for: |\[)(\d+)m\b", shortened, shipped)
-    assert count > 15
-    path = tmp_path_factory.mktemp("rules") / "hydra.rules.yml"
-    path.write_text(text)
-    return path
+    return shortened_rules(tmp_path_factory.mktemp("rules") / "hydra.rules.yml", MINUTE_S)
 
 
 def remote(verb: str, number: int) -> None:
@@ -139,13 +81,13 @@ def whole_night(demo_testbed, tmp_path_factory, rules, browser):
         (directory / "journal.db").symlink_to(disk / "journal.db")
         network = stack.enter_context(live(demo_testbed, directory, None, {"racks": racks}))
         target = network.process.base_url.removeprefix("http://")
-        prometheus = stack.enter_context(scraping(target, rules, directory))
+        prometheus = stack.enter_context(scraping([target], rules, directory))
         page = stack.enter_context(browser.new_context()).new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(network.process.base_url)
         wait_until(lambda: bool(ask(prometheus, "hydra_ready == 1")), 40)
-        yield Night(network, prometheus, page)
+        yield Night(network.process.base_url, prometheus, page, network=network)
         assert errors == []
 
 

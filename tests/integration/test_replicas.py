@@ -1,4 +1,8 @@
-"""Controllers that share a store take over from each other, under paced traffic."""
+"""Controllers that share a store take over from each other, under paced traffic.
+
+A lost quorum is told of as an operator sees it (the others are in `test_incidents`); with `-rP`,
+pytest shows how soon.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
+from playwright.sync_api import expect
 
 from apps.client import ClientError, HydraClient
 from apps.rest.models import Gap
@@ -17,8 +22,10 @@ from mininet_scenarios.replicas import replicas
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
+from tests.prometheus import ask, scraping
 
-from .live import DEMO_CONFIG, dropped_frames
+from .live import DEMO_CONFIG, dropped_frames, wait_until
+from .operators import Operator, shortened_rules
 from .warm import warm
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
@@ -27,6 +34,8 @@ LEASE_S = 7
 """Longer than the default: other tests keep the machine busy, and a leader that gets no processor
 for as long ends, as it should."""
 LOST_LEASE = 75
+MINUTE_S = 10
+"""Of the alerts: a controller that is started again within a minute is no incident of its own."""
 
 
 class Follower:
@@ -60,7 +69,7 @@ class Follower:
                     time.sleep(0.1)
 
 
-def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path):
+def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
     """After a kill, a pause past the lease, when asked to, and without etcd: what was promised
     stands, and who follows events misses none.
     """
@@ -98,13 +107,18 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path):
             promise.stands("b")
             these.start("a")
             these.standing_by(1)
-            with without_quorum(etcd):
-                assert these.await_end("b") == LOST_LEASE
-                refuses_all_but_old_reads(http, urls["a"], promise.path)
-            assert these.leader() == "a"
-            promise.stands("a")
+            with watched(urls, tmp_path, page) as operator:
+                with operator.incident(without_quorum(etcd)):
+                    is_listed_at_once(operator)
+                    assert these.await_end("b") == LOST_LEASE
+                    these.start("b")  # as its service does
+                    is_told_that_nobody_leads(operator, promise, urls["b"])
+                    refuses_all_but_old_reads(http, urls["a"], promise.path)
+                leader = these.leader()
+                is_told_that_it_is_over(operator)
+            promise.stands(leader)
             result = stream.stop()
-        assert http.delete(urls["a"] + promise.path).is_success
+        assert http.delete(urls[leader] + promise.path).is_success
         numbers = follower.await_end()
         assert (numbers, follower.gaps) == ([*range(numbers[0], numbers[-1] + 1)], 0)
         assert dark_frames(demo_testbed) == dark
@@ -168,6 +182,55 @@ def without_quorum(etcd):
         etcd.signal(stopped, signal.SIGCONT)
 
 
+@contextmanager
+def watched(urls, directory, page):
+    """An operator who asks the first controller, which stands by, while Prometheus scrapes all."""
+    page.excused += ["503", "ERR_"]  # the browser reports each of them itself
+    targets = [one.removeprefix("http://") for one in urls.values()]
+    rules = shortened_rules(directory / "hydra.rules.yml", MINUTE_S)
+    with scraping(targets, rules, directory) as prometheus:
+        page.goto(urls["a"])
+        expect(page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")
+        wait_until(lambda: len(ask(prometheus, "hydra_leads")) == len(targets))
+        yield Operator(urls["a"], prometheus, page)
+
+
+def is_listed_at_once(operator):
+    expect(operator.page.locator("#conditions")).to_contain_text(NO_ANSWER)
+    operator.note("on the page")
+
+
+def is_told_that_nobody_leads(operator, promise, started):
+    """Also where the one that led is asked, which has just been started again."""
+    operator.note("nobody leads")
+    (wrong,) = operator.is_told("store-unavailable", words=NO_ANSWER, status=1)
+    assert (wrong["reservations"], wrong["command"]) == ([promise.id], "hydra replicas")
+    asked = operator.run("status", "--url", started)
+    operator.note("status of both")
+    assert (asked[0], asked[1].startswith(f"not ready: {NOBODY_KNOWN}")) == (1, True), asked
+    page = operator.page
+    expect(page.locator("#summary")).to_contain_text("✗ not ready · ✗ not healthy: 1 thing wrong")
+    expect(page.locator("#missing")).to_contain_text(NOBODY_KNOWN)
+    expect(page.locator("#error")).to_contain_text("No controller leads")
+    operator.note("not ready on the page")
+    code, explained = operator.run("explain", "circuit", "r1", "r2")
+    assert (code, NOBODY_KNOWN in explained) == (3, True), explained
+    wait_until(lambda: "HydraNobodyLeads" in operator.firing())
+    operator.note("HydraNobodyLeads")
+    wait_until(lambda: len(ask(operator.prometheus, "ALERTS")) == 1)  # b answers again
+    assert operator.firing() == {"HydraNobodyLeads"}
+
+
+def is_told_that_it_is_over(operator):
+    operator.note("one leads again")
+    wait_until(lambda: operator.run("status")[0] == 0)
+    expect(operator.page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")
+    expect(operator.page.locator("#error")).to_be_hidden()
+    wait_until(lambda: not ask(operator.prometheus, "ALERTS"))
+    assert operator.firing() == {"HydraNobodyLeads"}
+    operator.note("over")
+
+
 def refuses_all_but_old_reads(http, url, promised):
     old = http.get(url + promised)
     assert (old.json()["state"], int(old.headers["Age"]) > 0) == ("active", True)
@@ -182,6 +245,8 @@ def refuses_all_but_old_reads(http, url, promised):
 
 
 NO_STORE = "/problems/store-unavailable"
+NO_ANSWER = "the store that the controllers share does not answer"
+NOBODY_KNOWN = "this controller stands by, and does not know who leads"
 
 
 def dark_frames(testbed):

@@ -3,6 +3,7 @@
 const KEY = "hydra-token";
 const MOST_MS = 20_000; // for a reading: a controller that hangs says nothing, not even that
 const SILENCE_MS = 45_000; // of a stream of events, in which a sign of life comes every 15 s
+const NOBODY_LEADS = new Set(["/problems/standing-by", "/problems/store-unavailable"]);
 
 export class Refused extends Error {
   constructor(status, document, token) {
@@ -10,6 +11,11 @@ export class Refused extends Error {
     this.status = status;
     this.document = document;
     this.token = token;
+  }
+
+  // Of several controllers none leads, and this one stands by.
+  get nobodyLeads() {
+    return NOBODY_LEADS.has(this.document.type);
   }
 }
 
@@ -22,9 +28,7 @@ const headers = (sent) => (sent === null ? {} : { Authorization: `Bearer ${sent}
 
 async function answer(response, sent) {
   const document = await response.json().catch(() => ({}));
-  if (!response.ok && response.status !== 503) {
-    throw new Refused(response.status, document, sent);
-  }
+  if (!response.ok) throw new Refused(response.status, document, sent);
   return document;
 }
 
@@ -40,10 +44,7 @@ export async function send(method, path, body) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
-  const response = await fetch(path, request);
-  const document = await answer(response, sent);
-  if (!response.ok) throw new Refused(response.status, document, sent);
-  return document;
+  return answer(await fetch(path, request), sent);
 }
 
 const line = (block, name) => block.match(new RegExp(`^${name}: ?(.*)$`, "m"))?.[1];

@@ -42,8 +42,8 @@ const OF_THE_NETWORK = {
   history: ["/v1/history?limit=50", (document) => document.happenings],
   day: [day.path, day.add],
   decisions: ["/v1/decisions", (document) => document.decisions],
-  missing: ["/readyz", (document) => document.missing ?? []],
-  conditions: ["/v1/conditions", (document) => document.conditions],
+  missing: ["/readyz?standby=true", () => [], ({ document }) => document.missing ?? [document.detail]],
+  conditions: ["/v1/conditions", (document) => document.conditions, () => null],
 };
 
 const address = (path) => (typeof path === "function" ? path() : path);
@@ -60,14 +60,24 @@ async function refresh() {
   try {
     const reads = who.role === "tenant" ? tenant.READS : OF_THE_NETWORK;
     const names = Object.keys(reads);
-    const documents = await Promise.all(names.map((name) => get(address(reads[name][0]))));
-    names.forEach((name, index) => { seen[name] = reads[name][1](documents[index]); });
-    shownAt = Date.now() / 1000;
-    silent = false;
-    by("error").hidden = true;
-    render();
-    performance.mark("hydra-shown");
-    document.body.dataset.looks = Number(document.body.dataset.looks ?? 0) + 1;
+    const documents = await Promise.all(names.map((name) => get(address(reads[name][0])).catch(telling)));
+    const leaderless = documents.some((one) => one instanceof Refused && one.nobodyLeads);
+    names.forEach((name, index) => {
+      const [, take, refused] = reads[name];
+      const one = documents[index];
+      if (leaderless && !refused) return;
+      seen[name] = one instanceof Refused ? refused(one) : take(one);
+    });
+    if (leaderless) {
+      renderLeaderless();
+    } else {
+      shownAt = Date.now() / 1000;
+      silent = false;
+      by("error").hidden = true;
+      render();
+      performance.mark("hydra-shown");
+      document.body.dataset.looks = Number(document.body.dataset.looks ?? 0) + 1;
+    }
   } catch (error) {
     fail(error);
   }
@@ -78,6 +88,12 @@ async function refresh() {
   const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, silent ? 0 : 3 * (performance.now() - started));
   again = false;
   look(pause);
+}
+
+// A refusal that tells of the controller itself: it is not ready, or none leads.
+function telling(error) {
+  if (error instanceof Refused && (error.nobodyLeads || error.document.type === "/problems/not-ready")) return error;
+  throw error;
 }
 
 // The earliest look that was asked for counts: events that keep coming must not put it off.
@@ -156,6 +172,19 @@ function render() {
   renderDevices();
 }
 
+// Where no controller leads, one that stands by says why and what is wrong, and nothing else of now.
+function renderLeaderless() {
+  silent = who.role === "tenant";
+  if (silent) {
+    age();
+  } else {
+    renderSummary();
+    renderConditions();
+  }
+  by("error").hidden = false;
+  by("error").textContent = "No controller leads; trying again. What is shown of the network is old.";
+}
+
 // What was seen last says nothing of now: it is grey, with its age.
 function renderSummary(age = "") {
   if (who.role === "tenant") {
@@ -164,15 +193,19 @@ function renderSummary(age = "") {
   }
   const { topology, missing, conditions } = seen;
   const word = (good, yes, no) => el("span", { className: age ? "old" : good ? "good" : "bad" }, good ? `${age ? "" : "✓ "}${yes}` : `${age ? "" : "✗ "}${no}`);
-  const wrong = conditions.length;
+  const health = conditions === null ? el("span", { className: "old" }, "health not known") : word(!conditions.length, "healthy", `not healthy: ${count(conditions.length, "thing")} wrong`);
   by("summary").replaceChildren(
-    word(!missing.length, "ready", "not ready"), " · ", word(!wrong, "healthy", `not healthy: ${count(wrong, "thing")} wrong`), age ? ` ${age}` : "",
-    ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
+    word(!missing.length, "ready", "not ready"), " · ", health, age ? ` ${age}` : "",
+    topology === undefined ? "" : ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
 }
 
 function renderConditions() {
   by("missing").hidden = !seen.missing.length;
   by("missing").textContent = seen.missing.length ? `Not ready: ${seen.missing.join("; ")}.` : "";
+  if (seen.conditions === null) {
+    by("conditions").replaceChildren(el("li", { className: "old" }, "Not known."));
+    return;
+  }
   const many = seen.conditions.map((one) => el("li", { className: "bad-thing" },
     el("p", {}, el("strong", {}, told(one.what))),
     el("p", { className: "quiet" }, `Since ${clock(one.since_unix_s)}${affected(one)}`),
@@ -395,7 +428,7 @@ async function listen() {
     try {
       await follow(happened, () => { by("connection").textContent = "● live"; });
     } catch (error) {
-      if (error instanceof Refused && error.status !== 401) fail(error);
+      if (error instanceof Refused && error.status !== 401 && !error.nobodyLeads) fail(error);
     }
     by("connection").textContent = "○ not live: connecting again";
     await new Promise((done) => setTimeout(done, PAUSE_MS));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,7 +63,11 @@ def test_a_handover_names_who_stands_by(call, term):
     assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)
 
 
-def test_without_a_store_status_says_so_and_reads_are_dated(run, fabric):
+def waits(_seconds):
+    raise AssertionError("nobody is to be waited for")
+
+
+def test_without_a_store_status_says_so_and_reads_are_dated(run, fabric, monkeypatch):
     term, copies = Term(), Copies()
     term.known = Standby(WORDS, None, (1000.0, "etcd did not answer"))
     copies.put(Kind.RESERVATION)
@@ -74,6 +80,12 @@ def test_without_a_store_status_says_so_and_reads_are_dated(run, fabric):
         assert result.exit_code == 1
         for words in ("not ready: this controller stands by", "store-unavailable, since"):
             assert words in result.stdout
+        with serving(create_app(FakeService(fabric), term=Term())) as started:
+            patient = SimpleNamespace(monotonic=time.monotonic, sleep=waits)
+            monkeypatch.setattr("apps.connection.time", patient)
+            both = run("status", "--url", f"{started.base_url},{url}")
+            monkeypatch.undo()
+        assert (both.exit_code, both.stdout) == (1, result.stdout)
         old = run("topology", "--url", url)
         assert (old.exit_code, "stands by, and has no store: this is 3" in old.stderr) == (0, True)
         refused = run("release", "abc", "--url", url)

@@ -103,7 +103,7 @@ def test_rules_and_panels_ask_for_what_there_is(exposed):
 @pytest.fixture
 def prometheus(controller, tmp_path):
     rules = DEPLOY / "prometheus" / "hydra.rules.yml"
-    with scraping(controller.url.removeprefix("http://"), rules, tmp_path) as client:
+    with scraping([controller.url.removeprefix("http://")], rules, tmp_path) as client:
         yield client
 
 

@@ -10,6 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from apps.controller.stored import StoredView
+from apps.process.term import Standby
 from apps.rest.app import create_app
 from apps.rest.routes import dashboard
 from apps.rest.server import RestServer
@@ -24,6 +26,8 @@ from hydra.reservations.reservation import ReservationRequest
 from hydra.service import DeviceStatus
 
 from .fake_service import recorded, relay_path, ring_state
+from .test_replicas import Term
+from .test_standby import Copies
 
 pytestmark = pytest.mark.takes(25)
 
@@ -441,6 +445,46 @@ def test_a_stream_that_is_silent_is_not_live(server, network, page):
     expect(page.locator("#connection")).to_have_text("● live")
     page.clock.fast_forward(46_000)
     expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+
+
+@pytest.fixture
+def replica(service, network):
+    """One of several controllers, and its term."""
+    term, copies = Term(), Copies()
+    term.leads = True
+    app = create_app(service, term=term, view=StoredView(service.fabric, copies))
+    running = RestServer(app, "127.0.0.1", 0)
+    running.start()
+    yield running, term
+    running.stop()
+
+
+def test_where_no_controller_leads_a_standby_says_why_and_is_not_ready(replica, page):
+    server, term = replica
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things")
+    why = "this controller stands by, and does not know who leads: etcd did not answer"
+    term.known = Standby(why, None, (1000.0, "etcd did not answer"))
+    term.leads = False
+    summary = "✗ not ready · ✗ not healthy: 1 thing wrong"
+    expect(page.locator("#summary")).to_contain_text(f"{summary} · epoch 3")
+    expect(page.locator("#summary .good")).to_have_count(0)
+    expect(page.locator("#missing")).to_have_text(f"Not ready: {why}.")
+    expect(page.locator("#conditions")).to_contain_text("does not answer: etcd did not answer")
+    expect(page.locator("#error")).to_contain_text("No controller leads; trying again.")
+    expect(page.locator("#circuits")).to_contain_text("r1 – r3")
+    expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+    page.reload()
+    expect(page.locator("#summary")).to_have_text(summary)
+    expect(page.locator("#conditions")).to_contain_text("hydra replicas")
+    term.known = Standby("this controller stands by, and nobody leads: ask again in a moment")
+    expect(page.locator("#summary")).to_have_text("✗ not ready · health not known")
+    expect(page.locator("#conditions")).to_have_text("Not known.")
+    term.leads = True
+    expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things")
+    expect(page.locator("#error")).to_be_hidden()
+    expect(page.locator("#connection")).to_have_text("● live")
+    page.excused.append("503")
 
 
 def test_that_nothing_is_wrong_is_not_known_of_a_controller_that_is_gone(server, network, page):

@@ -233,6 +233,18 @@ def test_what_was_carried_once_is_not_carried_again(standby, term):
     assert (answer.status_code, answer.json()["detail"]) == (503, WORDS)
 
 
+def test_one_that_has_led_and_was_started_again_knows_less_than_who_lost_the_store(
+    fabric, standby, term
+):
+    lost = "this controller stands by, and does not know who leads: etcd did not answer"
+    with serving(create_app(FakeService(fabric), term=Term())) as started:
+        there = replace(A, url=str(started.base_url).rstrip("/"))
+        term.known = Standby(lost, there, (1000.0, "etcd did not answer"))
+        refused = standby.get("/readyz?standby=true")
+    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/store-unavailable")
+    assert refused.json()["detail"] == f"{lost}; but {there.url} stands by, too"
+
+
 def test_tokens_are_carried_and_strangers_are_not(fabric, service, term, tmp_path):
     token, stored = make_token("olga", Role.OPERATOR, "s" * 43, 1.0)
     write_tokens(tmp_path / "tokens.json", [stored])
