@@ -109,7 +109,6 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
             these.standing_by(1)
             with watched(urls, tmp_path, page) as operator:
                 with operator.incident(without_quorum(etcd)):
-                    is_listed_at_once(operator)
                     assert these.await_end("b") == LOST_LEASE
                     these.start("b")  # as its service does
                     is_told_that_nobody_leads(operator, promise, urls["b"])
@@ -195,18 +194,13 @@ def watched(urls, directory, page):
         yield Operator(urls["a"], prometheus, page)
 
 
-def is_listed_at_once(operator):
-    expect(operator.page.locator("#conditions")).to_contain_text(NO_ANSWER)
-    operator.note("on the page")
-
-
 def is_told_that_nobody_leads(operator, promise, started):
     """Also where the one that led is asked, which has just been started again."""
     operator.note("nobody leads")
     (wrong,) = operator.is_told("store-unavailable", words=NO_ANSWER, status=1)
     assert (wrong["reservations"], wrong["command"]) == ([promise.id], "hydra replicas")
     asked = operator.run("status", "--url", started)
-    operator.note("status of both")
+    operator.note("status, of both")
     assert (asked[0], asked[1].startswith(f"not ready: {NOBODY_KNOWN}")) == (1, True), asked
     page = operator.page
     expect(page.locator("#summary")).to_contain_text("✗ not ready · ✗ not healthy: 1 thing wrong")
