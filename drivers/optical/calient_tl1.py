@@ -326,9 +326,9 @@ class CalientTl1(Tl1Switch):
                 raise unconfirmed(self._name, error) from error
             raise
         refused = self._tell({what: command})[1]
-        if refused:
-            return refused
         try:
+            if refused:
+                return self._still_refused(refused, made)
             return self._ended(f"{what}: {command.name}", before, made, waits=waits)
         except DeviceError as error:
             raise unconfirmed(self._name, error) from error
@@ -372,6 +372,19 @@ class CalientTl1(Tl1Switch):
         if is_ours and progress is Progress.FAILED:
             return [f"{what}: {told}"]
         return [f"{what} is not confirmed: {told}" + ("" if is_ours else ", as before it was sent")]
+
+    def _still_refused(self, refused: list[str], made: Callable[[Standings], bool]) -> list[str]:
+        """Refusals of a bulk command, unless an earlier one does the same meanwhile.
+
+        That is what a command meets whose like was sent before, and its answer lost.
+        """
+        for _ in self._polls():
+            _, progress = self._progress()
+            if made(self._standings()):
+                return []
+            if progress is not Progress.UNDER_WAY:
+                break
+        return refused
 
     def _progress(self) -> tuple[str, Progress]:
         """What the switch says of a bulk command, and what that means; it may know of none."""

@@ -353,6 +353,33 @@ def test_calient_the_failure_of_a_command_that_came_before_ours_is_not_believed(
     switch.change([], [CrossConnect(1, 5)])
 
 
+@pytest.mark.parametrize("is_made", [True, False])
+def test_calient_a_bulk_command_refused_for_the_sake_of_its_like(play, is_made):
+    """One like it was sent before, its answer got lost, and it is still carried out."""
+    rows = [connection("1", "2", LIGHT)] if is_made else []
+    switch = play(
+        "calient-tl1",
+        [
+            *PLAIN,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+            (b"ENT-CRS-BULK::1>2:5;", denied(5, "SROF", "Invalid Connection")),
+            (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
+            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1", "2", ON_THE_WAY))),
+            (b"RTRV-SAVERECALL:::8;", completed(8, "Completed")),
+            (b"RTRV-CRS:::9::ALL;", completed(9, *rows)),
+            (b"RTRV-CRS:::10::ALL;", completed(10, *rows)),
+        ],
+        user="admin",
+        options={"bulk": True},
+    )
+    if is_made:
+        switch.change([], [CrossConnect(1, 5)])
+    else:
+        with pytest.raises(DeviceError, match="is refused: SROF Invalid Connection"):
+            switch.change([], [CrossConnect(1, 5)])
+
+
 @pytest.mark.usefixtures("looks_once")
 def test_calient_sends_no_bulk_command_while_another_is_under_way(play):
     switch = play(
