@@ -127,24 +127,29 @@ def reserve(
     entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     if minimum is not None:
         entry["minimum_mbps"] = minimum
+    body = {**entry, **span}
     if every is not None:
         again = {"every_s": every, "times": times}
         with ControllerClient(url) as client:
+            _warn_of_risks_of(client, body)
             group = client.post("/v1/groups", {**span, "entries": [entry], "repeat": again})
         _print_times(group, as_json)
         return
-    body = {**entry, **span}
     if dry_run:
         with ControllerClient(url) as client:
             _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
         return
     with ControllerClient(url) as client:
-        with suppress(CommandError):  # what is asked for in earnest says why not
-            warn_of_risks(client.post(_RESERVATIONS, {**body, "dry_run": True}))
+        _warn_of_risks_of(client, body)
         document = client.post(_RESERVATIONS, body, wait=wait)
     _print_reservation(document, as_json)
     if wait and document["state"] not in {"active", "scheduled", "held"}:
         raise CommandError(_not_reached("active", document))
+
+
+def _warn_of_risks_of(client: ControllerClient, body: JsonObject) -> None:
+    with suppress(CommandError):  # what is asked for in earnest says why not
+        warn_of_risks(client.post(_RESERVATIONS, {**body, "dry_run": True}))
 
 
 def _print_times(group: JsonObject, as_json: bool) -> None:

@@ -145,6 +145,8 @@ def test_what_is_at_risk_is_told_before_anything_is_done(call, service):
     reserved = call("reserve", "r1", "r2", "--mbps", "30")
     assert (reserved.exit_code, reserved.stderr) == (0, words)
     assert len(service.reservations()) == 1
+    again = ("--start", "2099-01-01T02:00Z", "--duration", "60", "--every", "86400", "--times", "2")
+    assert call("reserve", "r1", "r2", "--mbps", "30", *again).stderr == words
 
 
 def test_no_plan(call, service):
