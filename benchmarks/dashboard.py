@@ -19,7 +19,7 @@ from apps.rest.server import RestServer
 from benchmarks._report import Result, report
 from hydra.model import Circuit, Fabric, NetworkState, Topology, VlanId
 from hydra.model import Path as CircuitPath
-from hydra.service import DemandReport, DemandSource
+from hydra.service import DemandReport, DemandSource, DeviceStatus
 from tests.unit.rest.fake_service import FakeService
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -49,6 +49,18 @@ _SCROLL = """async (ms) => {
 class BusyService(FakeService):
     """A service in which every plane joins all racks, in different pairs; one rack pair in fifty
     sends."""
+
+    def devices(self) -> list[DeviceStatus]:
+        """All of the fabric."""
+        fabric = self.fabric
+        return [
+            *(DeviceStatus(one.name, "optical-switch", one.driver, True) for one in fabric.planes),
+            *(DeviceStatus(one.name, "tor", one.tor.driver, True) for one in fabric.racks),
+            *(
+                DeviceStatus(name, "vswitch", "openflow", True)
+                for name in fabric.vswitch_names.values()
+            ),
+        ]
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric)

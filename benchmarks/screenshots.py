@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -98,20 +99,11 @@ class TroubledService(BusyService):
         return self.watch.conditions(facts)
 
     def devices(self) -> list[DeviceStatus]:
-        """All of the fabric."""
-        alarms, fabric = self.trouble["alarms"], self.fabric
+        """As the fabric has them, with what is wrong with some."""
+        alarms = self.trouble["alarms"]
         return [
-            *(
-                DeviceStatus(
-                    one.name, "optical-switch", one.driver, True, "", alarms.get(one.name, ())
-                )
-                for one in fabric.planes
-            ),
-            *(DeviceStatus(one.name, "tor", one.tor.driver, True) for one in fabric.racks),
-            *(
-                DeviceStatus(name, "vswitch", "openflow", name != self.gone)
-                for name in fabric.vswitch_names.values()
-            ),
+            replace(one, connected=one.name != self.gone, alarms=alarms.get(one.name, ()))
+            for one in super().devices()
         ]
 
 

@@ -61,6 +61,7 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
 class _Text(logging.Formatter):
     """Lines that begin with local time and its distance from UTC: a log may be read elsewhere."""
 
+    # The name and the arguments are logging's.
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
 
