@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
@@ -14,7 +13,8 @@ from drivers.codecs import tl1, tl1_calient
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
 from drivers.left_out import LeftOut
-from drivers.optical.changes import check_numbers, shown, unconfirmed
+from drivers.looks import looks
+from drivers.optical.changes import shown, unconfirmed
 from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.stream import Stream
@@ -36,7 +36,6 @@ CAPABILITIES: Final = OpticalCapabilities(
 )
 
 
-_FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 0.5
 
 
@@ -125,20 +124,14 @@ class CalientTl1(Tl1Switch):
         found = self._record(tl1_calient.ELEMENT_QUERY, tl1_calient.parse_element)
         return DeviceIdentity("Calient", found.chassis, found.serial, found.software)
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States by the switch's word on its hardware; an unused port is ENABLED."""
-        asked = self._asked(ports)
-        if not asked:
-            return {}
         found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
         by_name = {port.name: port for port in found}
         states: dict[int, PortState] = {}
-        for port in asked:
+        for port in ports:
             shown_port = by_name.get(self._name_of(port))
-            if shown_port is None:
-                states[port] = PortState.UNKNOWN
-            else:
+            if shown_port is not None:
                 is_ingress = port <= len(self._names)
                 states[port] = _state(shown_port.input if is_ingress else shown_port.output)
         return states
@@ -185,20 +178,14 @@ class CalientTl1(Tl1Switch):
         names = tl1_calient.ports_of(aid)
         return self._numbers.get(names[0]) if names else None
 
-    def _asked(self, ports: Collection[int]) -> list[int]:
-        asked = sorted(set(ports))
-        if asked:
-            check_numbers(self._name, asked, 1, sum(self.size()))
-        return asked
-
     def _read_size(self) -> tuple[int, int]:
         found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port, whole=True)
         self._names = tuple(sorted((port.name for port in found), key=tl1_calient.port_order))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         return len(self._names), len(self._names)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _drop(self) -> None:
+        super()._drop()
         self._connections = {}
 
     def _name_of(self, port: int) -> str:
@@ -394,14 +381,8 @@ class CalientTl1(Tl1Switch):
         return reply.reason, tl1_calient.parse_progress(reply.reason)
 
     def _polls(self) -> Iterator[bool]:
-        """Ever longer pauses between looks, for as long as a command may take; True: the last."""
-        give_up_at = time.monotonic() + self._timeout_s
-        pause_s = _FIRST_POLL_S
-        while time.monotonic() + pause_s < give_up_at:
-            yield False
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
-        yield True
+        """Looks for as long as a command may take; True: the last."""
+        return looks(self._timeout_s, _SLOWEST_POLL_S)
 
 
 def _standing(found: CrossConnectRow) -> Standing:

@@ -8,7 +8,6 @@ from typing import Final
 from drivers.codecs import tl1, tl1_glimmerglass
 from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, CrossConnectRow
 from drivers.exclusive import exclusive
-from drivers.optical.changes import check_numbers
 from drivers.optical.input_power import InputPowerOptions, max_input_dbm
 from drivers.optical.tl1_switch import Standing, Standings, Tl1Switch
 from drivers.transports.tcp import TcpStream
@@ -67,18 +66,14 @@ class GlimmerglassTl1(Tl1Switch):
             system.get("SoftwareActiveVersion", ""),
         )
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States by the ports' health; a port that this user may not touch is DISABLED.
 
         Software that does not tell of rights shows no port as DISABLED.
         """
-        asked = self._asked(ports)
-        if not asked:
-            return {}
         found = self._records(tl1_glimmerglass.PORTS_QUERY, tl1_glimmerglass.parse_port)
         states = {port.identifier: _state(port) for port in found}
-        return {port: states.get(self._identifier(port), PortState.UNKNOWN) for port in asked}
+        return {port: states.get(self._identifier(port), PortState.UNKNOWN) for port in ports}
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
@@ -102,12 +97,6 @@ class GlimmerglassTl1(Tl1Switch):
             return tl1_glimmerglass.parse_matrix(self._system())
         except tl1.Tl1Error as error:
             raise ProtocolError(self._name, str(error)) from error
-
-    def _asked(self, ports: Collection[int]) -> list[int]:
-        asked = sorted(set(ports))
-        if asked:
-            check_numbers(self._name, asked, 1, sum(self.size()))
-        return asked
 
     def _identifier(self, port: int) -> int:
         inputs, _ = self.size()

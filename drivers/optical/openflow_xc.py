@@ -6,7 +6,6 @@ array. The switch listens, at ``host:port`` or, on the same machine, at ``unix:/
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -17,9 +16,9 @@ from drivers.codecs.openflow import messages
 from drivers.codecs.openflow.messages import FlowEntry, OpenFlowError, PortPair, RuleAddress
 from drivers.exclusive import exclusive
 from drivers.left_out import LeftOut
+from drivers.optical.base import BaseSwitch
 from drivers.optical.changes import (
     Difference,
-    check_numbers,
     check_ports,
     check_untaken,
     difference,
@@ -115,35 +114,25 @@ class _Numbers:
         return ends
 
 
-class OpenFlowXc:
+class OpenFlowXc(BaseSwitch):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
     Each cross-connect is one rule: in at a port, out at another, so directions are independent. A
     change is one atomic bundle, confirmed by a barrier and read back from the flow statistics.
     """
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(
         self, name: str, session: OpenFlowSession, options: OpenFlowOptions, ports: int
     ) -> None:
-        self._name = name
-        self._lock = threading.RLock()
+        super().__init__(name)
         self._session = session
         self._options = options
         self._left_out = LeftOut(name)
-        self._taken: Mapping[int, str] = {}
-        """Ports that somebody has joined to ports which are not ours; read with the rules."""
         self._rules = RuleAddress(options.table, options.priority, _COOKIE)
         ingress = options.ingress_ports or list(range(1, ports + 1))
         self._sides = (ingress, options.egress_ports or ingress)
-        self._size = (len(ingress), len(self._sides[1]))
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return CAPABILITIES
 
     @exclusive
     def open(self) -> None:
@@ -151,9 +140,7 @@ class OpenFlowXc:
         self._session.open()
         self._numbers()
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
         self._session.close()
 
     @exclusive
@@ -165,11 +152,10 @@ class OpenFlowXc:
             raise self._nonsense(error) from error
         return DeviceIdentity(found.manufacturer, found.hardware, found.serial, found.software)
 
-    @exclusive
-    def size(self) -> tuple[int, int]:
+    def _read_size(self) -> tuple[int, int]:
         """Numbers of configured ports. Raises DeviceError if the switch lacks one of them."""
-        self._numbers()
-        return self._size
+        numbers = self._numbers()
+        return len(numbers.ingress), len(numbers.egress)
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
@@ -185,7 +171,7 @@ class OpenFlowXc:
         Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
         """
         numbers = self._numbers()
-        check_ports(self._name, self._size, {*disconnect, *connect})
+        check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self._read(numbers), disconnect, connect)
         check_untaken(self._name, change.added, self._taken)
         if not change:
@@ -198,12 +184,8 @@ class OpenFlowXc:
         if problems := shortfall(change, present):
             raise not_made(self._name, ["the switch reports no error", *problems])
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """DISABLED if configuration switched the port off."""
-        check_numbers(self._name, ports, 1, sum(self._size))
-        if not ports:
-            return {}
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
+        """States of these ports: DISABLED if configuration switched the port off."""
         down = {port.number for port in self._descriptions() if port.down}
         numbers = self._numbers()
         both = (*numbers.ingress, *numbers.egress)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from drivers.optical.light import AlarmThresholds, Attenuator, AttenuatorMode
+from drivers.optical import light
+from drivers.optical.base import BaseSwitch
+from drivers.optical.input_power import check_input_power
+from drivers.optical.light import AlarmThresholds, Attenuator, AttenuatorMode, LightOptions
 from hydra.errors import DeviceError
+from hydra.model import CrossConnect
 from hydra.roles import PortState
 
 _log: Final = logging.getLogger(__name__)
@@ -32,6 +38,44 @@ _ATTENUATORS: Final = {
 }
 _OFF: Final = "DISABLED"
 """End of the modes of an alarm that is off."""
+
+
+class PolatisYangSwitch(BaseSwitch):
+    """A :class:`BaseSwitch` whose model tells its size, and that looks at light before a change."""
+
+    def __init__(self, name: str, options: LightOptions) -> None:
+        super().__init__(name)
+        self._limits = light.limits_of(options)
+
+    @abstractmethod
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Power at these ports in dBm; None where the switch has no meter."""
+
+    @abstractmethod
+    def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
+        """Attenuators at these egress ports, as far as they have one."""
+
+    @abstractmethod
+    def _thresholds(self) -> Mapping[int, AlarmThresholds]:
+        """Alarm thresholds of all ports that have some."""
+
+    def _read_size(self) -> tuple[int, int]:
+        return size_of(self._name, self.identity().model)
+
+    def _check_light(self, added: Collection[CrossConnect]) -> None:
+        check_input_power(self._name, self._limits.max_input_dbm, added, self.power_dbm)
+        light.check_attenuators(self._name, self._limits, added, self._attenuators, self.power_dbm)
+
+    def _warn_at_attach(self, start_mode: str | None) -> None:
+        """Warn of a switch that loses its cross-connects with its power, and of its light.
+
+        That is of attenuators and alarm thresholds that do not go with what the owner expects.
+        None as ``start_mode``: it does not say.
+        """
+        warn_of_start(self._name, start_mode)
+        light.warn_at_attach(
+            self._name, self._limits, self.size, self._attenuators, self._thresholds
+        )
 
 
 def size_of(device: str, model: str) -> tuple[int, int]:

@@ -15,30 +15,20 @@ from __future__ import annotations
 import logging
 import math
 import re
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from lxml import etree
 
 from drivers.exclusive import exclusive
-from drivers.optical import light
-from drivers.optical.changes import (
-    Difference,
-    check_numbers,
-    check_ports,
-    difference,
-    not_made,
-    shortfall,
-)
-from drivers.optical.input_power import check_input_power
+from drivers.optical.base import ReadBackSwitch
+from drivers.optical.changes import Difference, not_made, shortfall
 from drivers.optical.light import AlarmThresholds, Attenuator, LightOptions
 from drivers.optical.polatis_model import (
+    PolatisYangSwitch,
     attenuator,
     port_state,
-    size_of,
     thresholds,
-    warn_of_start,
 )
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
@@ -110,20 +100,19 @@ def check(plane: Plane) -> Iterator[Problem]:
     yield from option_problems(Options, plane.options)
 
 
-class PolatisNetconf:
+class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
     """An :class:`~hydra.roles.OpticalSwitch` with power readings and alarms.
 
     Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``edit-config``, whatever its
     size, under a lock; it is read back before it is confirmed. ``timeout_s`` covers one call.
     """
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(
         self, name: str, address: str, login: Login, options: Options, *, timeout_s: float
     ) -> None:
-        self._name = name
-        self._size: tuple[int, int] | None = None
-        self._limits = light.limits_of(options)
-        self._lock = threading.RLock()
+        super().__init__(name, options)
         self._netconf = NetconfTransport(
             name,
             address,
@@ -133,14 +122,6 @@ class PolatisNetconf:
             stream=options.stream,
             datastore=options.datastore,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return CAPABILITIES
 
     @exclusive
     def open(self) -> None:
@@ -152,10 +133,7 @@ class PolatisNetconf:
         was_connected = self._netconf.connected
         self._netconf.open()
         if not was_connected:
-            warn_of_start(self._name, self._start())
-            light.warn_at_attach(
-                self._name, self._limits, self.size, self._attenuators, self._thresholds
-            )
+            self._warn_at_attach(self._start())
 
     def _start(self) -> str | None:
         """The start-up mode; None where the switch does not tell it."""
@@ -168,11 +146,8 @@ class PolatisNetconf:
             return None
         return mode
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the sessions; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
         self._netconf.close()
-        self._size = None
 
     @exclusive
     def identity(self) -> DeviceIdentity:
@@ -182,13 +157,6 @@ class PolatisNetconf:
             for leaf in ("manufacturer", "model-name", "serial-number", "software-version")
         )
         return DeviceIdentity(manufacturer, model, serial, firmware)
-
-    @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports, from the model name; asked once until closed."""
-        if self._size is None:
-            self._size = size_of(self._name, self.identity().model)
-        return self._size
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
@@ -202,26 +170,11 @@ class PolatisNetconf:
             for pair in pairs
         )
 
-    @exclusive
-    def change(
-        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
-    ) -> None:
-        """Tear down and set up in one edit, which the device makes whole or not at all.
+    def _make(self, change: Difference) -> None:
+        """Tear down and set up in one edit, which the device makes whole or not at all."""
+        self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
-        """
-        check_ports(self._name, self.size(), {*disconnect, *connect})
-        change = difference(self._name, self.cross_connects(), disconnect, connect)
-        if change:
-            limits = self._limits
-            check_input_power(self._name, limits.max_input_dbm, change.added, self.power_dbm)
-            light.check_attenuators(
-                self._name, limits, change.added, self._attenuators, self.power_dbm
-            )
-            self._netconf.edit(self._config(change), lambda: self._check_result(change))
-
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States of these ports; words this driver does not know read as UNKNOWN."""
         container, leaf = ("ports", "port-state") if self._is_older() else ("port-config", "status")
         words = self._per_port(container, ports, leaf)
@@ -229,7 +182,6 @@ class PolatisNetconf:
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Power at these ports in dBm; None where the switch has no meter."""
         readings = self._per_port("opm-power", ports, "power")
         return {
             port: self._reading(port, text) if (text := (reading or "").strip()) else None
@@ -339,10 +291,9 @@ class PolatisNetconf:
         return etree.Element(subtree.tag) if found is None else found
 
     def _per_port(self, container: str, ports: Collection[int], leaf: str) -> dict[int, str | None]:
-        asked = sorted(set(ports))
+        asked = self._asked(ports)
         if not asked:
             return {}
-        check_numbers(self._name, asked, 1, sum(self.size()))
         subtree = etree.Element(f"{{{_SWITCH}}}{container}")
         for port in asked:
             entry = etree.SubElement(subtree, f"{{{_SWITCH}}}port")

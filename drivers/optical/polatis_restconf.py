@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Final, Self, TypeVar
@@ -13,17 +12,15 @@ from pydantic import model_validator
 from drivers.codecs import polatis_restconf as codec
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
-from drivers.optical import light, polatis_model
+from drivers.optical import polatis_model
 from drivers.optical.changes import (
     Difference,
-    check_numbers,
     check_ports,
     difference,
     not_made,
     shortfall,
     unconfirmed,
 )
-from drivers.optical.input_power import check_input_power
 from drivers.optical.light import AlarmThresholds, Attenuator, LightOptions
 from drivers.transports.restconf import RestconfSession
 from drivers.transports.tls import TlsOptions
@@ -65,7 +62,7 @@ def check(plane: Plane) -> Iterator[Problem]:
     yield from option_problems(Options, plane.options)
 
 
-class PolatisRestconf:
+class PolatisRestconf(polatis_model.PolatisYangSwitch):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
     Ingress ports are 1..N, egress ports N+1..N+M. All that a change connects or aims anew is one
@@ -75,14 +72,13 @@ class PolatisRestconf:
     each step of a request.
     """
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(
         self, name: str, address: str, login: Login, options: Options, *, timeout_s: float
     ) -> None:
-        self._name = name
+        super().__init__(name, options)
         self._timeout_s = timeout_s
-        self._limits = light.limits_of(options)
-        self._lock = threading.RLock()
-        self._size: tuple[int, int] | None = None
         self._session = RestconfSession(
             name,
             address,
@@ -91,14 +87,6 @@ class PolatisRestconf:
             tls=options if options.tls else None,
             timeout_s=timeout_s,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return CAPABILITIES
 
     @exclusive
     def open(self) -> None:
@@ -111,30 +99,16 @@ class PolatisRestconf:
             return
         self.identity()
         start = self._session.get(codec.START)
-        if start.status_code == httpx.codes.OK:
-            mode = self._understood(codec.parse_start, start)
-            polatis_model.warn_of_start(self._name, mode)
-        light.warn_at_attach(
-            self._name, self._limits, self.size, self._attenuators, self._thresholds
-        )
+        told = start.status_code == httpx.codes.OK
+        self._warn_at_attach(self._understood(codec.parse_start, start) if told else None)
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
         self._session.close()
-        self._size = None
 
     @exclusive
     def identity(self) -> DeviceIdentity:
         found = self._understood(codec.parse_product, self._got(codec.PRODUCT))
         return DeviceIdentity(found.manufacturer, found.model, found.serial, found.software)
-
-    @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports, from the model name; asked once until closed."""
-        if self._size is None:
-            self._size = polatis_model.size_of(self._name, self.identity().model)
-        return self._size
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
@@ -164,35 +138,24 @@ class PolatisRestconf:
         if told or problems:
             raise not_made(self._name, [*told, *problems])
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States of these ports; words this driver does not know read as UNKNOWN."""
-        asked = self._checked(ports)
-        if not asked:
-            return {}
         answer = self._session.get(codec.PORTS)
         if answer.status_code == httpx.codes.NOT_FOUND:
             answer = self._session.get(codec.OLD_PORTS)
         self._session.check(answer)
         words = self._understood(codec.parse_port_states, answer)
-        return {port: polatis_model.port_state(words.get(port)) for port in asked}
+        return {port: polatis_model.port_state(words.get(port)) for port in ports}
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Power at these ports in dBm; None where the switch has no meter."""
-        asked = self._checked(ports)
+        asked = self._asked(ports)
         if not asked:
             return {}
         readings = self._listed_ports(codec.POWER, codec.parse_powers)
         return {port: readings.get(port) for port in asked}
 
     # --- changes --------------------------------------------------------------------------------
-
-    def _check_light(self, added: Collection[CrossConnect]) -> None:
-        """Raises DeviceError where light must not move yet."""
-        limits = self._limits
-        check_input_power(self._name, limits.max_input_dbm, added, self.power_dbm)
-        light.check_attenuators(self._name, limits, added, self._attenuators, self.power_dbm)
 
     def _made(
         self, disconnect: Set[CrossConnect], connect: Set[CrossConnect], taken: list[str]
@@ -269,11 +232,6 @@ class PolatisRestconf:
         answer = self._session.get(path)
         self._session.check(answer)
         return answer
-
-    def _checked(self, ports: Collection[int]) -> list[int]:
-        asked = sorted(set(ports))
-        check_numbers(self._name, asked, 1, sum(self.size()))
-        return asked
 
     def _understood(self, read: Callable[[bytes], _T], answer: httpx.Response) -> _T:
         try:

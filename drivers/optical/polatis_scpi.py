@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import itemgetter
 from typing import Final, TypeVar
 
 from drivers.codecs import scpi
 from drivers.exclusive import exclusive
-from drivers.optical.changes import (
-    Difference,
-    check_numbers,
-    check_ports,
-    difference,
-    not_made,
-    shortfall,
-    unconfirmed,
-)
+from drivers.optical.base import ReadBackSwitch
+from drivers.optical.changes import Difference, not_made, shortfall, unconfirmed
 from drivers.optical.input_power import InputPowerOptions, check_input_power, max_input_dbm
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.lines import LineTransport
@@ -62,7 +54,7 @@ class SerialPlaneOptions(SerialOptions, InputPowerOptions):
     """``options`` of a plane at a ``serial:`` address."""
 
 
-class PolatisScpi:
+class PolatisScpi(ReadBackSwitch):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
     Ingress ports are 1..N, egress ports N+1..N+M. A change is three exchanges, whatever its size.
@@ -75,6 +67,8 @@ class PolatisScpi:
     device if that is not reached by TCP at ``address``.
     """
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(
         self,
         name: str,
@@ -84,14 +78,12 @@ class PolatisScpi:
         stream: Stream | None = None,
         max_input_dbm: float | None = None,
     ) -> None:
+        super().__init__(name)
         self._max_input_dbm = max_input_dbm
-        self._name = name
-        self._lock = threading.RLock()
         self._tells_start = True
-        self._size: tuple[int, int] | None = None
         self._expected: str | None = None
-        """Text that reads as :attr:`_present`."""
-        self._present: frozenset[CrossConnect] = frozenset()
+        """Text that reads as :attr:`_last`."""
+        self._last: frozenset[CrossConnect] = frozenset()
         self._transport = LineTransport(
             name,
             stream or TcpStream(name, address),
@@ -99,14 +91,6 @@ class PolatisScpi:
             decode_error=scpi.ScpiError,
             timeout_s=timeout_s,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return CAPABILITIES
 
     @exclusive
     def open(self) -> None:
@@ -135,63 +119,42 @@ class PolatisScpi:
                 start.partition(";")[0],
             )
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
         self._transport.close()
-        self._size = None
 
     @exclusive
     def identity(self) -> DeviceIdentity:
         found = self._query(scpi.IDENTITY_QUERY, scpi.parse_identity)
         return DeviceIdentity(found.vendor, found.model, found.serial, found.firmware)
 
-    @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports; asked once until closed."""
-        if self._size is None:
-            self._size = self._query(scpi.SIZE_QUERY, scpi.parse_size)
-        return self._size
+    def _read_size(self) -> tuple[int, int]:
+        return self._query(scpi.SIZE_QUERY, scpi.parse_size)
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
         """Read from the device, never from memory."""
         return self._query(scpi.CONNECTIONS_QUERY, self._understood)
 
-    @exclusive
-    def change(
-        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
-    ) -> None:
-        """Tear down, then set up; returns once the mirrors have settled and were read back.
+    def _check_light(self, added: Collection[CrossConnect]) -> None:
+        if self._max_input_dbm is not None:
+            check_input_power(self._name, self._max_input_dbm, added, self.power_dbm)
+            self._present()  # a port without a monitor may have left an error
 
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
-        """
-        disconnect, connect = frozenset(disconnect), frozenset(connect)
-        check_ports(self._name, self.size(), disconnect | connect)
-        change = difference(self._name, self._present_without_errors(), disconnect, connect)
-        if change:
-            if self._max_input_dbm is not None:
-                check_input_power(self._name, self._max_input_dbm, change.added, self.power_dbm)
-                self._present_without_errors()  # a port without a monitor may have left one
-            self._write(scpi.change_command(_by_ingress(change.removed), _by_ingress(change.added)))
-            self._expect(change.wanted)
-            self._check_result(change)
+    def _make(self, change: Difference) -> None:
+        self._write(scpi.change_command(_by_ingress(change.removed), _by_ingress(change.added)))
+        self._expect(change.wanted)
+        self._check_result(change)
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States of these ports; letters the manual does not list read as UNKNOWN."""
-        asked = sorted(set(ports))
-        if not asked:
-            return {}
-        check_numbers(self._name, asked, 1, sum(self.size()))
-        letters = self._query(scpi.port_state_query(asked), scpi.parse_port_states)
-        if len(letters) != len(asked):
+        letters = self._query(scpi.port_state_query(ports), scpi.parse_port_states)
+        if len(letters) != len(ports):
             raise ProtocolError(
-                self._name, f"asked for {len(asked)} port states, got {len(letters)}"
+                self._name, f"asked for {len(ports)} port states, got {len(letters)}"
             )
         return {
             port: _STATES.get(letter, PortState.UNKNOWN)
-            for port, letter in zip(asked, letters, strict=True)
+            for port, letter in zip(ports, letters, strict=True)
         }
 
     @exclusive
@@ -200,11 +163,10 @@ class PolatisScpi:
 
         Many models have monitors at their egress ports only, some have none.
         """
-        asked = sorted(set(ports))
+        asked = self._asked(ports)
         if not asked:
             return {}
-        ingress, egress = self.size()
-        check_numbers(self._name, asked, 1, ingress + egress)
+        ingress, _ = self.size()
         readings: dict[int, float | None] = dict.fromkeys(asked)
         for side in ([p for p in asked if p <= ingress], [p for p in asked if p > ingress]):
             for first in range(0, len(side), scpi.MAX_POWER_PORTS):
@@ -223,7 +185,7 @@ class PolatisScpi:
             )
         return dict(zip(ports, readings, strict=True))
 
-    def _present_without_errors(self) -> frozenset[CrossConnect]:
+    def _present(self) -> frozenset[CrossConnect]:
         """Cross-connects that stand now; the error queue is empty afterwards."""
         return self._query(scpi.CLEARED_CONNECTIONS_QUERY, self._understood)
 
@@ -246,14 +208,14 @@ class PolatisScpi:
 
     def _expect(self, present: frozenset[CrossConnect]) -> None:
         self._expected = scpi.format_connections(_by_ingress(present))
-        self._present = present
+        self._last = present
 
     def _understood(self, text: str) -> frozenset[CrossConnect]:
         """Cross-connects in a reply, which is parsed only if it differs from the expected one."""
         if text != self._expected:
             present = frozenset(map(CrossConnect._make, scpi.parse_connections(text)))
-            self._expected, self._present = text, present
-        return self._present
+            self._expected, self._last = text, present
+        return self._last
 
     def _query(
         self,

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from drivers.codecs import tl1, tl1_polatis
 from drivers.exclusive import exclusive
 from drivers.optical import light
-from drivers.optical.changes import across, check_numbers
+from drivers.optical.changes import across
 from drivers.optical.light import (
     AlarmThresholds,
     Attenuator,
@@ -135,12 +135,11 @@ class PolatisTl1(Tl1Switch):
         serial = self._record(tl1_polatis.INVENTORY_QUERY, tl1_polatis.parse_serial)
         return DeviceIdentity(found.vendor, found.model, serial, found.firmware)
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States by shutter: a closed one reads as DISABLED."""
         shutters = self._per_port(ports, tl1_polatis.shutter_query, tl1_polatis.parse_shutter)
         return {
-            port: _SHUTTERS.get(shutters.get(port, ""), PortState.UNKNOWN) for port in set(ports)
+            port: _SHUTTERS.get(shutter, PortState.UNKNOWN) for port, shutter in shutters.items()
         }
 
     @exclusive
@@ -190,11 +189,8 @@ class PolatisTl1(Tl1Switch):
         query: Callable[[Sequence[int]], tl1.Command],
         parse: Callable[[str], tuple[int, _T]],
     ) -> Mapping[int, _T]:
-        asked = sorted(set(ports))
-        if not asked:
-            return {}
-        check_numbers(self._name, asked, 1, sum(self.size()))
-        return dict(self._records(query(asked), parse))
+        asked = self._asked(ports)
+        return dict(self._records(query(asked), parse)) if asked else {}
 
     def _read_size(self) -> tuple[int, int]:
         ports, egress = self._record(tl1_polatis.SIZE_QUERY, tl1_polatis.parse_size)

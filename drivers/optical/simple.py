@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from drivers.exclusive import exclusive
-from drivers.optical.changes import (
-    Difference,
-    check_numbers,
-    check_ports,
-    difference,
-    not_made,
-    shortfall,
-    unconfirmed,
-)
+from drivers.optical.base import ReadBackSwitch
+from drivers.optical.changes import Difference, not_made, shortfall, unconfirmed
 from hydra.config.devices import (
     NoOptions,
     endpoint_problems,
@@ -29,7 +21,7 @@ from hydra.config.devices import (
 )
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
-from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch
 
 Step = Callable[[], object]
 """An exchange that moves mirrors.
@@ -49,7 +41,7 @@ class Session(Protocol):
 _SessionT = TypeVar("_SessionT", bound=Session)
 
 
-class SteppedSwitch(ABC, Generic[_SessionT]):
+class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
     """An :class:`~hydra.roles.OpticalSwitch`, of which a driver writes the abstract methods.
 
     They are called by one thread at a time, and raise what :mod:`drivers.transports` raises: see
@@ -66,11 +58,9 @@ class SteppedSwitch(ABC, Generic[_SessionT]):
     """True if the device wants a user and a password."""
 
     def __init__(self, plane: Plane, timeout_s: float) -> None:
+        super().__init__(plane.name)
         self._plane = plane
-        self._name = plane.name
         self._timeout_s = timeout_s
-        self._lock = threading.RLock()
-        self._size: tuple[int, int] | None = None
         self._session = self._reach()
 
     # --- the device, in its language --------------------------------------------------------------
@@ -100,10 +90,6 @@ class SteppedSwitch(ABC, Generic[_SessionT]):
         self._parsed()
         return self._plane.ports, self._plane.ports
 
-    def _read_port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States of some of ``ports``, at least one; the others are UNKNOWN."""
-        return dict.fromkeys(ports, PortState.UNKNOWN)
-
     # --- the role ---------------------------------------------------------------------------------
 
     @classmethod
@@ -118,68 +104,26 @@ class SteppedSwitch(ABC, Generic[_SessionT]):
         yield from login_problems(plane.login) if cls.LOGIN else no_login_problems(plane.login)
         yield from option_problems(cls.OPTIONS, plane.options)
 
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return self.CAPABILITIES
-
     @exclusive
     def open(self) -> None:
         """Connect and log in; a second call on an open device does nothing."""
         self.size()
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
         self._session.close()
-        self._size = None
 
     @exclusive
     def identity(self) -> DeviceIdentity:
         return self._read_identity()
 
     @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports; asked once until closed."""
-        if self._size is None:
-            self._size = self._read_size()
-        return self._size
-
-    @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
         """Read from the device, never from memory."""
         return self._parsed()
 
-    @exclusive
-    def change(
-        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
-    ) -> None:
-        """Tear down, then set up; returns once the result was read back.
-
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
-        """
-        check_ports(self._name, self.size(), {*disconnect, *connect})
-        change = difference(self._name, self.cross_connects(), disconnect, connect)
-        if change:
-            refusal = self._carry_out(change)
-            self._check_result(change, refusal)
-
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States of these ports; UNKNOWN where the device does not tell them."""
-        check_numbers(self._name, ports, 1, sum(self.size()))
-        states = self._read_port_states(ports) if ports else {}
-        return {port: states.get(port, PortState.UNKNOWN) for port in ports}
+    def _make(self, change: Difference) -> None:
+        refusal = self._carry_out(change)
+        self._check_result(change, refusal)
 
     def _parsed(self) -> frozenset[CrossConnect]:
         try:

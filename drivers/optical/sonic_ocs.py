@@ -10,8 +10,6 @@ decides. A cross-connect that does not work is deleted, and made anew only when 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -23,9 +21,10 @@ from drivers.codecs import sonic_ocs
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
 from drivers.left_out import LeftOut
+from drivers.looks import looks
+from drivers.optical.base import BaseSwitch
 from drivers.optical.changes import (
     Difference,
-    check_numbers,
     check_ports,
     check_untaken,
     difference,
@@ -55,7 +54,6 @@ _log: Final = logging.getLogger(__name__)
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, alarms=True)
 
-_FIRST_POLL_S: Final = 0.01
 _SLOWEST_POLL_S: Final = 0.5
 _SHOWN: Final = 8
 """Most cross-connects whose trouble an error message spells out."""
@@ -131,7 +129,7 @@ class _Entry:
         return "is configured and not made" if self.state is None else f"is {self.state.words}"
 
 
-class SonicOcs:
+class SonicOcs(BaseSwitch):
     """An :class:`~hydra.roles.OpticalSwitch` that tells light and alarms.
 
     Ingress n is the n-th port of side A by number, ``nA``, egress n the n-th of side B.
@@ -142,6 +140,8 @@ class SonicOcs:
     the log and left out, and ports of ours that it names are in use until it is gone.
     """
 
+    CAPABILITIES = CAPABILITIES
+
     def __init__(
         self,
         name: str,
@@ -151,34 +151,22 @@ class SonicOcs:
         loss_budget_db: float | None = None,
         ports: int | None = None,
     ) -> None:
-        self._name = name
+        super().__init__(name)
         self._expected = ports
         self._left_out = LeftOut(name)
-        self._taken: Mapping[int, str] = {}
-        """Ports in use by rows that are no cross-connects, and by which; read with the entries."""
         self._loss_budget_db = loss_budget_db
         self._beyond: dict[CrossConnect, float] | None = None
         """Loss in dB of cross-connects beyond the budget; None: not read since it was opened."""
         self._databases = databases
         self._timeout_s = timeout_s
-        self._lock = threading.RLock()
         self._ports: tuple[str, ...] = ()
         """Names by their numbers, from 1."""
         self._numbers: dict[str, int] = {}
-        self._size: tuple[int, int] | None = None
         self._alarms: dict[str, tuple[Alarm, str]] = {}
         """Alarms that stood when last heard of, and when they began, by their numbers."""
         self._ended: deque[tuple[str, str]] = deque(maxlen=_MOST_ENDED)
         """Alarms that a read found ended: the switch may tell of them later."""
         self._reports: list[Alarm] = []
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return CAPABILITIES
 
     @exclusive
     def open(self) -> None:
@@ -189,11 +177,8 @@ class SonicOcs:
         self._databases.open()
         self._beyond_budget()
 
-    @exclusive
-    def close(self) -> None:
-        """Drop the connection; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
         self._databases.close()
-        self._size = None
         self._beyond = None
 
     @exclusive
@@ -206,19 +191,15 @@ class SonicOcs:
         serial = found.get("chassis_serial_number") or found.get("mac") or "unknown"
         return DeviceIdentity("SONiC", model, serial, "unknown")
 
-    @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports; asked once until closed."""
-        if self._size is None:
-            a_side, b_side = self._read_ports()
-            self._ports = (*a_side, *b_side)
-            self._numbers = {name: number for number, name in enumerate(self._ports, 1)}
-            self._size = len(a_side), len(b_side)
-            # Those that stand already are no news.
-            self._alarms.clear()
-            self._begin_all(self._databases.read(sonic_ocs.ALARMS))
-            self._reports.clear()
-        return self._size
+    def _read_size(self) -> tuple[int, int]:
+        a_side, b_side = self._read_ports()
+        self._ports = (*a_side, *b_side)
+        self._numbers = {name: number for number, name in enumerate(self._ports, 1)}
+        # Those that stand already are no news.
+        self._alarms.clear()
+        self._begin_all(self._databases.read(sonic_ocs.ALARMS))
+        self._reports.clear()
+        return len(a_side), len(b_side)
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
@@ -263,16 +244,11 @@ class SonicOcs:
         done = Difference(change.removed, added, change.wanted)
         self._check_result(done, self._settled(done))
 
-    @exclusive
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States of these ports; words this driver does not know read as UNKNOWN."""
-        asked = sorted(set(ports))
-        if not asked:
-            return {}
-        check_numbers(self._name, asked, 1, sum(self.size()))
         states = self._databases.read(sonic_ocs.PORT_STATES)
         configured = self._databases.read(sonic_ocs.PORTS)
-        names = {port: self._ports[port - 1] for port in asked}
+        names = {port: self._ports[port - 1] for port in ports}
         words = {
             port: sonic_ocs.port_word(configured.get(name, {}), states.get(name, {}))
             for port, name in names.items()
@@ -373,9 +349,7 @@ class SonicOcs:
 
     def _settled(self, change: Difference) -> dict[CrossConnect, _Entry]:
         """Entries once those of the change are as asked, or are not going to be."""
-        give_up_at = time.monotonic() + self._timeout_s
-        pause_s = _FIRST_POLL_S
-        while True:
+        for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             try:
                 entries = self._entries()
             except DeviceError as error:
@@ -387,10 +361,9 @@ class SonicOcs:
                 for c in change.removed
                 if (entry := entries.get(c))
             )
-            if not waiting or time.monotonic() + pause_s > give_up_at:
-                return entries
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+            if not waiting:
+                break
+        return entries
 
     def _check_result(self, change: Difference, entries: Mapping[CrossConnect, _Entry]) -> None:
         """Raises DeviceError for what is not as asked, by the switch's own words."""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from drivers.codecs.terminal import End, TerminalDecoder, TerminalError, encode_line
 from drivers.credentials import secret
 from drivers.exclusive import exclusive
-from drivers.optical.changes import Difference, check_numbers
+from drivers.optical.changes import Difference
 from drivers.optical.simple import Step, SteppedSwitch
 from drivers.optical.template_language import Language, LanguageError, matches, short
 from drivers.optical.template_options import TemplateOptions, placeholders
@@ -118,7 +118,7 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
         for command in self._language.moves(change.removed, change.added, self.size()):
             yield partial(self._tell, command)
 
-    def _read_port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+    def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         size, table = self.size(), self._options.port_states
         states: dict[int, PortState] = {}
         if table is not None:
@@ -183,11 +183,11 @@ class MeteringTemplateSwitch(TemplateSwitch):
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
         """Optical power at these ports, in dBm; None where the device has no reading."""
+        asked = self._asked(ports)
         size, table = self.size(), self._options.power
-        check_numbers(self._name, ports, 1, sum(size))
         readings: dict[int, float | None] = {}
-        if table is not None and ports:
-            for command in self._language.port_queries(table, ports):
+        if table is not None and asked:
+            for command in self._language.port_queries(table, asked):
                 parse = partial(self._language.power_dbm, table, size=size)
                 readings |= self._ask(command, parse)
-        return {port: readings.get(port) for port in ports}
+        return {port: readings.get(port) for port in asked}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
@@ -13,6 +11,8 @@ from typing import ClassVar, Final, TypeVar
 from drivers.codecs import tl1
 from drivers.credentials import secret
 from drivers.exclusive import exclusive
+from drivers.looks import looks
+from drivers.optical.base import BaseSwitch
 from drivers.optical.changes import (
     Difference,
     check_ports,
@@ -30,16 +30,12 @@ from hydra.errors import DeviceError, ProtocolError
 from hydra.model import CrossConnect, Login
 from hydra.roles import (
     Alarm,
-    DeviceIdentity,
     Mirrors,
-    OpticalCapabilities,
-    PortState,
     Severity,
 )
 
 _log: Final = logging.getLogger(__name__)
 
-_FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 1.0
 _SHOWN: Final = 4
 """Most refusals that an error message spells out."""
@@ -68,7 +64,7 @@ WORKS: Final = Standing(works=True)
 Standings = Mapping[CrossConnect, Standing]
 
 
-class Tl1Switch(ABC):
+class Tl1Switch(BaseSwitch):
     """An :class:`~hydra.roles.OpticalSwitch` but for the parts that differ between vendors.
 
     A change tears down and sets up, then reads back until the device says that everything wanted
@@ -77,7 +73,6 @@ class Tl1Switch(ABC):
     """
 
     DIALECT: ClassVar[tl1.Dialect]
-    CAPABILITIES: ClassVar[OpticalCapabilities]
     LATE: ClassVar[bool] = False
     """True if cross-connects may appear only after the command for them was COMPLD."""
 
@@ -90,52 +85,25 @@ class Tl1Switch(ABC):
         timeout_s: float,
         max_input_dbm: float | None = None,
     ) -> None:
-        self._name = name
+        super().__init__(name)
         self._max_input_dbm = max_input_dbm
         self._login = login
         self._timeout_s = timeout_s
-        self._lock = threading.RLock()
-        self._size: tuple[int, int] | None = None
-        self._taken: Mapping[int, str] = {}
-        """Ports in use by what is no cross-connect, and by what; read with the standings."""
         self._late = self.LATE
         self._begun = False
         self._session = Tl1Session(
             name, stream, self.DIALECT, log_in=self._log_in, timeout_s=timeout_s
         )
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> OpticalCapabilities:
-        return self.CAPABILITIES
-
     @exclusive
     def open(self) -> None:
         """Connect and log in; a second call on an open device does nothing."""
         self._session.open()
 
-    @exclusive
-    def close(self) -> None:
-        """Log out and drop the connection; safe to repeat. The next use connects again."""
+    def _drop(self) -> None:
+        """Log out, and drop the connection."""
         user = None if self._login is None else tl1.logout(self._login.username)
         self._session.leave(user)
-        self._forget()
-
-    @abstractmethod
-    def identity(self) -> DeviceIdentity: ...
-
-    @exclusive
-    def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports; asked once until closed."""
-        if self._size is None:
-            self._size = self._read_size()
-        return self._size
-
-    @abstractmethod
-    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
@@ -171,9 +139,6 @@ class Tl1Switch(ABC):
     # --- vendors' parts -------------------------------------------------------------------------
 
     @abstractmethod
-    def _read_size(self) -> tuple[int, int]: ...
-
-    @abstractmethod
     def _standings(self) -> Standings:
         """Every cross-connect that exists."""
 
@@ -185,14 +150,9 @@ class Tl1Switch(ABC):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         """Set up; returns the device's refusals, with their reasons."""
 
-    def _forget(self) -> None:
-        """Drop cached properties of the device."""
-        self._size = None
-
     # --- changes --------------------------------------------------------------------------------
 
     def _check_light(self, added: Collection[CrossConnect]) -> None:
-        """Raises DeviceError where light must not move yet."""
         check_input_power(self._name, self._max_input_dbm, added, self.power_dbm)
 
     def _check_locks(self, holders: Mapping[CrossConnect, str]) -> None:
@@ -231,15 +191,11 @@ class Tl1Switch(ABC):
             raise not_made(self._name, problems)
 
     def _settled(self, change: Difference, *, patient: bool) -> Standings:
-        give_up_at = time.monotonic() + self._timeout_s
-        pause_s = _FIRST_POLL_S
-        while True:
+        for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             standings = self._standings()
-            waiting = patient and any(self._may_settle(standings.get(c)) for c in change.added)
-            if not waiting or time.monotonic() + pause_s > give_up_at:
-                return standings
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+            if not (patient and any(self._may_settle(standings.get(c)) for c in change.added)):
+                break
+        return standings
 
     def _may_settle(self, standing: Standing | None) -> bool:
         if standing is None:

@@ -6,7 +6,6 @@ in the state database.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -16,6 +15,7 @@ from drivers.codecs.sonic_vlans import Member
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
 from drivers.left_out import LeftOut
+from drivers.looks import looks
 from drivers.tor import membership
 from drivers.tor.session import SessionTor
 from drivers.transports import gnmi_session
@@ -29,7 +29,6 @@ from hydra.roles import PortVlans, TorCapabilities, TorSwitch
 
 CAPABILITIES: Final = TorCapabilities(bulk=True)
 
-_FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 0.5
 
 
@@ -177,23 +176,18 @@ class SonicTor(SessionTor):
 
     def _wait_for_state(self, ports: Collection[str], wanted: Collection[Member]) -> None:
         """Raises DeviceError if the switch does not carry out what is configured at these ports."""
-        give_up_at = time.monotonic() + self._timeout_s
-        pause_s = _FIRST_POLL_S
-        while True:
+        for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             rows = self._databases.read(sonic_vlans.MEMBER_STATES)
             made = self._keys_of("members of VLANs by their state", rows, ports)
             differing = made.keys() ^ set(wanted)
             if not differing:
                 return
-            if time.monotonic() + pause_s > give_up_at:
-                first = min(differing)
-                raise DeviceError(
-                    self._name,
-                    f"port {first.port} is configured as asked, and the switch has not carried it "
-                    f"out: VLAN {first.vlan} and {len(differing) - 1} more; see its system log",
-                )
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+        first = min(differing)
+        raise DeviceError(
+            self._name,
+            f"port {first.port} is configured as asked, and the switch has not carried it "
+            f"out: VLAN {first.vlan} and {len(differing) - 1} more; see its system log",
+        )
 
 
 def _of(port: str, vlans: PortVlans) -> Iterator[tuple[Member, bool]]:

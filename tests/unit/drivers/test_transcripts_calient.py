@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.optical import calient_tl1
+from drivers import looks
 from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.model import CrossConnect
 from hydra.roles import Alarm, PortState, Severity
@@ -154,7 +154,7 @@ def test_calient_ports_and_power(play):
 @pytest.fixture
 def looks_once(monkeypatch):
     """No pause between two looks is short enough for a second one."""
-    monkeypatch.setattr(calient_tl1, "_FIRST_POLL_S", 1000)
+    monkeypatch.setattr(looks, "_FIRST_PAUSE_S", 1000)
 
 
 # --- Ports that are plain numbers, and bulk commands --------------------------------------------
