@@ -35,11 +35,15 @@ def _look_first() -> None:
 
 
 @dataclass(slots=True)
-class _Duty:
+class Duty:
+    """Something that is done again and again."""
+
     stage: str
     action: Job
     every_s: Callable[[], float | None]
     last_s: float
+    in_part_s: float = float("-inf")
+    """When a part of it was done while a job waited."""
 
 
 class Conductor:
@@ -54,20 +58,21 @@ class Conductor:
         self._woken = threading.Event()
         """Set once there is something to do meanwhile, or nothing more to wait for."""
         self._lock = threading.Lock()
-        self._duties: list[_Duty] = []
+        self._duties: list[Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self._nap_s: Callable[[float], float] = lambda most_s: most_s
 
     def duty(
         self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
-    ) -> None:
+    ) -> Duty:
         """Do ``action`` every ``every_s()`` seconds, and not while that is None.
 
         Duties that are due at the same time run in the order in which they were given. A turn that
         falls due while the last one still runs is left out, and the interval begins anew.
         """
         first_s = float("-inf") if at_once else time.monotonic()
-        self._duties.append(_Duty(stage, action, every_s, first_s))
+        self._duties.append(Duty(stage, action, every_s, first_s))
+        return self._duties[-1]
 
     def start(self, nap_s: Callable[[float], float] | None = None) -> None:
         """``nap_s``: seconds until something needs an exact moment, at most its argument."""
@@ -137,6 +142,19 @@ class Conductor:
             for job in self._taken_meanwhile():
                 self._safely(job, "job")
 
+    def in_part(self, duty: Duty, action: Job) -> None:
+        """Do ``action``, a part of a duty that is due, while the job under way waits.
+
+        That is done once in the duty's interval. The duty itself is due as before. For the
+        conductor's thread.
+        """
+        every_s = duty.every_s()
+        if every_s is None:
+            return
+        if time.monotonic() >= max(duty.last_s, duty.in_part_s) + every_s:
+            self._safely(action, duty.stage)
+            duty.in_part_s = time.monotonic()
+
     def _taken_meanwhile(self) -> Collection[Job]:
         with self._lock:
             taken, self._meanwhile = self._meanwhile, {}
@@ -188,7 +206,7 @@ class Conductor:
         if self._first.empty():
             self._taken_meanwhile()
 
-    def _do_if_due(self, duty: _Duty) -> None:
+    def _do_if_due(self, duty: Duty) -> None:
         every_s, now_s = duty.every_s(), time.monotonic()
         if every_s is None:
             duty.last_s = now_s

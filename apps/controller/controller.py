@@ -167,7 +167,6 @@ class Controller:
         mover = Mover(fabric, policy, planning, runner, upkeep, reach, announcer, ledger)
         audit = Audit(fabric, ledger, switches, care, recovery)
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
-        self._audited_s = time.monotonic()
         mover.while_waiting(self._audit_while_waiting)
 
         # What is asked for and decided
@@ -319,7 +318,7 @@ class Controller:
         duty("periodic", self._loop.periodic, self._epoch_s)
         duty("stages", self._staging.keep_time, lambda: _UPKEEP_S)
         duty("stages", self._loop.resume, self._resume_s)
-        duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
+        self._audit_duty = duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty("reservations", self._reservations.keep_time, lambda: None if reach.starting else 0.0)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
         duty("slots", self._slots.keep_time, lambda: 0.0)
@@ -355,17 +354,14 @@ class Controller:
         return now.epoch_s if now.mode is Mode.PERIODIC and not now.slotted else None
 
     def _audit_while_waiting(self) -> None:
-        every_s = self._policy.now.audit_interval_s
-        if every_s and time.monotonic() >= self._audited_s + every_s and self._upkeep.in_command:
-            self._auditor.audit_rules()
-            self._audited_s = time.monotonic()
+        if self._upkeep.in_command:
+            self._conductor.in_part(self._audit_duty, self._auditor.audit_rules)
 
     def _audit(self) -> None:
         if not self._upkeep.in_command:
             return
         before = self._ledger.state
         self._auditor.audit()
-        self._audited_s = time.monotonic()
         if self._ledger.state != before:
             self._reservations.restore()
 

@@ -73,6 +73,24 @@ def test_one_that_is_off_begins_a_period_after_it_is_on(conductor, clock):
     assert done == [115.0]
 
 
+def test_a_part_of_a_duty_is_done_once_a_period_while_a_job_waits(conductor, clock):
+    """And the duty itself, which the job held up, as soon as that is over."""
+    done, period = [], [10.0]
+    duty = conductor.duty("a", lambda: done.append(("all", clock.now_s)), lambda: period[0])
+
+    def wait(*times):
+        for now_s in times:
+            clock.now_s = now_s
+            conductor.in_part(duty, lambda: done.append(("part", clock.now_s)))
+
+    wait(105.0, 110.0, 112.0, 119.9, 121.0)
+    turns(conductor, clock, (122.0,))
+    wait(123.0)
+    period[0] = None
+    wait(200.0)
+    assert done == [("part", 110.0), ("part", 121.0), ("all", 122.0)]
+
+
 def test_a_job_that_waits_is_not_put_again(conductor):
     done, begun, go_on = [], threading.Event(), threading.Event()
 
