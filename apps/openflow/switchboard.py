@@ -130,6 +130,8 @@ class Switchboard:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
+        self._connected: frozenset[DatapathId] | None = frozenset()
+        """Those, while nobody has come or gone since they were last asked for."""
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._pending: dict[int, Pending] = {}
@@ -172,6 +174,7 @@ class Switchboard:
             older = self._switches.get(datapath)
             if older is None:
                 self._switches[datapath] = newcomer
+                self._connected = None
                 self._changed.notify_all()
             else:
                 waiting = self._newcomers.setdefault(datapath, [])
@@ -243,6 +246,7 @@ class Switchboard:
         """Drop the connection in use; a newcomer that waits for its end takes its place."""
         with self._changed:
             connection = self._switches.pop(datapath).connection
+            self._connected = None
             xids = [xid for xid, one in self._pending.items() if one.connection is connection]
             lost = [self._pending.pop(xid) for xid in xids]
             newcomers = self._newcomers.pop(datapath, ())
@@ -361,8 +365,11 @@ class Switchboard:
     # -- calls: native threads ------------------------------------------------------------------
 
     def connected(self) -> frozenset[DatapathId]:
+        """The same object, as long as nobody comes or goes."""
         with self._lock:
-            return frozenset(self._switches)
+            if self._connected is None:
+                self._connected = frozenset(self._switches)
+            return self._connected
 
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
         """Wait until all of these switches are connected, or the time is up."""

@@ -137,6 +137,10 @@ class Switches:
         )
         self._dead: frozenset[Pair] = frozenset()
         self._synchronised: set[DatapathId] = set()
+        self._changes_of_synchronised = 0
+        """Counted after each change; those of two threads may count as one."""
+        self._ready: tuple[int, frozenset[DatapathId], frozenset[DatapathId]] | None = None
+        """Switches that are ready, after which changes and of which connected ones."""
         self._renewed: set[DatapathId] = set()
         self._common: dict[RackId, InstallAll] = {}
         """Rules that racks' switches have in common, and their encodings with them, while some of
@@ -148,8 +152,16 @@ class Switches:
     # -- what there is ----------------------------------------------------------------------------
 
     def ready(self) -> frozenset[DatapathId]:
-        """Switches that are connected and hold exactly the rules that they should."""
-        return frozenset(self._synchronised) & self._connections.connected()
+        """Switches that are connected and hold exactly the rules that they should.
+
+        The same object, as long as they stay the same.
+        """
+        connected, changes = self._connections.connected(), self._changes_of_synchronised
+        known = self._ready
+        if known is None or known[0] != changes or known[1] is not connected:
+            ready = frozenset(self._synchronised) & connected
+            self._ready = known = changes, connected, ready
+        return known[2]
 
     def late(self) -> frozenset[DatapathId]:
         """Switches that are connected, known, and yet to be brought to the present state."""
@@ -242,10 +254,12 @@ class Switches:
         """Note that a switch has connected anew, with whatever rules it holds."""
         self._renewed.add(datapath)
         self._synchronised.discard(datapath)
+        self._changes_of_synchronised += 1
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
         """Have switches that did not confirm something synchronised."""
         self._synchronised.difference_update(datapaths)
+        self._changes_of_synchronised += 1
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
@@ -287,7 +301,7 @@ class Switches:
         if others:
             names = ", ".join(self.known[one] for one in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
-            self._synchronised.difference_update(others)
+            self.doubt(others)
         tables = dict(self._whole_tables([one for one in datapaths if one in taken.value]))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         exact: frozenset[DatapathId] = read.value or frozenset()
@@ -299,6 +313,7 @@ class Switches:
                 self._synchronised.discard(datapath)
             elif datapath not in self._renewed:
                 self._synchronised.add(datapath)
+        self._changes_of_synchronised += 1
         if self.all_ready:
             self._common_in, self._common = None, {}
 

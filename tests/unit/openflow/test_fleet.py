@@ -331,6 +331,17 @@ def test_large_changes_have_more_time(fleet, monkeypatch):
     assert fleet.apply({V1: CHANGES * 40}, 0.3) == {V1: None}  # 6 s
 
 
+def test_who_is_connected_is_worked_out_once_until_somebody_comes_or_goes(fleet):
+    first = Switch(fleet, V1)
+    seen = fleet.connected()
+    assert seen == {V1}
+    assert fleet.connected() is seen
+    Switch(fleet, V2)
+    assert fleet.connected() == {V1, V2}
+    first.disconnect()
+    assert fleet.connected() == {V2}
+
+
 def test_a_switch_that_was_never_there_is_not_connected(fleet):
     assert fleet.apply({V1: CHANGES}, 1.0) == {V1: away("v-h11")}
 
