@@ -419,18 +419,23 @@ class Switchboard:
 
     def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
         """Packet-out; switches that are not connected are passed over."""
+        self._send_all(self._packets_out(frames))
+
+    def _packets_out(
+        self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]
+    ) -> Iterator[Sending]:
         for datapath, items in frames.items():
             with self._lock:
                 switch = self._switches.get(datapath)
             if switch is None:
                 continue
             message = b"".join(
-                encode_packet_out(frame, switch.ports.number(port), self._next_xid())
+                encode_packet_out(frame, number, self._next_xid())
                 for port, frame in items
-                if switch.ports.number(port)
+                if (number := switch.ports.number(port))
             )
             if message:
-                self._send(switch.connection, message)
+                yield switch.connection, message
 
     def port_number(self, datapath: DatapathId, port: int) -> int:
         """The number of a symbolic port; 0 while the switch is not connected or has none such."""
@@ -469,9 +474,6 @@ class Switchboard:
 
     def _next_xid(self) -> int:
         return _FIRST_XID + next(self._xids) % _XIDS
-
-    def _send(self, connection: SwitchConnection, message: bytes) -> None:
-        self._post(lambda: self._deliver([(connection, message)]))
 
     def _send_all(self, messages: Iterable[Sending]) -> None:
         """Have the hub send messages while others are made, a few at a time."""
