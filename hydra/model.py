@@ -412,6 +412,10 @@ class Fabric:
         """Optical ports by the names of rack and ToR port."""
         return {(self.racks[port.rack].name, port.tor_port): port for port in self.ports}
 
+    @cached_property
+    def port_ids(self) -> tuple[PortId, ...]:
+        return tuple(port.id for port in self.ports)
+
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
         return self._ports_by_rack[rack]
 

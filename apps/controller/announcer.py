@@ -9,6 +9,7 @@ from collections.abc import Callable
 from apps.openflow.fleet import Fleet
 from hydra.forwarding.frames import announcement
 from hydra.forwarding.substrate import Substrate
+from hydra.model import DatapathId, Server
 from hydra.reconfiguration.switches import Announced
 
 
@@ -29,6 +30,7 @@ class Announcer:
         self._substrate = substrate
         self._current = current
         self._interval_s = interval_s
+        self._switch_of: dict[str, DatapathId] = {}
         self._numbers = itertools.count()
         self._stop = threading.Event()
         self._running = threading.Lock()
@@ -52,21 +54,24 @@ class Announcer:
         """Send each server's addresses wherever switches learn them: on the VLANs that lead to it,
         untagged in its rack, and electrically.
         """
-        vlans_of = {server.name: vlans for server, vlans in servers}
         number = next(self._numbers)
-        self._fleet.send_frames(
-            {
-                switch.datapath: [
-                    (port, announcement(mac, vlan, number))
-                    for server in switch.servers
-                    if server.name in vlans_of
-                    for mac in server.macs
-                    for port, vlan in self._substrate.announced(server, vlans_of[server.name])
-                ]
-                for rack in dict.fromkeys(server.rack for server, _ in servers)
-                for switch in self._substrate.steering(rack)
-            }
-        )
+        frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
+        for server, vlans in servers:
+            frames.setdefault(self._steering(server), []).extend(
+                (port, announcement(mac, vlan, number))
+                for mac in server.macs
+                for port, vlan in self._substrate.announced(server, vlans)
+            )
+        self._fleet.send_frames(frames)
+
+    def _steering(self, server: Server) -> DatapathId:
+        """The switch that sends a server's frames."""
+        if server.name not in self._switch_of:
+            for switch in self._substrate.steering(server.rack):
+                self._switch_of |= dict.fromkeys(
+                    (one.name for one in switch.servers), switch.datapath
+                )
+        return self._switch_of[server.name]
 
     def _repeat(self) -> None:
         while not self._stop.wait(self._interval_s):

@@ -100,6 +100,8 @@ class Reach:
         """
         planes, racks = self._out_of_reach()
         quarantined = self._quarantine.blocked() | self._panels.ports()
+        if not (quarantined or planes or racks):
+            return frozenset()
         return frozenset(
             port.id
             for port in self._fabric.ports
@@ -108,10 +110,14 @@ class Reach:
 
     def _out_of_reach(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
         """Planes and racks whose devices can't be commanded, or whose VLANs are not known."""
-        tors = {r.id: r.tor.datapath_id for r in self._fabric.racks}
-        deaf = self._switches.owned.keys() - self.ready_switches()
+        owned, ready = self._switches.owned, self.ready_switches()
         planes = {p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)}
-        racks = {r for r, tor in tors.items() if self._devices.tor_problem(r) or tor in deaf}
+        racks = {
+            rack.id
+            for rack in self._fabric.racks
+            if self._devices.tor_problem(rack.id)
+            or (rack.tor.datapath_id in owned and rack.tor.datapath_id not in ready)
+        }
         return frozenset(planes), frozenset(racks | self._care.uncertain_racks)
 
     def within_reach(self, request: PlanRequest) -> PlanRequest:
@@ -160,7 +166,8 @@ class Reach:
     def switches_away(self) -> Sequence[MissingSwitch]:
         """Switches of ours that are not connected."""
         owned, steering = self._switches.owned, self._switches.steering
-        away = sorted(owned.keys() - self._fleet.connected())
+        connected = self._fleet.connected()
+        away = sorted(datapath for datapath in owned if datapath not in connected)
         return [
             MissingSwitch(owned[dp], steering[dp].name, steering[dp].rack)
             if dp in steering
@@ -259,9 +266,8 @@ class Reach:
 
         Those of ``planes`` (None: of all) and ``racks`` that can't be commanded are left out.
         """
-        ends = {rack for pair in pairs for rack in pair}
-        steering = self._switches.steering
-        needed = (dp for dp in self._switches.owned if dp in steering and steering[dp].rack in ends)
+        ends = sorted({rack for pair in pairs for rack in pair})
+        needed = (switch.datapath for end in ends for switch in self._substrate.steering(end))
         out = [
             f"optical switch {self._fabric.planes[plane].name} is left out: {reason}"
             for plane, reason in self.planes_down().items()

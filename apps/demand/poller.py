@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.replies import Reply
 from apps.openflow.switchboard import Answer
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
@@ -57,7 +57,7 @@ class _Counter(NamedTuple):
 
 class _Answer(NamedTuple):
     question: Question
-    reply: Future[Answer]
+    reply: Reply[Answer]
     heard_s: float
 
 
@@ -97,7 +97,7 @@ class StatsPoller:
             _WINDOW,
             attrgetter("switch"),
         )
-        self._asked: dict[Question, Future[Answer]] = {}
+        self._asked: dict[Question, Reply[Answer]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._failures: Counter[str] = Counter()
         self._logged: set[str] = set()
@@ -141,7 +141,7 @@ class StatsPoller:
             reply.add_done_callback(partial(self._hear, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, question: Question, reply: Future[Answer]) -> None:
+    def _hear(self, question: Question, reply: Reply[Answer]) -> None:
         """Statistics' answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
+from apps.openflow.replies import Reply
 from apps.openflow.seam import PortInfo, SwitchConnection
 from apps.openflow.switchboard import (
     Answer,
@@ -42,6 +43,7 @@ from drivers.codecs.openflow.rules import (
     NO_BUNDLES,
     ROLE_MASTER,
     ROLE_NO_CHANGE,
+    EncodedOnce,
     SwitchPorts,
     encode_changes,
     encode_open_bundle,
@@ -84,9 +86,11 @@ class Fleet(Switchboard):
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
+        bundled, one_by_one = (EncodedOnce(partial(_confirmed, how)) for how in (_BUNDLE, None))
+
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
-            number = _BUNDLE if self._takes_bundles(datapath) else None
-            return encode_changes(changes[datapath], ports, xid, number) + encode_barrier(xid)
+            encoded = bundled if self._takes_bundles(datapath) else one_by_one
+            return encoded(changes[datapath], ports, xid)
 
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
@@ -113,13 +117,13 @@ class Fleet(Switchboard):
         Of :data:`_ROUNDS` looks whose ends a switch tells, the last one or two began after now: one
         may have been under way, and another begun, before it heard of the first.
         """
-        waiting: dict[DatapathId, Future[None]] = {}
+        waiting: dict[DatapathId, Reply[None]] = {}
         self._send_all(self._first_looks(datapaths, waiting))
         self._await(waiting.values(), timeout_s)
         return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
 
     def _first_looks(
-        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, Future[None]]
+        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, Reply[None]]
     ) -> Iterator[Sending]:
         for datapath in datapaths:
             with self._lock:
@@ -127,7 +131,7 @@ class Fleet(Switchboard):
                 if switch is None:
                     continue
                 switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
-                waiting[datapath] = switch.rounds.future
+                waiting[datapath] = switch.rounds.reply
                 message = self._next_round(switch)
             yield switch.connection, message
 
@@ -140,6 +144,9 @@ class Fleet(Switchboard):
 
     def _bundles(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> Iterator[Sending]:
         """Bundles that wait for their commit, each noted at its switch."""
+        encoded = EncodedOnce(
+            lambda some, ports, xid: encode_open_bundle(some, ports, xid, _STAGED_BUNDLE)
+        )
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
@@ -147,13 +154,13 @@ class Fleet(Switchboard):
                 continue
             if (discard := self._discard_staged(switch)) is not None:
                 yield switch.connection, discard
-            staged = Staged(some, switch.ports, self._next_xid(), Future())
-            bundle = encode_open_bundle(some, staged.ports, staged.xid, _STAGED_BUNDLE)
+            staged = Staged(some, switch.ports, self._next_xid(), Reply())
+            bundle = encoded(some, staged.ports, staged.xid)
             with self._lock:
                 if self._switches.get(datapath) is not switch:
                     continue
                 switch.staged = staged
-                self._pending[staged.xid] = Pending(datapath, switch.connection, staged.future)
+                self._pending[staged.xid] = Pending(datapath, switch.connection, staged.reply)
             yield switch.connection, bundle
 
     def _takes_bundles(self, datapath: DatapathId) -> bool:
@@ -208,7 +215,7 @@ class Fleet(Switchboard):
                 switch.staged = None
             xid = staged.xid
             commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
-            committed[datapath] = Asked(xid, staged.future)
+            committed[datapath] = Asked(xid, staged.reply)
             yield switch.connection, commit + encode_barrier(xid)
 
     def change_meters(
@@ -271,24 +278,24 @@ class Fleet(Switchboard):
             )
         )
 
-    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[Answer]]:
+    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Reply[Answer]]:
         """Ask switches for the counters of a table's rules, or of their ports.
 
-        Returns at once. Each future becomes the body of the reply, for
+        Returns at once. Each reply becomes its body, for
         :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
-        the failure. Switches that are not connected are left out. :meth:`give_up` a future that
+        the failure. Switches that are not connected are left out. :meth:`give_up` a reply that
         is late.
         """
-        asked: dict[Question, Future[Answer]] = {}
+        asked: dict[Question, Reply[Answer]] = {}
         sending: dict[SwitchConnection, bytes] = {}
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
                 if switch is None:
                     continue
-                xid, future = self._next_xid(), Future[Answer]()
-                self._pending[xid] = Pending(question.switch, switch.connection, future)
-                asked[question] = future
+                xid, reply = self._next_xid(), Reply[Answer]()
+                self._pending[xid] = Pending(question.switch, switch.connection, reply)
+                asked[question] = reply
                 if question.table is None:
                     message = encode_port_stats_request(xid)
                 else:
@@ -298,11 +305,11 @@ class Fleet(Switchboard):
             self._post(lambda: self._deliver(sending.items()))
         return asked
 
-    def give_up(self, futures: Collection[Future[Answer]]) -> None:
+    def give_up(self, replies: Collection[Reply[Answer]]) -> None:
         """Expect no answer any more; one that comes nevertheless is passed over."""
-        given_up = set(futures)
+        given_up = set(replies)
         with self._lock:
-            late = [xid for xid, one in self._pending.items() if one.future in given_up]
+            late = [xid for xid, one in self._pending.items() if one.reply in given_up]
             for xid in late:
                 del self._pending[xid]
 
@@ -427,6 +434,13 @@ class Fleet(Switchboard):
         return {
             name: by_number[port.number] for name, port in names.items() if port.number in by_number
         }
+
+
+def _confirmed(
+    bundle_id: int | None, changes: Sequence[RuleChange], ports: SwitchPorts, xid: int
+) -> bytes:
+    """Messages that make changes, and a barrier."""
+    return encode_changes(changes, ports, xid, bundle_id) + encode_barrier(xid)
 
 
 def _was_refused(answer: Answer) -> bool:

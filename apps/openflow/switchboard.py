@@ -1,7 +1,7 @@
 """The switches that are connected, and what they were asked and have not answered yet.
 
 Events arrive in the OpenFlow hub's thread and never block there; calls come from native threads,
-hand bytes to the hub and wait on futures. One lock guards the tables and is held for a few
+hand bytes to the hub and wait for replies. One lock guards the tables and is held for a few
 dictionary operations only.
 
 A switch has one connection. A newcomer with a datapath id that is connected waits while the older
@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -24,6 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from apps.openflow.lines import read_what_came
+from apps.openflow.replies import Replies, Reply
 from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import (
@@ -68,7 +69,7 @@ class Staged:
     changes: Sequence[RuleChange]
     ports: SwitchPorts
     xid: int
-    future: Future[Answer]
+    reply: Reply[Answer]
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class Rounds:
     """Number of the rule that ends, or ended, last."""
     left: int = 0
     """Looks that are waited for."""
-    future: Future[None] = field(default_factory=Future)
+    reply: Reply[None] = field(default_factory=Reply)
 
 
 @dataclass(slots=True)
@@ -98,14 +99,14 @@ class Pending:
 
     datapath: DatapathId
     connection: SwitchConnection
-    future: Future[Answer]
+    reply: Reply[Answer]
     body: bytearray = field(default_factory=bytearray)
     failure: Failure | None = None
 
 
 class Asked(NamedTuple):
     xid: int
-    future: Future[Answer]
+    reply: Reply[Answer]
 
 
 Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
@@ -130,6 +131,8 @@ class Switchboard:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
+        self._connected: frozenset[DatapathId] | None = frozenset()
+        """Those, while nobody has come or gone since they were last asked for."""
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._pending: dict[int, Pending] = {}
@@ -172,6 +175,7 @@ class Switchboard:
             older = self._switches.get(datapath)
             if older is None:
                 self._switches[datapath] = newcomer
+                self._connected = None
                 self._changed.notify_all()
             else:
                 waiting = self._newcomers.setdefault(datapath, [])
@@ -243,6 +247,7 @@ class Switchboard:
         """Drop the connection in use; a newcomer that waits for its end takes its place."""
         with self._changed:
             connection = self._switches.pop(datapath).connection
+            self._connected = None
             xids = [xid for xid, one in self._pending.items() if one.connection is connection]
             lost = [self._pending.pop(xid) for xid in xids]
             newcomers = self._newcomers.pop(datapath, ())
@@ -314,8 +319,7 @@ class Switchboard:
             if pending is None:
                 return
             del self._pending[xid]
-        if not pending.future.cancelled():
-            pending.future.set_result(pending.failure or bytes(pending.body))
+        pending.reply.set_result(pending.failure or bytes(pending.body))
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
@@ -346,7 +350,7 @@ class Switchboard:
             message = self._next_round(switch) if goes_on else self._round_again(number)
         self._deliver([(connection, message)])
         if waited_for and not goes_on:
-            rounds.future.set_result(None)
+            rounds.reply.set_result(None)
 
     def _round_again(self, number: int) -> bytes:
         return encode_round_again(number, self._next_xid())
@@ -361,8 +365,11 @@ class Switchboard:
     # -- calls: native threads ------------------------------------------------------------------
 
     def connected(self) -> frozenset[DatapathId]:
+        """The same object, as long as nobody comes or goes."""
         with self._lock:
-            return frozenset(self._switches)
+            if self._connected is None:
+                self._connected = frozenset(self._switches)
+            return self._connected
 
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
         """Wait until all of these switches are connected, or the time is up."""
@@ -412,18 +419,23 @@ class Switchboard:
 
     def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
         """Packet-out; switches that are not connected are passed over."""
+        self._send_all(self._packets_out(frames))
+
+    def _packets_out(
+        self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]
+    ) -> Iterator[Sending]:
         for datapath, items in frames.items():
             with self._lock:
                 switch = self._switches.get(datapath)
             if switch is None:
                 continue
             message = b"".join(
-                encode_packet_out(frame, switch.ports.number(port), self._next_xid())
+                encode_packet_out(frame, number, self._next_xid())
                 for port, frame in items
-                if switch.ports.number(port)
+                if (number := switch.ports.number(port))
             )
             if message:
-                self._send(switch.connection, message)
+                yield switch.connection, message
 
     def port_number(self, datapath: DatapathId, port: int) -> int:
         """The number of a symbolic port; 0 while the switch is not connected or has none such."""
@@ -463,9 +475,6 @@ class Switchboard:
     def _next_xid(self) -> int:
         return _FIRST_XID + next(self._xids) % _XIDS
 
-    def _send(self, connection: SwitchConnection, message: bytes) -> None:
-        self._post(lambda: self._deliver([(connection, message)]))
-
     def _send_all(self, messages: Iterable[Sending]) -> None:
         """Have the hub send messages while others are made, a few at a time."""
         each = iter(messages)
@@ -497,8 +506,8 @@ class Switchboard:
         """
         now_s = 0.0
         waiting = iter(datapaths)
-        done: SimpleQueue[Future[Answer]] = SimpleQueue()
-        under_way: dict[Future[Answer], tuple[DatapathId, Asked, float]] = {}
+        done: SimpleQueue[Reply[Answer]] = SimpleQueue()
+        under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
         while True:
             while len(under_way) <= _UNDER_WAY - _SENT_TOGETHER:
                 some = self._ask(islice(waiting, _UNDER_WAY - len(under_way)), encode)
@@ -506,25 +515,25 @@ class Switchboard:
                     if isinstance(one, Failure):
                         yield datapath, one
                         continue
-                    under_way[one.future] = datapath, one, now_s + timeout_s
-                    one.future.add_done_callback(done.put)
+                    under_way[one.reply] = datapath, one, now_s + timeout_s
+                    one.reply.add_done_callback(done.put)
                 if not some:
                     break
             if not under_way:
                 return
             # They were asked in this order, and have the same time each: the first is due first.
-            future, (_, _, due_s) = next(iter(under_way.items()))
+            reply, (_, _, due_s) = next(iter(under_way.items()))
             look_s, began_s = min(timeout_s / _LOOKS, due_s - now_s), time.monotonic()
             try:
-                future = done.get(timeout=look_s)
+                reply = done.get(timeout=look_s)
                 now_s += min(look_s, time.monotonic() - began_s)
             except Empty:
                 now_s += look_s
                 self._let_hub_catch_up()
-                if now_s < due_s and not future.done():
+                if now_s < due_s and not reply.done():
                     continue
-            if future in under_way:  # else it was answered when its time was just up
-                datapath, one, _ = under_way.pop(future)
+            if reply in under_way:  # else it was answered when its time was just up
+                datapath, one, _ = under_way.pop(reply)
                 yield datapath, self._answer(datapath, one, timeout_s)
 
     def _ask(
@@ -551,20 +560,20 @@ class Switchboard:
                 continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
-            future: Future[Answer] = Future()
+            reply: Reply[Answer] = Reply()
             with self._lock:
                 if self._switches.get(datapath) is not switch:
                     asked[datapath] = self._failure(datapath, away, "disconnected")
                     continue
-                self._pending[xid] = Pending(datapath, switch.connection, future)
-            asked[datapath] = Asked(xid, future)
+                self._pending[xid] = Pending(datapath, switch.connection, reply)
+            asked[datapath] = Asked(xid, reply)
             yield switch.connection, message
 
     def _answers(
         self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
     ) -> dict[DatapathId, Answer]:
         """Wait for what switches answer; those that do not in time, never will."""
-        self._await([one.future for one in asked.values() if isinstance(one, Asked)], timeout_s)
+        self._await([one.reply for one in asked.values() if isinstance(one, Asked)], timeout_s)
         return {
             datapath: one if isinstance(one, Failure) else self._answer(datapath, one, timeout_s)
             for datapath, one in asked.items()
@@ -572,22 +581,22 @@ class Switchboard:
 
     def _answer(self, datapath: DatapathId, one: Asked, timeout_s: float) -> Answer:
         """The answer, now that ``timeout_s`` have passed or it is there."""
-        if one.future.done():
-            return one.future.result()
+        if one.reply.done():
+            return one.reply.result()
         with self._lock:
             self._pending.pop(one.xid, None)
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
 
-    def _await(self, futures: Collection[Future[Any]], timeout_s: float) -> None:
+    def _await(self, replies: Collection[Reply[Any]], timeout_s: float) -> None:
         """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
 
         Of many requests at once the hub may take longer to send the last than switches may take to
         answer, and an answer that it has not read is not late.
         """
+        together = Replies(replies)
         for _ in range(_LOOKS):
-            futures = wait(futures, timeout_s / _LOOKS).not_done
-            if not futures:
+            if together.wait(timeout_s / _LOOKS):
                 return
             self._let_hub_catch_up()
 
@@ -606,7 +615,7 @@ class Switchboard:
         for pending in lost:
             error = "disconnected before it answered: outcome unknown"
             failure = self._failure(pending.datapath, FailureKind.UNKNOWN, error)
-            pending.future.set_result(failure)
+            pending.reply.set_result(failure)
 
     def _name(self, datapath: DatapathId) -> str:
         return self._names.get(datapath, f"switch {datapath:#x}")

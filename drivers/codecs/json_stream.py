@@ -1,14 +1,11 @@
-"""JSON values out of a stream of text, with the standard library's decoder.
-
-Shaped like the parser of the ``ovs`` package, for use in its place: that one examines each
-character by itself, and so takes a microsecond for each.
-"""
+"""JSON values out of a stream of text, with the standard library's decoder."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 _REST_OF_STRING: Final = r'[^"\\]*(?:\\.[^"\\]*)*("?)'
 _IN_STRING: Final = re.compile(_REST_OF_STRING, re.DOTALL)
@@ -20,13 +17,11 @@ def _refuse(constant: str) -> object:
 
 
 class JsonStream:
-    """Takes in text piece by piece until one object or array is complete.
+    """Takes in text piece by piece until one object or array is complete."""
 
-    With ``check_trailer`` nothing but white space may follow it in the same piece.
-    """
-
-    def __init__(self, check_trailer: bool = False) -> None:
-        self._check_trailer = check_trailer
+    def __init__(self, made_of: Callable[[dict[str, Any]], object] | None = None) -> None:
+        """``made_of``: what an object is taken for; None: itself. Raises ValueError for no JSON."""
+        self._made_of = made_of
         self._pieces: list[str] = []
         self._depth = 0
         self._in_string = False
@@ -39,8 +34,6 @@ class JsonStream:
         if self._done:
             return 0
         end = self._end(text)
-        if self._check_trailer and text[end:].strip():
-            end = None  # text after the value makes it invalid
         self._pieces.append(text[:end])
         return len(text) if end is None else end
 
@@ -53,7 +46,8 @@ class JsonStream:
         if not self._done:
             return "the value is not complete"
         try:
-            value = json.loads("".join(self._pieces), parse_constant=_refuse)
+            text = "".join(self._pieces)
+            value = json.loads(text, parse_constant=_refuse, object_hook=self._made_of)
         except (ValueError, RecursionError) as error:
             return f"no JSON: {error}"
         return value if isinstance(value, dict | list) else "no JSON object or array"

@@ -1,30 +1,36 @@
-"""Open vSwitch bridges as top-of-rack switches, retagged through OVSDB (the ``ovs`` Python IDL).
+"""Open vSwitch bridges as top-of-rack switches, retagged through OVSDB.
 
-Columns and their meaning follow ovs-vswitchd.conf.db(5), the protocol RFC 7047. Three traps shape
-this driver: the IDL drops values outside a column's range without a word, so VLANs are checked
-first and read back after; an empty ``trunks`` means all VLANs, so an empty set is refused; and a
-committed transaction says nothing about the data path, so each change waits until ``cur_cfg`` has
-reached the ``next_cfg`` that the same transaction set.
+Columns and their meaning follow ovs-vswitchd.conf.db(5), the protocol RFC 7047. Two traps shape
+this driver: an empty ``trunks`` means all VLANs, so an empty set is refused; and a committed
+transaction says nothing about the data path, so each change waits until ``cur_cfg`` has reached the
+``next_cfg`` that the same transaction set.
+
+A session is told which ports there are. VLANs, carrier and counters are read when they are asked
+for: told of, they would fill an idle session, and have to be read in the middle of a retagging.
 """
 
 from __future__ import annotations
 
-import errno
+import json
 import logging
-import os
-import select
-import socket
 import threading
-import time
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, TypeVar, cast
 
-from drivers.codecs.json_stream import JsonStream
+from drivers.codecs.ovsdb import SETS
 from drivers.exclusive import exclusive
-from drivers.tor import membership, ovsdb_vlans
+from drivers.tor import membership
+from drivers.transports.ovsdb_session import (
+    SCHEMES,
+    Call,
+    NotOwnerError,
+    OvsdbSession,
+    RefusedError,
+    Row,
+    SessionLostError,
+)
 from hydra.config.devices import (
     NoOptions,
     no_login_problems,
@@ -35,21 +41,7 @@ from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, OutcomeU
 from hydra.model import Rack, VlanId
 from hydra.roles import PortCounters, PortVlans, TorCapabilities, TorSwitch
 
-with warnings.catch_warnings():
-    # ovs.poller asks if eventlet is in use, and eventlet announces on import that it is in
-    # maintenance: nothing that the user of `hydra check` could act on.
-    warnings.simplefilter("ignore")
-    import ovs.db.idl
-    import ovs.json
-    import ovs.jsonrpc
-    import ovs.stream
-
 LOG = logging.getLogger("hydra.devices")
-SLOW_PARSER: Final = ovs.json.Parser
-if ovs.json.PARSER == ovs.json.PARSER_PY:  # built without the C parser, as from a package index
-    ovs.json.Parser = JsonStream
-ovsdb_vlans.install()
-
 STATISTICS_INTERVAL_S: Final = 5.0
 """Interval at which ovs-vswitchd writes counters into the database, or longer if told so."""
 
@@ -57,114 +49,55 @@ CAPABILITIES: Final = TorCapabilities(
     bulk=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
 )
 
-_SCHEMES: Final = ("unix:", "tcp:", "ssl:")
-_DATABASE: Final = "Open_vSwitch"
-_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+_WATCHED: Final[Mapping[str, tuple[str, ...]]] = {
     "Open_vSwitch": ("next_cfg", "cur_cfg"),
     "Bridge": ("name", "ports"),
-    "Port": ("name", "interfaces", "vlan_mode", "tag", "trunks"),
-    "Interface": ("name", "link_state", "statistics"),
+    "Port": ("name", "interfaces"),
 }
-_NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("link_state", "statistics")}
-"""Columns fetched when asked for: replicated, statistics would fill an idle session every five
-seconds, and every change of carrier in the whole database would have to be read in the middle of a
-retagging."""
-
-_RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
-_TURNS: Final = threading.BoundedSemaphore(2)
-"""Calls that compute at a time, while others wait for their servers. Threads take turns at the
-interpreter: among hundreds of ToRs, OpenFlow's would hardly come to its own."""
-_Txn = ovs.db.idl.Transaction
-
-
-class _InterfaceRow(Protocol):
-    link_state: list[str]
-    statistics: dict[str, int]
-
-    def fetch(self, column: str) -> None: ...
-
-
-class _PortRow(Protocol):
-    name: str
-    interfaces: list[_InterfaceRow]
-    vlan_mode: list[str]
-    tag: list[int]
-    trunks: frozenset[VlanId]
-
-
-class _BridgeRow(Protocol):
-    name: str
-    ports: list[_PortRow]
-
-
-class _RootRow(Protocol):
-    next_cfg: int
-    cur_cfg: int
-
-    def fetch(self, column: str) -> None: ...
-
-    def increment(self, column: str) -> None: ...
-
-
-class _Transaction(Protocol):
-    def commit(self) -> str: ...
-
-    def get_error(self) -> object: ...
-
-    def get_increment_new_value(self) -> int: ...
-
-
-class _SessionLostError(Exception):
-    """The session broke or did not answer in time; nothing was written."""
-
-
-class _Call:
-    """A call on a server, with its deadline; ``with`` has it wait for its turn.
-
-    Time in which other calls have theirs does not count.
-    """
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-
-    def __enter__(self) -> _Call:
-        _TURNS.acquire()
-        self._due_s = time.monotonic() + self._timeout_s
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        _TURNS.release()
-
-    def wait(self, poll: select.poll, limit_ms: float | None) -> None:
-        """Wait for the server, for ``limit_ms`` at most, while others have their turn.
-
-        Raises _SessionLostError when the deadline has passed.
-        """
-        remaining_ms = (self._due_s - time.monotonic()) * 1000
-        if remaining_ms <= 0:
-            raise _SessionLostError("no answer in time")
-        _TURNS.release()
-        try:
-            poll.poll(max(0.0, remaining_ms if limit_ms is None else min(limit_ms, remaining_ms)))
-        finally:
-            began_s = time.monotonic()
-            _TURNS.acquire()
-            self._due_s += time.monotonic() - began_s
+_COUNT_UP: Final = (
+    b'{"op":"mutate","table":"Open_vSwitch","where":[],"mutations":[["next_cfg","+=",1]]}'
+)
+_COUNT: Final = b'{"op":"select","table":"Open_vSwitch","where":[],"columns":["next_cfg"]}'
+_ReadT = TypeVar("_ReadT")
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """VLAN columns of a Port row, as they should be written."""
+    """VLAN columns of a Port row."""
 
-    vlan_mode: str
-    tag: tuple[int, ...]
-    trunks: frozenset[VlanId]
+    vlan_mode: str | None
+    tag: int | None
+    trunks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """A port of the bridge, by UUIDs of its row and of its interfaces'."""
+
+    uuid: str
+    interfaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading(Generic[_ReadT]):
+    """Something to be read of a port, from one row or several of a table."""
+
+    table: str
+    columns: tuple[str, ...]
+    of: Callable[[_Port], tuple[str, ...]]
+    """UUIDs of the rows."""
+    made: Callable[[list[Row]], _ReadT]
+
+    def operation(self, uuid: str) -> bytes:
+        where = [["_uuid", "==", ["uuid", uuid]]]
+        operation = {"op": "select", "table": self.table, "where": where, "columns": self.columns}
+        return json.dumps(operation).encode()
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
     """The driver of a rack's ToR, not connected yet."""
     address = rack.tor.address
-    if not address.startswith(_SCHEMES):
+    if not address.startswith(SCHEMES):
         address = f"tcp:{address}"
     return OvsTor(rack.name, address, rack.tor.bridge, timeout_s=timeout_s)
 
@@ -198,7 +131,7 @@ class OvsTor:
         self._address = address
         self._bridge = bridge
         self._timeout_s = timeout_s
-        self._idl: Any = None
+        self._session: OvsdbSession | None = None
         self._lock_name: str | None = None
         self._steals = False
 
@@ -216,17 +149,16 @@ class OvsTor:
 
         An open session is asked nothing, but one that has ended is noticed, and opened again.
         """
-        with _Call(self._timeout_s) as call:
-            if self._idl is None or self._has_ended():
-                self._synchronise(call)
-                self._bridge_row()
+        if self._tended() is None:
+            with Call(self._timeout_s) as call:
+                self._ports(self._connected(call))
 
     @exclusive
     def close(self) -> None:
         """Drop the session; safe to repeat. The next use connects again."""
-        if self._idl is not None:
-            self._idl.close()
-            self._idl = None
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
     @exclusive
     def claim(self, *, steal: bool = False) -> None:
@@ -245,31 +177,29 @@ class OvsTor:
         """Answer the server's inactivity probes: it drops a silent session after some seconds."""
         if self._lock.acquire(blocking=False):  # a session in use is alive
             try:
-                if self._idl is not None:
-                    self._idl.run()
+                self._tended()
             finally:
                 self._lock.release()
 
     @exclusive
     def ask(self) -> None:
         """One round trip. Raises DeviceUnavailable."""
-        with _Call(self._timeout_s) as call:
+        with Call(self._timeout_s) as call:
             self._synchronise(call)
 
     @exclusive
     def ports(self) -> tuple[str, ...]:
         """Sorted names of all ports but the bridge's own."""
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            bridge = self._bridge_row()
-            return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
+        with Call(self._timeout_s) as call:
+            ports = self._ports(self._synchronise(call))
+            return tuple(sorted(name for name in ports if name != self._bridge))
 
     @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            return {name: self._membership(row) for name, row in self._rows(ports).items()}
+        with Call(self._timeout_s) as call:
+            _, columns = self._read(ports, _VLANS, call)
+            return {name: self._membership(name, its) for name, its in columns.items()}
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
@@ -279,23 +209,24 @@ class OvsTor:
         VLAN or a port that is not on this bridge.
         """
         membership.check_memberships(self._name, wanted)
+        wanted = {port: _shared(vlans) for port, vlans in wanted.items()}
         columns = {port: _columns(vlans) for port, vlans in wanted.items()}
-        with _Call(self._timeout_s) as call:
-            self._synchronise(call)
-            rows = self._rows(columns)
-            target = self._commit(rows, columns, call)
-            self._await_applied(target, call)
-            present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
-            membership.check_result(self._name, wanted, present)
+        with Call(self._timeout_s) as call:
+            session, present = self._read(columns, _VLANS, call)
+            changed = {port: its for port, its in columns.items() if its != present[port]}
+            target = self._write(session, changed, call) if changed else _root(session)["next_cfg"]
+            self._await_applied(session, target, call)
+            if changed:
+                present = self._read_back(session, wanted, call)
+            found = {port: self._membership(port, its) for port, its in present.items()}
+            membership.check_result(self._name, wanted, found)
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """True by port that has carrier; a bond has it if any member has."""
-        rows = self._fetched(ports, "link_state")
-        return {
-            name: any(interface.link_state == ["up"] for interface in row.interfaces)
-            for name, row in rows.items()
-        }
+        with Call(self._timeout_s) as call:
+            _, found = self._read(ports, _CARRIER, call)
+            return found
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
@@ -304,189 +235,140 @@ class OvsTor:
         That is its shortest interval (``other_config:stats-update-interval``). Counters that have
         to be fresh, as for draining, come over OpenFlow.
         """
-        return {name: _counters(row) for name, row in self._fetched(ports, "statistics").items()}
+        with Call(self._timeout_s) as call:
+            _, found = self._read(ports, _COUNTERS, call)
+            return found
 
-    # --- what to write, and what was read -----------------------------------------------------
+    # --- what there is, and what is written ---------------------------------------------------
 
-    def _membership(self, row: _PortRow) -> PortVlans:
-        mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
-        tag = VlanId(row.tag[0]) if row.tag else None
-        member = _membership(mode, tag, row.trunks or membership.ALL_VLANS)
+    def _membership(self, port: str, columns: _Columns) -> PortVlans:
+        mode = columns.vlan_mode or ("trunk" if columns.tag is None else "access")
+        tag = None if columns.tag is None else VlanId(columns.tag)
+        member = _membership(mode, tag, columns.trunks or membership.ALL_VLANS)
         if member is None:
             raise DeviceError(
                 self._name,
-                f"port {row.name} has vlan_mode {mode}, which this driver can't describe",
+                f"port {port} has vlan_mode {mode}, which this driver can't describe",
             )
         return member
 
-    def _bridge_row(self) -> _BridgeRow:
-        rows: Iterable[_BridgeRow] = self._idl.tables["Bridge"].rows.values()
-        for row in rows:
-            if row.name == self._bridge:
-                return row
+    def _ports(self, session: OvsdbSession) -> dict[str, _Port]:
+        """The bridge's ports by name. Raises DeviceError if there is no bridge."""
+        for bridge in session.rows["Bridge"].values():
+            if bridge["name"] == self._bridge:
+                return _ports(bridge, session.rows["Port"])
         raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
 
-    def _rows(self, ports: Collection[str]) -> dict[str, _PortRow]:
-        wanted = set(ports)
-        found = {name: row for row in self._bridge_row().ports if (name := row.name) in wanted}
-        missing = sorted(wanted - found.keys())
+    def _some_ports(self, session: OvsdbSession, names: Collection[str]) -> dict[str, _Port]:
+        """Raises DeviceError if one is not there."""
+        found = self._ports(session)
+        missing = sorted(set(names) - found.keys())
         if missing:
             raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
-        return {port: found[port] for port in ports}
+        return {name: found[name] for name in names}
 
-    def _fetched(self, ports: Collection[str], column: str) -> dict[str, _PortRow]:
-        """Rows of these ports, with a column of their interfaces that is not replicated.
+    def _read(
+        self, names: Collection[str], reading: _Reading[_ReadT], call: Call
+    ) -> tuple[OvsdbSession, dict[str, _ReadT]]:
+        """What the database has of these ports, by one round trip where the session is good.
 
-        Reading it is a round trip, which brings the replica up to now by itself: only where that
-        fails, or finds other interfaces than before, the session is looked at first.
+        Which ports there are the session knows from before, and whether that was so after it: only
+        where that fails it is looked at first. Raises DeviceError.
         """
-        with _Call(self._timeout_s) as call:
-            if self._idl is not None:
-                try:
-                    self._idl.run()
-                    rows = self._rows(ports)
-                    before = {name: list(row.interfaces) for name, row in rows.items()}
-                    self._fetch(rows, column, call)
-                    if all(list(row.interfaces) == before[name] for name, row in rows.items()):
-                        return rows
-                except _SessionLostError:
-                    self.close()
-                except DeviceError as error:
-                    LOG.debug("%s", error)
-            self._synchronise(call)
+        if self._session is not None:
             try:
-                rows = self._rows(ports)
-                self._fetch(rows, column, call)
-            except _SessionLostError as error:
+                ports = self._some_ports(self._session, names)
+                found = _select(self._session, ports, reading, call)
+                if self._some_ports(self._session, names) == ports:
+                    return self._session, found
+            except SessionLostError:
                 self.close()
-                raise DeviceUnavailable(
-                    self._name, f"no OVSDB session with {self._address}: {error}"
-                ) from error
-            return rows
+            except (DeviceError, RefusedError) as error:
+                LOG.debug("%s", error)
+        session = self._synchronise(call)
+        ports = self._some_ports(session, names)
+        try:
+            return session, _select(session, ports, reading, call)
+        except SessionLostError as error:
+            raise self._unavailable(error) from error
+        except RefusedError as error:
+            raise DeviceError(self._name, f"the database does not tell: {error}") from error
 
-    def _fetch(self, rows: Mapping[str, _PortRow], column: str, call: _Call) -> None:
-        """Raises _SessionLostError; DeviceError if the database refuses."""
-        txn = self._transaction()
-        for row in rows.values():
-            for interface in row.interfaces:
-                interface.fetch(column)
-        status = self._finish(txn, call)
-        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
-            raise DeviceError(self._name, f"the database does not tell {column}: {status}")
+    def _write(self, session: OvsdbSession, columns: Mapping[str, _Columns], call: Call) -> int:
+        """Write VLANs, and return the configuration number to wait for."""
+        if self._lock_name is not None and not session.has_lock:
+            self.close()
+            raise self._held_elsewhere()
+        ports = self._some_ports(session, columns)
+        operations = [_update(ports[name].uuid, its) for name, its in columns.items()]
+        operations += (_COUNT_UP, _COUNT)
+        if self._lock_name is not None:
+            operations.insert(0, b'{"op":"assert","lock":"%s"}' % self._lock_name.encode())
+        try:
+            results = session.transact(operations, call)
+            return int(results[-1]["rows"][0]["next_cfg"])
+        except SessionLostError as error:
+            raise self._unconfirmed(str(error)) from error
+        except NotOwnerError as error:
+            self.close()
+            raise self._held_elsewhere() from error
+        except RefusedError as error:
+            raise DeviceError(self._name, f"the database refused the change: {error}") from error
+
+    def _await_applied(self, session: OvsdbSession, target: int, call: Call) -> None:
+        try:
+            session.wait_until(lambda: _root(session)["cur_cfg"] >= target, call)
+        except SessionLostError as error:
+            raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
+
+    def _read_back(
+        self, session: OvsdbSession, names: Collection[str], call: Call
+    ) -> dict[str, _Columns]:
+        try:
+            return _select(session, self._some_ports(session, names), _VLANS, call)
+        except SessionLostError as error:
+            raise self._unconfirmed(f"it was not read back: {error}") from error
+        except RefusedError as error:
+            raise DeviceError(self._name, f"it can't be read back: {error}") from error
 
     # --- the session ----------------------------------------------------------------------------
 
-    def _synchronise(self, call: _Call) -> None:
-        """Bring the replica up to now, on a new session if the old one is gone."""
-        try:
-            if self._idl is not None:
-                try:
-                    self._barrier(call)
-                except _SessionLostError:
-                    self.close()
-                else:
-                    return
-            self._connect(call)
-        except _SessionLostError as error:
-            self.close()
-            raise DeviceUnavailable(
-                self._name, f"no OVSDB session with {self._address}: {error}"
-            ) from error
-
-    def _connect(self, call: _Call) -> None:
-        helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, call))
-        for table, columns in _COLUMNS.items():
-            helper.register_columns(table, list(columns), list(_NOT_REPLICATED.get(table, ())))
-        # No probes: nobody reads the session between calls, and each call has its own deadline.
-        self._idl = ovs.db.idl.Idl(self._address, helper, probe_interval=0, leader_only=False)
-        self._run_until(self._idl.has_ever_connected, call)
-        if self._lock_name is not None:
-            idl = self._idl
-            idl.set_lock(self._lock_name)
-            self._run_until(lambda: idl.has_lock or idl.is_lock_contended, call)
-            if not idl.has_lock and self._steals:
-                self._steal(call)
-            if not idl.has_lock:
+    def _tended(self) -> OvsdbSession | None:
+        """The session, all that has come on it read; None if it has ended. Never waits."""
+        if self._session is not None:
+            try:
+                self._session.tend()
+            except SessionLostError as error:
+                LOG.debug("%s: %s", self._name, error)
                 self.close()
-                raise self._held_elsewhere()
-            self._steals = False  # from now on, who has it has come later
+        return self._session
 
-    def _steal(self, call: _Call) -> None:
-        """Take the lock from who has it, whose transactions are refused from now on.
+    def _synchronise(self, call: Call) -> OvsdbSession:
+        """A session that knows what there is now: a new one if the old one is gone."""
+        if self._session is not None:
+            try:
+                self._session.echo(call)
+            except SessionLostError:
+                self.close()
+        return self._session or self._connected(call)
 
-        The library reads the reply as one to its own request, and has no name for this one.
-        """
-        idl = self._idl
-        idl.set_lock(None)  # a session that waits for the lock may not steal it
-        idl.lock_name = self._lock_name
-        idl._lock_request_id = idl._Idl__do_send_lock_request("steal")
-        self._run_until(lambda: idl.has_lock or idl.is_lock_contended, call)
-
-    def _has_ended(self) -> bool:
-        """True if the server has closed the session; never waits."""
-        self._idl.run()  # meets the end
-        self._idl.run()  # acts on it
-        return not self._idl._session.is_connected()
-
-    def _barrier(self, call: _Call) -> None:
-        """A round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
-
-        A transaction that only fetches is the one request the IDL sends without writing.
-        """
-        self._idl.run()
-        txn = self._transaction()
-        self._root().fetch("next_cfg")
-        if self._finish(txn, call) != _Txn.SUCCESS:
-            raise _SessionLostError(f"a read failed: {txn.get_error()}")
-
-    def _root(self) -> _RootRow:
-        rows: Iterable[_RootRow] = self._idl.tables["Open_vSwitch"].rows.values()
-        for row in rows:
-            return row
-        raise _SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
-
-    def _commit(
-        self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], call: _Call
-    ) -> int:
-        """Write VLANs, and return the configuration number to wait for."""
-
-        def change() -> None:
-            for port, row in rows.items():
-                row.vlan_mode = [columns[port].vlan_mode]
-                row.tag = list(columns[port].tag)
-                row.trunks = columns[port].trunks
-
-        return self._write(change, call)
-
-    def _write(self, change: Callable[[], None], call: _Call) -> int:
-        """Commit the values that ``change`` sets; return the configuration number to wait for."""
-        txn = self._transaction()
-        change()
-        self._root().increment("next_cfg")
-        sent = txn.commit() == _Txn.INCOMPLETE
+    def _connected(self, call: Call) -> OvsdbSession:
+        """A new session, with the lock if this driver is to have it."""
+        session = self._session = OvsdbSession(self._address, _WATCHED)
         try:
-            status = self._finish(txn, call)
-        except _SessionLostError as error:
-            raise self._unconfirmed(str(error)) from error
-        if status == _Txn.SUCCESS:
-            return int(txn.get_increment_new_value())
-        if status == _Txn.UNCHANGED:
-            return self._root().next_cfg
-        if status == _Txn.TRY_AGAIN:
-            self.close()
-            if sent:
-                raise self._unconfirmed("the session broke")
-            raise DeviceUnavailable(self._name, f"the session with {self._address} broke")
-        if status == _Txn.NOT_LOCKED:
+            session.connect(call, self._lock_name, steal=self._steals)
+            _root(session)
+        except SessionLostError as error:
+            raise self._unavailable(error) from error
+        if self._lock_name is not None and not session.has_lock:
             self.close()
             raise self._held_elsewhere()
-        raise DeviceError(self._name, f"the database refused the change: {txn.get_error()}")
+        self._steals = False  # from now on, who has it has come later
+        return session
 
-    def _await_applied(self, target: int, call: _Call) -> None:
-        try:
-            self._run_until(lambda: self._root().cur_cfg >= target, call)
-        except _SessionLostError as error:
-            raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
+    def _unavailable(self, error: SessionLostError) -> DeviceUnavailable:
+        self.close()
+        return DeviceUnavailable(self._name, f"no OVSDB session with {self._address}: {error}")
 
     def _held_elsewhere(self) -> HeldElsewhere:
         return HeldElsewhere(
@@ -501,104 +383,84 @@ class OvsTor:
             self._name, f"a change was written to {self._address} and not confirmed: {reason}"
         )
 
-    def _transaction(self) -> _Transaction:
-        """A transaction that inserts no rows, as all of ours: nothing in it is named by its place.
 
-        The library would look for such names in every number of every set.
-        """
-        txn = _Txn(self._idl)
-        txn._substitute_uuids = lambda json: json
-        made: _Transaction = txn
-        return made
-
-    def _finish(self, txn: _Transaction, call: _Call) -> str:
-        status = txn.commit()
-        while status == _Txn.INCOMPLETE:
-            self._idl.run()
-            status = txn.commit()
-            if status == _Txn.INCOMPLETE:
-                self._wait(call)
-        return status
-
-    def _run_until(self, done: Callable[[], bool], call: _Call) -> None:
-        while True:
-            self._idl.run()
-            if done():
-                return
-            self._wait(call)
-
-    def _wait(self, call: _Call) -> None:
-        waiter = _Waiter(call)
-        self._idl.wait(waiter)
-        waiter.block()
+def _select(
+    session: OvsdbSession, ports: Mapping[str, _Port], reading: _Reading[_ReadT], call: Call
+) -> dict[str, _ReadT]:
+    """What the database has of these ports. Raises SessionLostError, RefusedError."""
+    uuids = {name: reading.of(port) for name, port in ports.items()}
+    operations = [reading.operation(uuid) for its in uuids.values() for uuid in its]
+    results = iter(session.transact(operations, call))
+    found = {}
+    for name, its in uuids.items():
+        rows = [row for _ in its for row in next(results)["rows"]]
+        if len(rows) != len(its):
+            raise RefusedError(f"port {name} is another by now")
+        try:
+            found[name] = reading.made(rows)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise SessionLostError(f"what it says of port {name} has no sense: {error}") from error
+    return found
 
 
-def _fetch_schema(address: str, call: _Call) -> Mapping[str, object]:
-    """The server's own schema, so that a remote switch of another version is understood."""
-    error, stream = ovs.stream.Stream.open(address)
-    while not error and (error := stream.connect()) in _RETRY:
-        waiter = _Waiter(call)
-        stream.connect_wait(waiter)
-        waiter.block()
-    if error:
-        raise _SessionLostError(os.strerror(error))
-    connection = ovs.jsonrpc.Connection(stream)
+def _ports(bridge: Row, known: Mapping[str, Row]) -> dict[str, _Port]:
+    """Ports of a bridge by name. Raises SessionLostError."""
     try:
-        request = ovs.jsonrpc.Message.create_request("get_schema", [_DATABASE])
-        connection.send(request)
-        while True:
-            connection.run()
-            error, reply = connection.recv()
-            if error in _RETRY:
-                waiter = _Waiter(call)
-                connection.wait(waiter)
-                connection.recv_wait(waiter)
-                waiter.block()
-            elif error:
-                raise _SessionLostError("the connection was closed")
-            elif reply.id == request.id:
-                break
-    finally:
-        connection.close()
-    if reply.type != ovs.jsonrpc.Message.T_REPLY:
-        raise _SessionLostError(f"no database {_DATABASE} there: {reply.error}")
-    schema: Mapping[str, object] = reply.result
-    return schema
+        return {
+            known[uuid]["name"]: _Port(uuid, tuple(_uuids(known[uuid]["interfaces"])))
+            for uuid in _uuids(bridge["ports"])
+            if uuid in known
+        }
+    except (LookupError, TypeError, ValueError) as error:
+        raise SessionLostError(f"what it says of its ports has no sense: {error}") from error
 
 
-class _Waiter:
-    """Blocks until the IDL's sockets or timers have work; replaces ``ovs.poller.Poller``.
-
-    That class uses ``select``, which fails beyond 1024 file descriptors, and knows no deadline.
-    """
-
-    def __init__(self, call: _Call) -> None:
-        self._call = call
-        self._poll = select.poll()
-        self._events: dict[int, int] = {}
-        self._limit_ms: float | None = None
-
-    def fd_wait(self, fd: int | socket.socket, events: int) -> None:
-        number = fd if isinstance(fd, int) else fd.fileno()
-        self._events[number] = self._events.get(number, 0) | events  # room to send, and replies
-        self._poll.register(number, self._events[number])
-
-    def timer_wait(self, msec: float) -> None:
-        self._limit_ms = msec if self._limit_ms is None else min(self._limit_ms, msec)
-
-    def immediate_wake(self) -> None:
-        self.timer_wait(0)
-
-    def block(self) -> None:
-        """Raises _SessionLostError when the deadline has passed."""
-        self._call.wait(self._poll, self._limit_ms)
+def _root(session: OvsdbSession) -> Row:
+    for row in session.rows["Open_vSwitch"].values():
+        return row
+    raise SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
 
 
-def _counters(port: _PortRow) -> PortCounters:
+def _update(uuid: str, columns: _Columns) -> bytes:
+    tag = b'["set",[]]' if columns.tag is None else b"%d" % columns.tag
+    return (
+        b'{"op":"update","table":"Port","where":[["_uuid","==",["uuid","%s"]]],'
+        b'"row":{"vlan_mode":"%s","tag":%s,"trunks":["set",[%s]]}}'
+    ) % (uuid.encode(), str(columns.vlan_mode).encode(), tag, SETS.text(columns.trunks))
+
+
+def _members(value: object) -> Collection[Any]:
+    """The members of a set as OVSDB tells it: one that is alone stands for itself."""
+    if isinstance(value, frozenset):
+        return value
+    if isinstance(value, list) and len(value) == 2 and value[0] in ("set", "map"):
+        return value[1]  # type: ignore[no-any-return]
+    return (value,)
+
+
+def _uuids(value: object) -> Iterator[str]:
+    return (uuid for _, uuid in _members(value))
+
+
+def _columns_of(rows: list[Row]) -> _Columns:
+    (row,) = rows
+    mode, tag = (next(iter(_members(row[column])), None) for column in ("vlan_mode", "tag"))
+    trunks = _members(row["trunks"])
+    if not isinstance(trunks, frozenset):
+        trunks = frozenset(map(int, trunks))
+    return _Columns(mode, None if tag is None else int(tag), trunks)
+
+
+def _carrier(rows: list[Row]) -> bool:
+    return any(row["link_state"] == "up" for row in rows)
+
+
+def _counters(rows: list[Row]) -> PortCounters:
     """Counters of all members of a bond together; 0 for those that ovs-vswitchd lacks yet."""
+    counts = [dict(_members(row["statistics"])) for row in rows]
 
     def total(name: str) -> int:
-        return sum(interface.statistics.get(name, 0) for interface in port.interfaces)
+        return sum(its.get(name, 0) for its in counts)
 
     return PortCounters(
         rx_frames=total("rx_packets"),
@@ -608,6 +470,18 @@ def _counters(port: _PortRow) -> PortCounters:
         rx_dropped=total("rx_dropped"),
         tx_dropped=total("tx_dropped"),
     )
+
+
+_VLANS: Final = _Reading(
+    "Port", ("vlan_mode", "tag", "trunks"), lambda port: (port.uuid,), _columns_of
+)
+_CARRIER: Final = _Reading("Interface", ("link_state",), lambda port: port.interfaces, _carrier)
+_COUNTERS: Final = _Reading("Interface", ("statistics",), lambda port: port.interfaces, _counters)
+
+
+def _shared(vlans: PortVlans) -> PortVlans:
+    """The same membership, of a set that equal ones share."""
+    return PortVlans(cast("frozenset[VlanId]", SETS.one(vlans.tagged)), vlans.native)
 
 
 @lru_cache(maxsize=64)  # most ports have what others have
@@ -627,5 +501,4 @@ def _membership(mode: str, tag: VlanId | None, trunks: frozenset[VlanId]) -> Por
 
 def _columns(vlans: PortVlans) -> _Columns:
     mode = "trunk" if vlans.native is None else "native-untagged"
-    tag = () if vlans.native is None else (vlans.native,)
-    return _Columns(mode, tag, vlans.tagged)
+    return _Columns(mode, vlans.native, vlans.tagged)

@@ -31,11 +31,18 @@ def steering_of(
 def diverting(
     substrate: Substrate, switches: Mapping[Steering, Collection[RackId]], epoch: int
 ) -> dict[DatapathId, tuple[Install, ...]]:
-    """Changes by which each switch sends what is for these racks electrical."""
-    return {
-        switch.datapath: tuple(Install(substrate.divert(rack, epoch)) for rack in sorted(racks))
-        for switch, racks in switches.items()
-    }
+    """Changes by which each switch sends what is for these racks electrical.
+
+    Switches with the same racks, as those of one rack have, have the same object.
+    """
+    made: dict[tuple[RackId, ...], tuple[Install, ...]] = {}
+    changes = {}
+    for switch, racks in switches.items():
+        towards = tuple(sorted(racks))
+        if towards not in made:
+            made[towards] = tuple(Install(substrate.divert(rack, epoch)) for rack in towards)
+        changes[switch.datapath] = made[towards]
+    return changes
 
 
 @dataclass(frozen=True, slots=True)

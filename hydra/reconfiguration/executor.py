@@ -16,7 +16,7 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -814,21 +814,18 @@ class Execution:
         self.result = without(self.plan.target, self.failures, self._lost_paths)
         lost = changed_pairs(self.plan.target, self.result)
         steer = Resteering.between(self._substrate, self.plan.target, self.result)
-        changes: dict[DatapathId, list[RuleChange]] = {}
-        epoch = self.plan.target.epoch
         dead = self.conditions.diverted
         self.activated = self.moving - (dead - self.plan.affected)  # the dead that are held
+        frozen: dict[DatapathId, tuple[RuleChange, ...]] = {}
+        in_common: dict[tuple[RackId, tuple[RackId, ...]], tuple[RuleChange, ...]] = {}
         for switch, racks in self._diverted.items():
             if switch.datapath in self._stuck:
                 continue
-            mine = changes.setdefault(switch.datapath, [])
-            for rack in sorted(racks):
-                pair = (min(switch.rack, rack), max(switch.rack, rack))
-                if pair in lost:
-                    mine += steer.changes(switch.rack, rack)
-                if pair in self.activated and (self._hitless or pair in dead):
-                    mine.append(Remove(self._substrate.divert(rack, epoch)))
-        frozen = {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
+            key = switch.rack, tuple(sorted(racks))
+            if key not in in_common:
+                in_common[key] = tuple(self._activating(*key, steer, lost))
+            if in_common[key]:
+                frozen[switch.datapath] = in_common[key]
         outcomes = yield Batch("activate", (ApplyRules(frozen),))
         self._note("activate", outcomes)
         for switch in self._diverted:
@@ -836,6 +833,18 @@ class Execution:
             if failure is not None:
                 self._missed("activate", switch.name, failure)
         yield from self._tidy()
+
+    def _activating(
+        self, rack: RackId, towards: Iterable[RackId], steer: Resteering, lost: Collection[Pair]
+    ) -> Iterator[RuleChange]:
+        """Changes that end the divert of a rack's traffic; ``lost`` pairs lose their circuits."""
+        epoch, dead = self.plan.target.epoch, self.conditions.diverted
+        for to in towards:
+            pair = (min(rack, to), max(rack, to))
+            if pair in lost:
+                yield from steer.changes(rack, to)
+            if pair in self.activated and (self._hitless or pair in dead):
+                yield Remove(self._substrate.divert(to, epoch))
 
     def _tidy(self) -> Steps:
         """Untag failed circuits, stop relaying them, and remove the last epoch's emulated rules."""

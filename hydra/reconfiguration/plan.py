@@ -195,11 +195,16 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
 
 
 def _differing(
-    fabric: Fabric, old: Mapping[PortId, PortVlans], new: Mapping[PortId, PortVlans]
+    fabric: Fabric,
+    old: Mapping[PortId, PortVlans],
+    new: Mapping[PortId, PortVlans],
+    among: Collection[PortId] | None = None,
 ) -> PortsToTag:
+    """Ports, ``among`` these or all, that have others in ``new``, and which."""
     found: dict[RackId, dict[str, PortVlans]] = {}
-    for end, vlans in new.items():
-        if old[end] != vlans:
+    for end in new if among is None else among:
+        was, vlans = old[end], new[end]
+        if was is not vlans and was != vlans:
             port = fabric.ports[end]
             found.setdefault(port.rack, {})[port.tor_port] = vlans
     return found
@@ -212,22 +217,19 @@ def _staged_retagging(
     in_use: frozenset[VlanId],
 ) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
     """(untag first, retag, tag last), with no VLAN of ``in_use`` on a port without light."""
-    dark = {
-        end
-        for circuit in current.topology.circuits ^ target.topology.circuits
-        for end in circuit.ends
-    }
     old, new = port_trunks(fabric, current), port_trunks(fabric, target)
+    moved = current.topology.circuits ^ target.topology.circuits
+    dark = sorted({end for circuit in moved for end in circuit.ends if end in new})
 
     def less(vlans: PortVlans) -> PortVlans:
         return PortVlans(vlans.tagged - in_use or frozenset({fabric.parking_vlan}), vlans.native)
 
-    cleared = {port: less(vlans) if port in dark else vlans for port, vlans in old.items()}
-    between = {port: less(vlans) if port in dark else vlans for port, vlans in new.items()}
+    cleared = {**old, **{end: less(old[end]) for end in dark}}
+    between = {**new, **{end: less(new[end]) for end in dark}}
     return (
-        _differing(fabric, old, cleared),
+        _differing(fabric, old, cleared, dark),
         _differing(fabric, cleared, between),
-        _differing(fabric, between, new),
+        _differing(fabric, between, new, dark),
     )
 
 

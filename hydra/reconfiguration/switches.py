@@ -89,7 +89,8 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
     for path in state.topology.paths:
         for rack in (path.src, path.dst):
             vlans[rack].add(state.vlans[path])
-    return [(server, tuple(sorted(vlans[server.rack]))) for server in fabric.servers]
+    ordered = {rack: tuple(sorted(some)) for rack, some in vlans.items()}
+    return [(server, ordered[server.rack]) for server in fabric.servers]
 
 
 class Switches:
@@ -135,8 +136,19 @@ class Switches:
         self._uplinks = frozenset(
             end for server in fabric.servers for end in self._ends_of_uplink(server)
         )
+        uplinks_at: dict[DatapathId, list[Server]] = {}
+        for server in fabric.servers:
+            for datapath, _ in self._ends_of_uplink(server):
+                uplinks_at.setdefault(datapath, []).append(server)
+        self._uplinks_at: Final[Mapping[DatapathId, Sequence[Server]]] = uplinks_at
+        self._unseen_uplinks = True
+        """True if ports may have changed since uplinks were looked at."""
         self._dead: frozenset[Pair] = frozenset()
         self._synchronised: set[DatapathId] = set()
+        self._changes_of_synchronised = 0
+        """Counted after each change; those of two threads may count as one."""
+        self._ready: tuple[int, frozenset[DatapathId], frozenset[DatapathId]] | None = None
+        """Switches that are ready, after which changes and of which connected ones."""
         self._renewed: set[DatapathId] = set()
         self._common: dict[RackId, InstallAll] = {}
         """Rules that racks' switches have in common, and their encodings with them, while some of
@@ -148,8 +160,16 @@ class Switches:
     # -- what there is ----------------------------------------------------------------------------
 
     def ready(self) -> frozenset[DatapathId]:
-        """Switches that are connected and hold exactly the rules that they should."""
-        return frozenset(self._synchronised) & self._connections.connected()
+        """Switches that are connected and hold exactly the rules that they should.
+
+        The same object, as long as they stay the same.
+        """
+        connected, changes = self._connections.connected(), self._changes_of_synchronised
+        known = self._ready
+        if known is None or known[0] != changes or known[1] is not connected:
+            ready = frozenset(self._synchronised) & connected
+            self._ready = known = changes, connected, ready
+        return known[2]
 
     def late(self) -> frozenset[DatapathId]:
         """Switches that are connected, known, and yet to be brought to the present state."""
@@ -242,10 +262,12 @@ class Switches:
         """Note that a switch has connected anew, with whatever rules it holds."""
         self._renewed.add(datapath)
         self._synchronised.discard(datapath)
+        self._changes_of_synchronised += 1
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
         """Have switches that did not confirm something synchronised."""
         self._synchronised.difference_update(datapaths)
+        self._changes_of_synchronised += 1
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
@@ -272,7 +294,7 @@ class Switches:
         for stranger in set(datapaths) - known.keys():
             LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
         before = self.dead_uplinks
-        if self._note_uplinks() and self._substrate.detours:
+        if self._note_uplinks(known) and self._substrate.detours:
             yield from self._go_around(before)
         if known:
             yield from self._bring(tuple(known))
@@ -287,7 +309,7 @@ class Switches:
         if others:
             names = ", ".join(self.known[one] for one in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
-            self._synchronised.difference_update(others)
+            self.doubt(others)
         tables = dict(self._whole_tables([one for one in datapaths if one in taken.value]))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         exact: frozenset[DatapathId] = read.value or frozenset()
@@ -299,6 +321,7 @@ class Switches:
                 self._synchronised.discard(datapath)
             elif datapath not in self._renewed:
                 self._synchronised.add(datapath)
+        self._changes_of_synchronised += 1
         if self.all_ready:
             self._common_in, self._common = None, {}
 
@@ -314,11 +337,20 @@ class Switches:
         wiped = wipe(spare_relays=self.spares_relays) if datapath in self.owned else ()
         return (*wiped, *table)
 
-    def _note_uplinks(self) -> bool:
-        """Note the uplinks that are down; True if they are others than before."""
-        dead = frozenset(
-            server.name for server in self._fabric.servers if self._uplink_down(server)
-        )
+    def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
+        """Note the uplinks that are down; True if they are others than before.
+
+        Those are looked at that were down, and those of switches that ``connected`` since; None,
+        or after a change of ports that was passed over: all.
+        """
+        if connected is None or self._unseen_uplinks:
+            servers = list(self._fabric.servers)
+            self._unseen_uplinks = False
+        else:
+            servers = [one for at in connected for one in self._uplinks_at.get(at, ())]
+            if self.dead_uplinks:
+                servers += [one for one in self._fabric.servers if one.name in self.dead_uplinks]
+        dead = frozenset(server.name for server in servers if self._uplink_down(server))
         if dead == self.dead_uplinks:
             return False
         self.dead_uplinks = dead
@@ -332,6 +364,8 @@ class Switches:
         reconfiguration is under way, too.
         """
         before = self.dead_uplinks
+        if not self.settled:
+            self._unseen_uplinks = True
         if not self.settled or not self._note_uplinks():
             return
         if self._substrate.detours:

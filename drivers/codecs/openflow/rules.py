@@ -9,7 +9,7 @@ bundles: ONF extension EXT-230.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import groupby
@@ -386,12 +386,11 @@ def _compiled(kind: RuleKind, ports: SwitchPorts, command: int, bundle_id: int |
 class _Shared:
     """Messages that several switches are sent, which differ in their transaction ids alone."""
 
-    def __init__(
-        self, rules: Sequence[FlowRule], ports: SwitchPorts, bundle_id: int | None
-    ) -> None:
+    def __init__(self, encode: Callable[[int], bytes]) -> None:
+        """``encode`` makes them with a transaction id."""
+
         def encoded(xid: int) -> NDArray[np.uint8]:
-            mods = _flow_mods(rules, ports, FLOW_ADD, xid, bundle_id)
-            return np.frombuffer(b"".join(mods), np.uint8)
+            return np.frombuffer(encode(xid), np.uint8)
 
         self._bytes = encoded(0)
         self._xids_at = np.flatnonzero(self._bytes != encoded(0xFFFF_FFFF)).reshape(-1, 4)
@@ -413,7 +412,9 @@ def _shared(several: InstallAll, ports: SwitchPorts, bundle_id: int | None) -> _
     encoded = _ALL_SHARED.setdefault(several, {})
     key = ports, bundle_id
     if key not in encoded:
-        encoded[key] = _Shared(several.rules, ports, bundle_id)
+        encoded[key] = _Shared(
+            lambda xid: b"".join(_flow_mods(several.rules, ports, FLOW_ADD, xid, bundle_id))
+        )
     return encoded[key]
 
 
@@ -464,6 +465,27 @@ def encode_open_bundle(
     """The bundle of :func:`encode_changes` without its commit: no table changes until that."""
     opening = encode_bundle_control(bundle_id, BUNDLE_OPEN, xid)
     return b"".join((opening, *_flow_mods_of(changes, ports, xid, bundle_id)))
+
+
+class EncodedOnce:
+    """Has changes encoded once for switches that come one after the other and are given the same
+    object: those of a rack, mostly. Not for several threads.
+    """
+
+    def __init__(self, encode: Callable[[Sequence[RuleChange], SwitchPorts, int], bytes]) -> None:
+        """``encode`` makes messages of changes, with a transaction id wherever one belongs."""
+        self._encode = encode
+        self._last: tuple[Sequence[RuleChange], SwitchPorts] | None = None
+        self._shared: _Shared | None = None
+
+    def __call__(self, changes: Sequence[RuleChange], ports: SwitchPorts, xid: int) -> bytes:
+        last = self._last
+        if last is None or last[0] is not changes or last[1] != ports:
+            self._last, self._shared = (changes, ports), None
+            return self._encode(changes, ports, xid)
+        if self._shared is None:
+            self._shared = _Shared(lambda some: self._encode(changes, ports, some))
+        return self._shared.with_xid(xid)
 
 
 def _flow_mods_of(

@@ -32,6 +32,9 @@ class Steering:
     servers: tuple[Server, ...]
     """Servers whose traffic it steers."""
 
+    def __hash__(self) -> int:
+        return self.datapath  # not of all its servers: thousands are keys, again and again
+
 
 @dataclass(frozen=True, slots=True)
 class PortNames:

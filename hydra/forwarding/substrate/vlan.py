@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -44,6 +44,10 @@ class _TaggingServers(WholeTables):
     """Common part of the substrates whose servers have a vswitch, however they are attached."""
 
     fabric: Fabric
+    _steering: dict[RackId, tuple[Steering, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Steering switches of racks that were asked for."""
 
     @property
     def retags(self) -> bool:
@@ -76,10 +80,13 @@ class _TaggingServers(WholeTables):
         yield constant(RuleKind.TOR_NORMAL)
 
     def steering(self, rack: RackId) -> tuple[Steering, ...]:
-        return tuple(
-            Steering(vswitch_of(server).datapath_id, server.name, rack, (server,))
-            for server in self.fabric.racks[rack].servers
-        )
+        known = self._steering.get(rack)
+        if known is None:
+            known = self._steering[rack] = tuple(
+                Steering(vswitch_of(server).datapath_id, server.name, rack, (server,))
+                for server in self.fabric.racks[rack].servers
+            )
+        return known
 
     def divert(self, to: RackId, epoch: int) -> FlowRule:
         return divert_rule(to, epoch)
@@ -119,15 +126,14 @@ class _TaggingServers(WholeTables):
 
     def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
         """The VLANs of each port's paths, or the parking VLAN alone."""
-        tagged: dict[PortId, set[VlanId]] = {port.id: set() for port in self.fabric.ports}
+        tagged: dict[PortId, set[VlanId]] = {}
         for path in state.topology.paths:
             for circuit in path.circuits:
-                tagged[circuit.a].add(state.vlans[path])
-                tagged[circuit.b].add(state.vlans[path])
-        parked = PortVlans(frozenset({self.fabric.parking_vlan}))
-        return {
-            port: PortVlans(frozenset(vlans)) if vlans else parked for port, vlans in tagged.items()
-        }
+                for end in circuit.ends:
+                    tagged.setdefault(end, set()).add(state.vlans[path])
+        trunks = dict.fromkeys(self.fabric.port_ids, _parked(self.fabric.parking_vlan))
+        trunks.update((end, PortVlans(frozenset(vlans))) for end, vlans in tagged.items())
+        return trunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +216,12 @@ class SingleHomedVlan(_TaggingServers):
 
     def electrical_mbps(self, rack: Rack) -> float:
         return self.fabric.electrical_rate_mbps if rack.servers else 0.0
+
+
+@lru_cache(maxsize=4)
+def _parked(vlan: VlanId) -> PortVlans:
+    """The VLANs of a port without a circuit: one object for all, which is soon compared."""
+    return PortVlans(frozenset({vlan}))
 
 
 @lru_cache(maxsize=4)

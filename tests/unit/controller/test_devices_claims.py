@@ -12,6 +12,14 @@ from hydra.errors import DeviceUnavailable
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
 
+class Session:
+    def tend(self):
+        pass
+
+    def close(self):
+        pass
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """Names of the ToRs that are connected to, once for each time; r2 does not answer."""
@@ -19,15 +27,12 @@ def asked(monkeypatch):
 
     def connect(self, _call):
         names.append(self.name)
-        self._idl = None if self.name == "r2" else object()
         if self.name == "r2":
             raise DeviceUnavailable(self.name, "down")
+        self._session = Session()
 
-    monkeypatch.setattr(OvsTor, "_connect", connect)
-    monkeypatch.setattr(OvsTor, "_bridge_row", lambda _self: None)
-    monkeypatch.setattr(OvsTor, "_barrier", lambda _self, _call: None)
-    monkeypatch.setattr(OvsTor, "close", lambda self: setattr(self, "_idl", None))
-    monkeypatch.setattr(OvsTor, "keep", lambda _self: None)
+    monkeypatch.setattr(OvsTor, "_connected", connect)
+    monkeypatch.setattr(OvsTor, "_ports", lambda _self, _session: {})
     return names
 
 

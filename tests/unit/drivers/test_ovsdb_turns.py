@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from drivers.tor.ovs_ovsdb import _TURNS, _Call, _SessionLostError
+from drivers.transports.ovsdb_session import _TURNS, Call, SessionLostError
 
 TURNS = _TURNS._initial_value
 
@@ -17,17 +17,17 @@ def test_time_in_which_others_have_their_turn_does_not_count():
     lost = []
 
     def call():
-        with _Call(0.2) as late:
+        with Call(0.2) as late:
             began.set()
             try:
                 late.wait(select.poll(), 10)
-            except _SessionLostError as error:
+            except SessionLostError as error:
                 lost.append(error)
         over.set()
 
     with ExitStack() as others:
         for _ in range(TURNS):
-            others.enter_context(_Call(60))
+            others.enter_context(Call(60))
         threading.Thread(target=call).start()
         time.sleep(0.5)
         assert not began.is_set()
@@ -39,7 +39,7 @@ def test_who_waits_for_a_server_leaves_the_turn_to_others():
     waiting = threading.Barrier(TURNS + 1)
 
     def call():
-        with _Call(60) as one:
+        with Call(60) as one:
             one.wait(Server(waiting), None)
 
     threads = [threading.Thread(target=call) for _ in range(TURNS + 1)]
@@ -62,6 +62,6 @@ class Server:
 
 
 def test_a_server_that_is_silent_is_not_waited_for():
-    with _Call(0.05) as call, pytest.raises(_SessionLostError):
+    with Call(0.05) as call, pytest.raises(SessionLostError):
         while True:
             call.wait(select.poll(), None)

@@ -331,6 +331,17 @@ def test_large_changes_have_more_time(fleet, monkeypatch):
     assert fleet.apply({V1: CHANGES * 40}, 0.3) == {V1: None}  # 6 s
 
 
+def test_who_is_connected_is_worked_out_once_until_somebody_comes_or_goes(fleet):
+    first = Switch(fleet, V1)
+    seen = fleet.connected()
+    assert seen == {V1}
+    assert fleet.connected() is seen
+    Switch(fleet, V2)
+    assert fleet.connected() == {V1, V2}
+    first.disconnect()
+    assert fleet.connected() == {V2}
+
+
 def test_a_switch_that_was_never_there_is_not_connected(fleet):
     assert fleet.apply({V1: CHANGES}, 1.0) == {V1: away("v-h11")}
 
@@ -436,7 +447,7 @@ def test_statistics_in_several_parts_are_put_together(fleet):
     Switch(fleet, V1, replies_with(flow_entry(1, 2, 3) + flow_entry(4, 5, 6), flow_entry(7, 8, 9)))
     asked = fleet.ask_for_counters([RULES1, Question(V2, 1)])
     assert list(asked) == [RULES1]
-    counters = decode_flow_stats(asked[RULES1].result(0))
+    counters = decode_flow_stats(asked[RULES1].result())
     assert counters.cookie.tolist() == [1, 4, 7]
     assert counters.bytes.tolist() == [3, 6, 9]
 
@@ -465,7 +476,7 @@ def test_a_reply_without_end_is_refused(fleet):
     for _ in range(5):
         fleet.statistics_replied(switch, xid, bytes(15 << 20), more=True)
     fleet.statistics_replied(switch, xid, b"", more=False)
-    failure = future.result(0)
+    failure = future.result()
     assert failure.kind is FailureKind.MALFORMED
     assert str(failure) == "statistics of more than 64 MiB"
 
@@ -474,7 +485,7 @@ def test_a_switch_that_goes_leaves_no_question_open(fleet):
     switch = Switch(fleet, V1)
     (future,) = fleet.ask_for_counters([RULES1]).values()
     switch.disconnect()
-    assert future.result(0) == unknown("disconnected before it answered: outcome unknown")
+    assert future.result() == unknown("disconnected before it answered: outcome unknown")
 
 
 @pytest.mark.parametrize("body", [b"short", bytes(56)])

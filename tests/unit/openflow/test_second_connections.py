@@ -87,7 +87,7 @@ def test_a_switch_that_comes_back_is_taken_once_its_old_connection_has_not_answe
     old.answer(False)
     assert old.closed
     assert not new.closed
-    assert future.result(0).kind is FailureKind.UNKNOWN
+    assert future.result().kind is FailureKind.UNKNOWN
     assert seen == [V1, V1], "it is synchronised"
     assert works(fleet, new)
     old.end()

@@ -61,6 +61,29 @@ def test_a_switch_that_did_not_take_this_controller_is_left_alone_and_tried_agai
     assert second in switches.ready()
 
 
+def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
+    """By those who connect, are renewed, doubted, or brought to the state again."""
+    switches = core.switches
+    switches.settled = True
+    everybody = connected = frozenset(switches.owned)
+    monkeypatch.setattr(switches._connections, "connected", lambda: connected)
+    assert not switches.ready()
+    core.run(switches.synchronise(everybody))
+    seen = switches.ready()
+    assert seen == everybody
+    assert switches.ready() is seen
+    first, second, third, *_ = sorted(everybody)
+    switches.renewed(first)
+    assert switches.ready() == everybody - {first}
+    switches.doubt([second])
+    assert switches.ready() == everybody - {first, second}
+    connected = everybody - {third}
+    assert switches.ready() == everybody - {first, second, third}
+    core.run(switches.synchronise([first]))
+    connected = everybody
+    assert switches.ready() == everybody - {second}
+
+
 def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_one(core):
     switches = core.switches
     switches.settled = True

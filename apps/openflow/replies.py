@@ -1,0 +1,74 @@
+"""What switches are to answer: for thousands of requests at once, and waited for all together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Final, Generic, TypeVar
+
+_ValueT = TypeVar("_ValueT")
+_LOCK: Final = threading.Lock()
+"""Held for a few instructions. One for all: a lock and a condition for each, as futures of the
+standard library have, take longer to make and to tell than all else that an answer needs.
+"""
+
+
+class Reply(Generic[_ValueT]):
+    """A value that comes once, or never."""
+
+    __slots__ = ("_is_done", "_then", "_value")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._value: _ValueT | None = None
+        self._then: list[Callable[[Reply[_ValueT]], object]] = []
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def result(self) -> _ValueT:
+        """The value. Raises LookupError before it is there."""
+        if not self._is_done:
+            raise LookupError("nobody has answered yet")
+        return self._value  # type: ignore[return-value]
+
+    def set_result(self, value: _ValueT) -> None:
+        """Set the value, and tell who wants to know. It comes once: later ones are passed over."""
+        with _LOCK:
+            if self._is_done:
+                return
+            self._value, self._is_done = value, True
+            then, self._then = self._then, []
+        for told in then:
+            told(self)
+
+    def add_done_callback(self, told: Callable[[Reply[_ValueT]], object]) -> None:
+        """Have this called with the reply once it is there: now, or by who sets its value."""
+        with _LOCK:
+            if not self._is_done:
+                self._then.append(told)
+                return
+        told(self)
+
+
+class Replies:
+    """Several replies, waited for together."""
+
+    def __init__(self, replies: Collection[Reply[_ValueT]]) -> None:
+        self._left = len(replies)
+        self._all_done = threading.Event()
+        if not replies:
+            self._all_done.set()
+        for one in replies:
+            one.add_done_callback(self._note)
+
+    def _note(self, _reply: object) -> None:
+        with _LOCK:
+            self._left -= 1
+            last = not self._left
+        if last:
+            self._all_done.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until all are done, or the time is up; True if they are."""
+        return self._all_done.wait(timeout_s)

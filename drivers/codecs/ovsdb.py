@@ -1,0 +1,148 @@
+"""JSON-RPC of an OVSDB server (RFC 7047): bytes to messages, and VLANs to text.
+
+A trunk has up to 4094 VLANs, and most ports have those of others. So a long set of numbers is not
+read as JSON: its text is looked up, and ports whose texts agree share one frozen set. What is
+written is looked up the other way.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any, Final
+
+from drivers.codecs.json_stream import JsonStream
+
+_SET: Final = b'["set",['
+_END: Final = b"]]"
+_SHORT: Final = 128
+"""Most bytes of numbers that are read like any other JSON."""
+_MARK: Final = "hydra:set"
+"""Key of an object that stands for a long set, in what is read as JSON. OVSDB's values are no
+objects, and no table or column has such a name.
+"""
+_KEPT: Final = 128
+"""Long sets that are remembered: those of ports without a circuit, and of the latest others."""
+_LONGEST: Final = 64 << 20
+"""Most bytes of a message that are taken."""
+
+
+class OvsdbError(Exception):
+    """Bytes that are no message of OVSDB."""
+
+
+class SharedSets:
+    """Long sets of numbers by the text that servers have for them, and back; for any thread."""
+
+    def __init__(self) -> None:
+        self._sets: dict[bytes, frozenset[int]] = {}
+        self._texts: dict[frozenset[int], bytes] = {}
+
+    def numbers(self, text: bytes) -> frozenset[int]:
+        """The set of these numbers, with commas between them. Raises OvsdbError."""
+        known = self._sets.get(text)
+        if known is not None:
+            return known
+        try:
+            found = [int(one) for one in text.split(b",")]
+        except ValueError:
+            raise OvsdbError("a set of numbers has something else in it") from None
+        known = frozenset(found)
+        if len(known) != len(found):
+            raise OvsdbError("a set has a number twice")
+        self._keep(text, known)
+        return known
+
+    def text(self, numbers: frozenset[int]) -> bytes:
+        """A set as servers tell it: ascending, with commas between the numbers."""
+        known = self._texts.get(numbers)
+        if known is None:
+            known = ",".join(map(str, sorted(numbers))).encode()
+            if len(known) > _SHORT:
+                self._keep(known, numbers)
+        return known
+
+    def one(self, numbers: frozenset[int]) -> frozenset[int]:
+        """The object that all share who have this set."""
+        return self._sets.get(self.text(numbers), numbers)
+
+    def _keep(self, text: bytes, numbers: frozenset[int]) -> None:
+        if len(self._sets) >= _KEPT:
+            self._sets, self._texts = {}, {}
+        self._sets[text] = numbers
+        self._texts[numbers] = text
+
+
+SETS: Final = SharedSets()
+
+
+class Messages:
+    """JSON-RPC messages, which follow each other without separators."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._long: list[frozenset[int]] = []
+        self._stream = JsonStream(self._resolved)
+        self._taken = 0
+
+    def receive(self, data: bytes) -> list[dict[str, Any]]:
+        """Take the next bytes; the messages that they complete. Raises OvsdbError."""
+        messages = []
+        self._taken += len(data)
+        if self._taken > _LONGEST:
+            raise OvsdbError(f"a message is longer than {_LONGEST} bytes")
+        self._waiting += data
+        try:
+            self._text += self._decoder.decode(self._without_long_sets())
+        except UnicodeDecodeError:
+            raise OvsdbError("the text is not UTF-8") from None
+        while self._text:
+            self._text = self._text[self._stream.feed(self._text) :]
+            if self._stream.is_done():
+                message = self._stream.finish()
+                self._stream = JsonStream(self._resolved)
+                if not isinstance(message, dict):
+                    raise OvsdbError(message if isinstance(message, str) else "no JSON object")
+                self._taken = len(self._waiting)
+                if not self._text and not self._waiting:
+                    self._long.clear()
+                messages.append(message)
+        return messages
+
+    def _resolved(self, value: dict[str, Any]) -> object:
+        """What an object that was read stands for."""
+        place = value.get(_MARK)
+        if place is None:
+            return value
+        try:
+            return self._long[place]
+        except (IndexError, TypeError):
+            raise ValueError(f"{_MARK} is not a name of OVSDB") from None
+
+    def _without_long_sets(self) -> bytes:
+        """What has come and can be read, with marks in place of long sets of numbers."""
+        waiting, begun = self._waiting, 0
+        pieces: list[bytes | bytearray] = []
+        while (at := waiting.find(_SET, begun)) >= 0:
+            numbers = at + len(_SET)
+            end = waiting.find(_END, numbers)
+            if end < 0:
+                break
+            if end - numbers > _SHORT and waiting[numbers : numbers + 1].isdigit():
+                pieces.append(waiting[begun:at])
+                pieces.append(b'{"%s":%d}' % (_MARK.encode(), len(self._long)))
+                self._long.append(SETS.numbers(bytes(waiting[numbers:end])))
+            else:
+                pieces.append(waiting[begun : end + len(_END)])
+            begun = end + len(_END)
+        if at < 0:
+            at = len(waiting) - _begun(waiting)
+        pieces.append(waiting[begun:at])
+        del waiting[:at]
+        return b"".join(pieces)
+
+
+def _begun(waiting: bytearray) -> int:
+    """Bytes at the end with which a set may begin."""
+    return next(n for n in reversed(range(len(_SET))) if waiting.endswith(_SET[:n]))
