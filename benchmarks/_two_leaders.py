@@ -4,7 +4,9 @@ A reader of its own, which shares no code with the controller. Roles are those t
 told in its answers: a connection is its master's from the reply to a role request, until another
 one has the reply to a request with a later generation. A write that is sent on any other connection
 has to be refused. Writes are flow-mods, group-mods, meter-mods, port-mods, table-mods, commits of
-bundles, and requests for mastership with a generation of the past.
+bundles, and requests for mastership with a generation of the past. A switch refuses a slave's by
+itself, and takes an equal's: so connections are counted as well that were told of ports, and lived
+for :data:`_ROLE_S` after that, without being a slave's or a master's.
 
 Layouts: OpenFlow Switch Specification 1.3.5, sections 7.1 to 7.3; bundles: EXT-230, and for later
 versions 1.4.0, section 7.3.9. Segments may come twice and in any order. The time of a message is
@@ -24,9 +26,10 @@ from mininet_scenarios.testbed.capture import Frame
 
 _LEAST_VERSION: Final = 4
 _HEADER: Final = struct.Struct("!BBHI")
-_ERROR, _EXPERIMENTER, _FEATURES_REPLY = 1, 4, 6
-_ROLE_REQUEST: Final = 24
-_MASTER: Final = 2
+_ERROR, _EXPERIMENTER, _FEATURES_REPLY, _MULTIPART_REPLY = 1, 4, 6, 19
+_ROLE_REQUEST, _ROLE_REPLY = 24, 25
+_MASTER, _SLAVE = 2, 3
+_ROLE_S: Final = 1.0
 _BUNDLE_CONTROL: Final = 33
 _ONF_BUNDLE_CONTROL: Final = struct.pack("!II", 0x4F4E4600, 2300)
 """The same before OpenFlow 1.4."""
@@ -38,7 +41,7 @@ _WRITES: Final = {
     17: "a table-mod",
     29: "a meter-mod",
 }
-_REPLIES: Final = {2: 3, 5: 6, 7: 8, 18: 19, 20: 21, 22: 23, _ROLE_REQUEST: 25, 26: 27}
+_REPLIES: Final = {2: 3, 5: 6, 7: 8, 18: 19, 20: 21, 22: 23, _ROLE_REQUEST: _ROLE_REPLY, 26: 27}
 """Types of the replies to what asks for one, by its type; bundles are beside."""
 _ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
@@ -137,6 +140,15 @@ class _Connection:
     asked: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Places of messages that get an answer, by its type, what it says of a bundle, and its xid."""
     claim: _Write | None = None
+    described_s: float | None = None
+    """When the switch first told of its ports: from then on the controller knows it."""
+    role_s: float | None = None
+    """When it told first that it has this connection as a slave's or its master's."""
+    stands_aside: bool = False
+    """True if the controller has asked to be a slave, and for no mastership since."""
+    was_slave: bool = False
+    last_s: float = 0.0
+    """When something was last said."""
 
     @property
     def is_master(self) -> bool:
@@ -147,6 +159,8 @@ class _Connection:
 class _Switch:
     datapath: int
     master: _Connection | None = None
+    led_by: str | None = None
+    """The controller that was its master last."""
     generation: int = 0
 
 
@@ -167,6 +181,12 @@ class Verdict:
     """Writes of others before the end of their connection, of which the switch said nothing."""
     unread: int = 0
     """Connections that were captured in part."""
+    slaves: int = 0
+    """Connections that were a slave's at some time."""
+    equals: list[str] = field(default_factory=list)
+    """Connections that were neither a slave's nor a master's in time, in words."""
+    longest_equal_s: float = 0.0
+    """Longest time from a switch's ports to its first role."""
 
 
 class _Judge:
@@ -204,6 +224,7 @@ class _Judge:
             stream.begin(sequence)
         if not payload:
             return
+        connection.last_s = frame.time_s
         for message in stream.take(sequence, payload):
             if to_controller:
                 self._answered(connection, message, frame.time_s)
@@ -215,6 +236,21 @@ class _Judge:
             self._verdict.unread += 1
         for write in connection.pending:
             self._verdict.unanswered += self._is_of_another(connection, write)
+        self._judge_role(connection)
+
+    def _judge_role(self, connection: _Connection) -> None:
+        switch, since_s = connection.switch, connection.described_s
+        if switch is None or since_s is None:
+            return
+        ended_s = connection.last_s if connection.role_s is None else connection.role_s
+        took_s = max(0.0, ended_s - since_s)
+        if connection.role_s is not None:
+            self._verdict.longest_equal_s = max(self._verdict.longest_equal_s, took_s)
+        if took_s >= _ROLE_S:
+            self._verdict.equals.append(
+                f"switch {switch.datapath:#x} had {connection.controller} as an equal for "
+                f"{took_s:.2f} s"
+            )
 
     # -- what a controller sends ------------------------------------------------------------------
 
@@ -233,6 +269,8 @@ class _Judge:
             name = "a commit"
         elif kind == _ROLE_REQUEST:
             role, generation = struct.unpack_from("!I4xQ", message, _HEADER.size)
+            if role in {_MASTER, _SLAVE}:
+                connection.stands_aside = role == _SLAVE
             if role != _MASTER:
                 return
             name = f"a claim of generation {generation:#x}"
@@ -242,7 +280,7 @@ class _Judge:
             name,
             message,
             connection.sent,
-            connection.is_master,
+            connection.is_master and not connection.stands_aside,
             connection.claim,
             generation,
             has_reply=kind not in _WRITES,
@@ -261,6 +299,10 @@ class _Judge:
         if kind == _FEATURES_REPLY:
             (datapath,) = struct.unpack_from("!Q", message, _HEADER.size)
             connection.switch = self._switches.setdefault(datapath, _Switch(datapath))
+        if kind == _MULTIPART_REPLY and connection.described_s is None:
+            connection.described_s = time_s
+        if kind == _ROLE_REPLY:
+            self._told_of_role(connection, int.from_bytes(message[8:12], "big"), time_s)
         bundle = _bundle_control(kind, message) or 0
         number = connection.asked.pop((kind, bundle, xid), None)
         if number is None:
@@ -271,6 +313,15 @@ class _Judge:
             or (connection.pending[0].number == number and connection.pending[0].has_reply)
         ):
             self._accepted(connection, connection.pending.pop(0), time_s)
+
+    def _told_of_role(self, connection: _Connection, role: int, time_s: float) -> None:
+        if role in {_MASTER, _SLAVE} and connection.role_s is None:
+            connection.role_s = time_s
+        if role == _SLAVE:
+            self._verdict.slaves += not connection.was_slave
+            connection.was_slave = True
+            if connection.switch is not None and connection.is_master:
+                connection.switch.master = None
 
     def _refused(self, connection: _Connection, quoted: bytes) -> None:
         """``quoted``: the beginning of the message, 64 bytes of it at least."""
@@ -307,12 +358,13 @@ class _Judge:
         )
 
     def _becomes_master(self, connection: _Connection, switch: _Switch, generation: int) -> bool:
-        before = switch.master
+        before = switch.led_by
         ahead = (generation - switch.generation) % _GENERATION
-        is_other = before is not None and before.controller != connection.controller
+        is_other = before is not None and before != connection.controller
         if before is not None and (ahead >= _GENERATION // 2 or (ahead == 0 and is_other)):
             return False
-        switch.master, switch.generation = connection, generation
+        switch.master, switch.led_by = connection, connection.controller
+        switch.generation = generation
         self._verdict.taken_over += is_other
         return True
 

@@ -278,7 +278,7 @@ def _captured(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
         found = _play(stage, options, folder, ports)
     found.verdict = judged(capture.each(), {port: name for name, port in ports.items()})
     found.captured_mb, found.dropped = len(capture.pcap()) / 1e6, capture.dropped
-    for words in found.verdict.accepted:
+    for words in (*found.verdict.accepted, *found.verdict.equals):
         print(words)
     return found
 
@@ -395,6 +395,10 @@ def main(argv: Sequence[str] = ()) -> int:
                len(verdict.accepted), verdict.by_masters, "taken of masters beside", 0.0),
         Result(wire, "such writes refused", "writes", "lower", verdict.refused,
                verdict.unanswered, "cut off unanswered beside", None),
+        Result(wire, "connections of an equal, for a second or longer", "connections", "lower",
+               len(verdict.equals), verdict.slaves, "of slaves beside", 0.0),
+        Result(wire, "longest time of an equal, until it has a role", "s", "lower",
+               verdict.longest_equal_s, None, ""),
         Result(f"{found.captured_mb:.0f} MB of OpenFlow captured", "dropped by the kernel",
                "packets", "lower", found.dropped, None, "", 0.0),
         Result(f"{found.captured_mb:.0f} MB of OpenFlow captured", "read in part", "connections",

@@ -15,13 +15,12 @@ from typing import Final
 
 from apps.openflow.fleet import Fleet
 from apps.process.term import Term
+from drivers.codecs.openflow.rules import NO_GENERATION
 from hydra.errors import HeldElsewhere
 from hydra.failures import FailureKind
 from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.mastership")
-NO_GENERATION: Final = 2**64 - 1
-"""Generation that a switch reports which never had a master."""
 _COUNT_S: Final = 0.5
 _LOOK_S: Final = 3 * _COUNT_S
 _AHEAD: Final = 1 << 16

@@ -13,8 +13,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
@@ -99,6 +99,8 @@ class Leadership:
         self._watch = threading.Thread(target=self._watch_end, name="lease-end", daemon=True)
         self._trouble: tuple[float, str] | None = None
         """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
+        self._asked_s: float | None = None
+        """When the request under way began, by :func:`boot_s`; None: there is none."""
         self._leader_seen: Replica | None = None
         self._leader_ends = False
         """True if the leader is about to give its lease back."""
@@ -318,17 +320,38 @@ class Leadership:
             self._renewed.clear()
             left_s = self._until_s - boot_s()
             if left_s <= 0:
-                why = self._trouble[1] if self._trouble else "its threads did not run"
+                why = self._why_not_renewed(-left_s)
                 self._on_lost(f"its lease of {self._settings.lease_s} s was not renewed: {why}")
             self._renewed.wait(max(0.0, left_s))
+
+    def _why_not_renewed(self, late_s: float) -> str:
+        """``late_s``: how long ago the lease ended."""
+        asked_s = self._asked_s
+        if self._trouble is not None:
+            return self._trouble[1]
+        if late_s > MARGIN_S:
+            return f"its process did not run when the lease ended, {late_s:.1f} s ago"
+        if asked_s is not None:
+            return f"{self._etcd.name} has not answered for {boot_s() - asked_s:.1f} s"
+        return "the thread that renews it did not run"
 
     def _ask_etcd(
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
     ) -> Answer:
-        return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
+        with self._asking():
+            return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
 
     def _ask(self, path: str, body: dict[str, Any]) -> Json:
-        return self._etcd.ask(path, body, patience_s=self._patience_s)
+        with self._asking():
+            return self._etcd.ask(path, body, patience_s=self._patience_s)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        self._asked_s = boot_s()
+        try:
+            yield
+        finally:
+            self._asked_s = None
 
 
 def _text(replica: Replica) -> str:

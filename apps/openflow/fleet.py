@@ -41,8 +41,10 @@ from drivers.codecs.openflow.meters import (
 )
 from drivers.codecs.openflow.rules import (
     NO_BUNDLES,
+    NO_GENERATION,
     ROLE_MASTER,
     ROLE_NO_CHANGE,
+    ROLE_SLAVE,
     EncodedOnce,
     SwitchPorts,
     encode_changes,
@@ -58,6 +60,9 @@ from hydra.model import DatapathId
 LOG = logging.getLogger("hydra.fleet")
 _RULES_IN_TIME = 5000
 _ROUNDS = 3
+_MOST_TRIES = 5
+"""Times that a switch is asked to have this controller as its slave. Another time is for a master
+that it got meanwhile."""
 _BUNDLE, _STAGED_BUNDLE = 1, 2
 """Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
 one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
@@ -72,7 +77,81 @@ class Question(NamedTuple):
 
 
 class Fleet(Switchboard):
-    """Rules, meters, roles and counters of the switches that are connected."""
+    """Rules, meters, roles and counters of the switches that are connected.
+
+    While this controller does not lead, it becomes the slave of each switch that connects, and
+    sends nothing else.
+    """
+
+    def switch_connected(
+        self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
+    ) -> None:
+        if self._over():
+            self._stand_aside(DatapathId(datapath), connection)
+        super().switch_connected(datapath, connection, ports)
+
+    def stand_aside(self) -> None:
+        """Become the slave of all switches, as a leader does that ends; returns at once."""
+        with self._lock:
+            connections = {dp: one.connection for dp, one in self._switches.items()}
+
+        def stand_aside() -> None:
+            for datapath, connection in connections.items():
+                self._stand_aside(datapath, connection)
+
+        self._post(stand_aside)
+
+    def _stand_aside(
+        self, datapath: DatapathId, connection: SwitchConnection, tries: int = _MOST_TRIES
+    ) -> None:
+        """Ask, in the hub's thread, for the generation that a switch knows, and become its slave as
+        of that. It would refuse an earlier one; a later one would not be for a slave to name.
+        """
+        if datapath not in self._names:
+            return  # a stranger is left alone
+
+        def heard(answered: Reply[Answer]) -> None:
+            answer = answered.result()
+            if isinstance(answer, Failure):
+                self._note_no_slave(answer)
+                return
+            if not self._over():
+                return  # it leads by now, and is about to be the switch's master
+            known = int.from_bytes(answer, "big")
+            generation = 0 if known == NO_GENERATION else known
+            told = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
+            told.add_done_callback(done)
+
+        def done(answered: Reply[Answer]) -> None:
+            answer = answered.result()
+            if not isinstance(answer, Failure):
+                LOG.debug("%s: this controller is its slave", self._name(datapath))
+            elif answer.kind is FailureKind.TAKEN_OVER and tries > 1:
+                self._stand_aside(datapath, connection, tries - 1)
+            else:
+                self._note_no_slave(answer)
+
+        asked = self._ask_for_role(datapath, connection, ROLE_NO_CHANGE, 0)
+        asked.add_done_callback(heard)
+
+    def _ask_for_role(
+        self, datapath: DatapathId, connection: SwitchConnection, role: int, generation: int
+    ) -> Reply[Answer]:
+        """Reply with the generation, as bytes, in the hub's thread; not fenced: no role but a
+        master's lets anybody change rules.
+        """
+        xid, reply = self._next_xid(), Reply[Answer]()
+        with self._lock:
+            self._pending[xid] = Pending(datapath, connection, reply)
+        connection.send(_role_request(role, generation, xid))
+        return reply
+
+    @staticmethod
+    def _note_no_slave(failure: Failure) -> None:
+        if failure.kind is not FailureKind.UNKNOWN:  # else its connection has ended
+            LOG.warning(
+                "%s does not have this controller as its slave: %s", failure.subject, failure
+            )
 
     def apply(
         self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float
@@ -252,7 +331,7 @@ class Fleet(Switchboard):
         """
         answers = self._request(
             datapaths,
-            lambda _datapath, _ports, xid: encode_role_request(ROLE_NO_CHANGE, 0, xid),
+            lambda _datapath, _ports, xid: _role_request(ROLE_NO_CHANGE, 0, xid),
             timeout_s,
         )
         return {
@@ -271,7 +350,7 @@ class Fleet(Switchboard):
         return _failures(
             self._request(
                 generations,
-                lambda datapath, _ports, xid: encode_role_request(
+                lambda datapath, _ports, xid: _role_request(
                     ROLE_MASTER, generations[datapath], xid
                 ),
                 timeout_s,
@@ -441,6 +520,11 @@ def _confirmed(
 ) -> bytes:
     """Messages that make changes, and a barrier."""
     return encode_changes(changes, ports, xid, bundle_id) + encode_barrier(xid)
+
+
+def _role_request(role: int, generation: int, xid: int) -> bytes:
+    """A request with a barrier: a switch that refuses it says no more than that."""
+    return encode_role_request(role, generation, xid) + encode_barrier(xid)
 
 
 def _was_refused(answer: Answer) -> bool:

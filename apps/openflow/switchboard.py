@@ -240,21 +240,28 @@ class Switchboard:
             if not used and identity in self._newcomers:
                 waiting = self._newcomers[identity]
                 waiting[:] = [one for one in waiting if one.connection is not connection]
+            lost = [] if used else self._forgotten(connection)
+        self._lose(lost)
         if used:
             self._remove(identity)
 
     def _remove(self, datapath: DatapathId) -> None:
         """Drop the connection in use; a newcomer that waits for its end takes its place."""
         with self._changed:
-            connection = self._switches.pop(datapath).connection
+            lost = self._forgotten(self._switches.pop(datapath).connection)
             self._connected = None
-            xids = [xid for xid, one in self._pending.items() if one.connection is connection]
-            lost = [self._pending.pop(xid) for xid in xids]
             newcomers = self._newcomers.pop(datapath, ())
             self._changed.notify_all()
         self._lose(lost)
         for newcomer in newcomers:
             self._enter(datapath, newcomer)
+
+    def _forgotten(self, connection: SwitchConnection) -> list[Pending]:
+        """What was asked on a connection that has ended, and is waited for no more; call with the
+        lock.
+        """
+        xids = [xid for xid, one in self._pending.items() if one.connection is connection]
+        return [self._pending.pop(xid) for xid in xids]
 
     def port_changed(
         self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool

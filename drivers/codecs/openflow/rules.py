@@ -76,6 +76,9 @@ NO_BUNDLES: Final = "this switch knows no bundles (ONF extension 230)"
 """Meaning of a refusal of an experimenter's message: we send no others than bundles'."""
 ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
+ROLE_SLAVE: Final = 3
+NO_GENERATION: Final = 2**64 - 1
+"""Generation that a switch reports which never had a master."""
 TYPE_ROLE_REQUEST: Final = 24
 _VLAN_PRESENT: Final = 0x1000
 _SEND_FLOW_REMOVED: Final = 1

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from apps.controller.mastership import NO_GENERATION, Mastership
+from apps.controller.mastership import Mastership
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo
 from apps.process.term import Alone
-from drivers.codecs.openflow.rules import ROLE_MASTER, TAKEN_OVER
+from drivers.codecs.openflow.rules import NO_GENERATION, ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere
 from hydra.failures import FailureKind
 from tests.unit.core.fabrics import small_fabric
@@ -39,13 +39,15 @@ class _Connection:
         self.switch, self.fleet = switch, fleet
 
     def send(self, message):
-        xid, role, told = struct.unpack("!4xIIxxxxQ", message)
-        if role == ROLE_MASTER:
-            if self.switch.generation != NO_GENERATION and told < self.switch.generation:
-                self.fleet.error_replied(self, xid, FailureKind.TAKEN_OVER, TAKEN_OVER)
-            else:
+        xid, role, told = struct.unpack_from("!4xIIxxxxQ", message)
+        stale = self.switch.generation != NO_GENERATION and told < self.switch.generation
+        if role == ROLE_MASTER and stale:
+            self.fleet.error_replied(self, xid, FailureKind.TAKEN_OVER, TAKEN_OVER)
+        else:
+            if role == ROLE_MASTER:
                 self.switch.generation, self.switch.master = told, self.fleet
-        self.fleet.role_replied(self, xid, self.switch.generation)
+            self.fleet.role_replied(self, xid, self.switch.generation)
+        self.fleet.barrier_replied(self, xid)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import signal
 import threading
 import time
@@ -212,6 +213,31 @@ def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
             assert a.leadership.over()
             assert why.startswith(f"its lease of {LEASE_S} s was not renewed: etcd http://127")
             assert "did not answer within" in why
+
+
+def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
+    """Where its lease ends while it still waits for an answer."""
+    with (
+        EtcdMembers(tmp_path, 1) as members,
+        candidate(members.settings(lease_s=LEASE_S), "a") as a,
+    ):
+        a.leadership._patience_s = LONG_S
+        a.leads.get(timeout=LONG_S)
+        members.signal(members.names[0], signal.SIGSTOP)
+        _, why = a.lost.get(timeout=LONG_S)
+        members.signal(members.names[0], signal.SIGCONT)
+        words = rf"its lease of {LEASE_S} s was not renewed: etcd \S+ has not answered for \d"
+        assert re.match(words, why), why
+
+
+def test_a_leader_that_was_paused_says_so(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        pauses = threading.Event()
+        a.leadership._renewed.wait = lambda _s: pauses.wait(LEASE_S + 1)  # what a stop does to it
+        a.leadership._closing.wait = lambda _s: pauses.wait(LEASE_S + 2)
+        _, why = a.lost.get(timeout=LONG_S)
+        assert re.search(r"its process did not run when the lease ended, \d\.\d s ago$", why), why
 
 
 def test_a_leader_whose_lease_etcd_has_ended_ends(settings):

@@ -12,7 +12,8 @@ from mininet_scenarios.testbed.capture import Frame
 CONTROLLERS = {7001: "a", 7002: "b"}
 SWITCH = 0x1001
 HELLO, ERROR, EXPERIMENTER, FEATURES, FLOW_MOD, GROUP_MOD, BARRIER = 0, 1, 4, 5, 14, 15, 20
-ROLE_REQUEST, METER_MOD = 24, 29
+MULTIPART, ROLE_REQUEST, METER_MOD = 18, 24, 29
+SLAVE = 3
 SYN, ACK, PUSH = 0x02, 0x10, 0x08
 OPEN, COMMIT = 0, 4
 
@@ -87,6 +88,15 @@ class Connection:
     def claims(self, xid, generation):
         self.says(claim(xid, generation))
         self.switch_says(message(ROLE_REQUEST + 1, xid, struct.pack("!I4xQ", 2, generation)))
+
+    def stands_aside(self, xid, generation):
+        self.says(claim(xid, generation, SLAVE))
+        body = struct.pack("!I4xQ", SLAVE, generation)
+        self.switch_says(message(ROLE_REQUEST + 1, xid, body))
+
+    def describes_ports(self, xid):
+        self.says(message(MULTIPART, xid, struct.pack("!H6x", 13)))
+        self.switch_says(message(MULTIPART + 1, xid, struct.pack("!H6x", 13)))
 
     def commits(self, xid):
         """A bundle's messages have one xid."""
@@ -187,6 +197,42 @@ def test_what_is_sent_behind_a_claim_is_the_master_s_if_that_is_taken(wire, pair
     found = wire.verdict()
     assert (len(found.accepted), found.refused, found.by_masters) == (1, 1, 3)
     assert "a flow-mod of b's" in found.accepted[0]
+
+
+def test_who_stands_aside_is_the_master_no_more(wire, pair):
+    """Also for what it sends before that is answered; whoever follows needs a later generation."""
+    a, b = pair
+    b.writes(50, message(FLOW_MOD, 50, bytes(40)))
+    b.says(claim(51, 2 << 28, SLAVE), message(FLOW_MOD, 52, bytes(40)), message(BARRIER, 52))
+    answer = message(ROLE_REQUEST + 1, 51, struct.pack("!I4xQ", SLAVE, 2 << 28))
+    b.switch_says(answer, message(BARRIER + 1, 52))
+    b.writes(53, message(FLOW_MOD, 53, bytes(40)))
+    found = wire.verdict()
+    assert (found.by_masters, found.slaves) == (3, 1)
+    assert ["nobody, took a flow-mod of b's" in one for one in found.accepted] == [True, True]
+    a.claims(54, 1 << 28)
+    assert "a claim of generation 0x10000000 of a's" in wire.verdict().accepted[-1]
+    a.claims(55, 3 << 28)
+    assert (len(wire.verdict().accepted), wire.verdict().taken_over) == (3, 2)
+
+
+def test_connections_that_stay_equals_are_found(wire):
+    """Told of ports, and for a second after that neither a slave's nor the master's."""
+    slave, late, equal, ended = (wire.connect(7001, 0x1000 + one) for one in range(4))
+    for one in (slave, late, equal):  # frames are a tenth of a second apart
+        one.describes_ports(60)
+    slave.stands_aside(61, 1 << 28)
+    for number in range(6):
+        equal.writes(62 + number)
+    late.claims(80, 1 << 28)
+    ended.describes_ports(60)
+    found = wire.verdict()
+    assert (found.slaves, found.accepted) == (1, [])
+    assert found.equals == [
+        "switch 0x1001 had a as an equal for 1.80 s",
+        "switch 0x1002 had a as an equal for 1.40 s",
+    ]
+    assert found.longest_equal_s == pytest.approx(1.8)
 
 
 def test_switches_are_told_apart(wire, pair):
