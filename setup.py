@@ -103,6 +103,7 @@ setup(
         "sonic": requirements(3),
         "etcd": requirements(4),
         "os-ken": requirements(5),
+        "workers": requirements(6),
     },
     data_files=[  # below the environment's own directory, where `systemctl link` takes it from
         (

@@ -132,7 +132,8 @@ class Application(Protocol):
     """Launched controller, seen from OpenFlow's side."""
 
     @property
-    def openflow_address(self) -> tuple[str, int]: ...
+    def openflow_address(self) -> tuple[str, int] | None:
+        """None: switches connect to others, which pass on what they say."""
 
     @property
     def openflow_connections(self) -> int:
@@ -173,6 +174,9 @@ class Hub(Protocol):
 
     def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
         """Have switches let in there, from :meth:`start` on."""
+
+    def listen_nowhere(self) -> None:
+        """Let no switch in."""
 
     def start(self, app: Any) -> None:
         """Begin to carry out what is posted, and to read what comes in."""

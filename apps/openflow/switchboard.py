@@ -113,20 +113,35 @@ Sending = tuple[SwitchConnection, bytes]
 """A message, and where it goes."""
 
 
+CatchUp = Callable[[Callable[[], None]], None]
+
+
+def read_first(tell: Callable[[], None]) -> None:
+    """Read what has come in from switches without TLS, then ``tell``."""
+    read_what_came()
+    tell()
+
+
 class Switchboard:
     """Switches that are connected, their ports, and the requests under way."""
 
     def __init__(
-        self, fabric: Fabric, post: Post, over: Callable[[], bool] = lambda: False
+        self,
+        fabric: Fabric,
+        post: Post,
+        over: Callable[[], bool] = lambda: False,
+        catch_up: CatchUp = read_first,
     ) -> None:
         """``over``: true while switches are to be sent nothing, since this controller does not
-        lead; asked in the hub's thread, when it is about to send.
+        lead; asked in the hub's thread, when it is about to send. ``catch_up`` calls its argument
+        once what has come in from switches has been read; called in the hub's thread.
         """
         self._substrate = substrate_of(fabric)
         tors = {datapath: rack.name for datapath, rack in fabric.rack_by_tor_datapath.items()}
         self._names = {**tors, **self._substrate.owned()}
         self._post = post
         self._over = over
+        self._catch_up = catch_up
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
@@ -594,12 +609,7 @@ class Switchboard:
     def _let_hub_catch_up(self) -> None:
         """Wait until the hub has done all that was posted to it, and read what has come in."""
         caught_up = threading.Event()
-
-        def catch_up() -> None:
-            read_what_came()
-            caught_up.set()
-
-        self._post(catch_up)
+        self._post(lambda: self._catch_up(caught_up.set))
         caught_up.wait(_HUB_S)
 
     def _lose(self, lost: Iterable[Pending]) -> None:

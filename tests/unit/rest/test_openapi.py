@@ -22,6 +22,7 @@ ROUTES = {
     ("GET", "/v1/quotas"),
     ("GET", "/v1/whoami"),
     ("GET", "/v1/replicas"),
+    ("GET", "/v1/workers"),
     ("POST", "/v1/handover"),
     ("GET", "/v1/servers"),
     ("GET", "/v1/webhooks"),

@@ -1,0 +1,91 @@
+"""A controller whose switches are held by workers, on real Open vSwitch."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import yaml
+
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.streams import paced_stream
+from mininet_scenarios.workers import await_workers, workers
+
+from .live import DEMO_CONFIG, dropped_frames, wait_until
+from .warm import warm
+
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
+SWITCHES = 8
+"""Vswitches of the demo."""
+ENDED = {"done", "partial", "refused", "failed"}
+
+
+@pytest.fixture
+def stage(demo_testbed, tmp_path):
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    return Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
+
+
+def seen_by(process):
+    return lambda: httpx.get(f"{process.base_url}/v1/workers").json()["workers"]
+
+
+def dark_frames(testbed):
+    return sum(testbed.ocs(plane.name).dark_frames() for plane in testbed.fabric.planes)
+
+
+def test_a_reconfiguration_goes_through_a_worker(stage):
+    with (
+        workers(stage, {}, ("w1",), launch=warm().launch) as (process, _),
+        ControllerClient(process.base_url) as client,
+    ):
+        (worker,) = seen_by(process)()
+        assert (worker["name"], worker["serves"]) == ("w1", worker["switches"])
+        assert worker["shards"] == [0, 1, 2, 3]
+        assert worker["serves"] >= SWITCHES
+        dropped = dropped_frames(stage.testbed)
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+            done = client.reconfigure([PairDemand("r1", "r2", 80)])
+            assert (done.state, done.troubles) == ("done", ())
+            result = stream.stop()
+        assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
+
+
+def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
+    """Its switches move to the other one, and a stopped one that goes on sends nothing."""
+    with (
+        workers(stage, {}, ("w1", "w2"), launch=warm().launch) as (process, these),
+        ControllerClient(process.base_url) as client,
+    ):
+        seen = seen_by(process)
+        both = await_workers(seen, lambda two: all(one["serves"] for one in two) and len(two) == 2)
+        assert [one["switches"] for one in both] == [sum(one["serves"] for one in both)] * 2
+        assert sorted(both[0]["shards"] + both[1]["shards"]) == [0, 1, 2, 3]
+        dark, dropped = dark_frames(stage.testbed), dropped_frames(stage.testbed)
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+            number = client.request([PairDemand("r1", "r2", 80)])
+            wait_until(lambda: len(client.reconfiguration(number).timeline) > 1)
+            assert client.reconfiguration(number).state not in ENDED, "it was over before"
+            these["w1"].kill()
+            wait_until(lambda: client.reconfiguration(number).state in ENDED, 60)
+            await_workers(seen, lambda one: [w["name"] for w in one] == ["w2"])
+            wait_until(lambda: seen()[0]["serves"] == both[0]["switches"])
+            all_there(process)
+            these["w1"].start()
+            await_workers(seen, lambda two: len(two) == 2 and all(one["serves"] for one in two))
+            all_there(process)
+            these["w2"].freeze()
+            await_workers(seen, lambda one: [w["name"] for w in one] == ["w1"])
+            all_there(process)
+            these["w2"].thaw()
+            await_workers(seen, lambda two: len(two) == 2 and all(one["serves"] for one in two))
+            all_there(process)
+            result = stream.stop()
+        assert dark_frames(stage.testbed) == dark
+        assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
+        again = client.reconfigure([PairDemand("r1", "r2", 80)])
+        assert (again.state, again.troubles) == ("done", ())
+
+
+def all_there(process):
+    wait_until(lambda: httpx.get(f"{process.base_url}/readyz?complete=true").status_code == 200, 30)
