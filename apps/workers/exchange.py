@@ -43,6 +43,8 @@ _PING_S: Final = 0.1
 ended."""
 _GATHER_S: Final = 1.0
 """Time from the start in which no switch is told of: workers find the controller one by one."""
+_OWNER_S: Final = 1.0
+"""How long a switch that connects to another worker is waited for at its owner."""
 _MESSAGES_IN_A_ROW: Final = 64
 _KINDS: Final = tuple(FailureKind)
 
@@ -132,6 +134,10 @@ class Exchange:
         """By datapath, the connections of a switch by the names of their workers."""
         self._active: dict[int, _Connection] = {}
         """By datapath, the connection that the controller is told of."""
+        self._due_s: dict[int, float] = {}
+        """When a switch is told of that its owner does not have yet."""
+        self._misplaced = False
+        """True if a switch is spoken to by way of another worker than its owner, which has it."""
         self._led: int | None = None
         """The last incarnation that workers were told."""
         self._sessions = int(time.time())
@@ -371,6 +377,12 @@ class Exchange:
             self._share_out()
             for datapath in tuple(self._seats):
                 self._fill(datapath)
+        for datapath in [one for one, due_s in self._due_s.items() if now_s >= due_s]:
+            del self._due_s[datapath]
+            self._fill(datapath)
+        if self._misplaced and self._led is not None:
+            self._misplaced = False
+            self._between_changes(self._move)
         self._count()
 
     def _count(self) -> None:
@@ -417,8 +429,7 @@ class Exchange:
         if self._owners == before:
             return
         self._on_owners(shards_of(self._owners))
-        if self._led is not None:
-            self._between_changes(self._move)
+        self._misplaced = True
 
     def _move(self) -> None:
         """Have each switch spoken to by way of its owner; returns when that is done."""
@@ -486,8 +497,15 @@ class Exchange:
         connection = _Connection(worker, number, datapath, str(said["address"]), ports)
         worker.connections[number] = connection
         self._seats.setdefault(datapath, {})[worker.name] = connection
-        if not self._gathering and datapath not in self._active:
+        if self._gathering:
+            return
+        active, owner = self._active.get(datapath), self._owner(datapath)
+        if active is not None:
+            self._misplaced |= worker.name == owner
+        elif worker.name == owner or owner not in {one.name for one in self._workers.values()}:
             self._activate(datapath, connection)
+        else:
+            self._due_s.setdefault(datapath, boot_s() + _OWNER_S)
 
     def _disconnected(self, worker: _Worker, number: int) -> None:
         connection = worker.connections.pop(number, None)
@@ -515,12 +533,17 @@ class Exchange:
         seat = self._seats.get(datapath)
         if not seat:
             return None
-        shard = self._shard_of.get(DatapathId(datapath), datapath % self._settings.shards)
-        owned = seat.get(self._owners.get(shard, ""))
+        owned = seat.get(self._owner(datapath))
         return owned or min(seat.values(), key=lambda one: len(one.worker.connections))
+
+    def _owner(self, datapath: int) -> str:
+        """Name of the worker that owns a switch's shard; empty if none does."""
+        shard = self._shard_of.get(DatapathId(datapath), datapath % self._settings.shards)
+        return self._owners.get(shard, "")
 
     def _activate(self, datapath: int, connection: _Connection) -> None:
         self._active[datapath] = connection
+        self._due_s.pop(datapath, None)
         self._use(connection)
         self._events.switch_connected(datapath, connection, connection.ports)
 
