@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from apps.controller.controller import Controller
 from apps.controller.stored import VIEWED, StoredView
@@ -45,6 +45,9 @@ from hydra.errors import HydraError
 from hydra.journal import Journal
 from hydra.model import Fabric
 from hydra.policy import ControllerSettings
+
+if TYPE_CHECKING:
+    from apps.workers.leases import WorkerLeases
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
 LOG = logging.getLogger("hydra")
@@ -160,6 +163,7 @@ class HydraApplication:
         self._take_part: Callable[[], None] | None = None
         self._leave: Callable[[], None] = lambda: None
         self._view: StoredView | None = None
+        self._worker_leases: WorkerLeases | None = None
         if settings.etcd is None:
             return SqliteJournal(settings.journal, kept_days=settings.journal_days)
         needs_etcd("apps.etcd.gateway").check_files(settings.etcd)
@@ -171,6 +175,11 @@ class HydraApplication:
         def lead() -> None:
             try:
                 journal.open(term.conditions())
+                if self._exchange is not None and settings.etcd is not None:
+                    self._worker_leases = needs_etcd("apps.workers.leases").WorkerLeases(
+                        settings.etcd, self._exchange, term.conditions
+                    )
+                    self._worker_leases.start()
                 self._begin()
                 term.note_begun()
                 view.stop()
@@ -227,6 +236,8 @@ class HydraApplication:
             self._controller.stop()
         if self._view is not None:
             self._view.stop()
+        if self._worker_leases is not None:
+            self._worker_leases.close()
         if self._exchange is not None:
             self._exchange.stop()
         self._leave()

@@ -20,7 +20,7 @@ from hydra.config.devices import parse_endpoint
 from hydra.errors import HydraError
 
 
-class _Endpoint(click.ParamType):
+class _Endpoint(click.ParamType[tuple[str, int]]):
     name = "host:port"
 
     def convert(

@@ -151,7 +151,12 @@ class Exchange:
         self._closing = False
         self._context = zmq.Context()
         self._authenticator: ThreadAuthenticator | None = None
-        self._socket = self._bound()
+        self._socket = self._context.socket(zmq.ROUTER)
+        try:
+            self._bind()
+        except HydraError:
+            self._end()
+            raise
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
 
     # -- any thread -------------------------------------------------------------------------------
@@ -174,10 +179,14 @@ class Exchange:
     ) -> None:
         """Have ``owners`` be those until now, and ``tell`` of who owns what from now on.
 
-        Call it before the gathering ends, in the exchange's thread.
+        Call it in the exchange's thread.
         """
-        self._owners = dict(owners)
+        if owners:
+            self._owners = dict(owners)
+            self._misplaced = True
         self._on_owners = tell
+        tell(shards_of(self._owners))
+        self._share_out()
 
     def post(self, function: Callable[[], None]) -> None:
         """Run a function in the exchange's thread, soon."""
@@ -196,6 +205,9 @@ class Exchange:
         self.post(self._close)
         if self._thread.is_alive():
             self._thread.join()
+        self._end()
+
+    def _end(self) -> None:
         self._socket.close()
         if self._authenticator is not None:
             self._authenticator.stop()
@@ -224,8 +236,9 @@ class Exchange:
             del self._catching[token]
             tell()
 
-    def _bound(self) -> zmq.Socket[bytes]:
-        settings, socket = self._settings, self._context.socket(zmq.ROUTER)
+    def _bind(self) -> None:
+        """Raises HydraError."""
+        settings, socket = self._settings, self._socket
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
@@ -248,7 +261,6 @@ class Exchange:
                 f"controller.workers: can't listen at {settings.host} port {settings.port}: "
                 f"{error.strerror}"
             ) from error
-        return socket
 
     def _run(self) -> None:
         poller = zmq.Poller()

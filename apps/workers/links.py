@@ -105,12 +105,12 @@ class Links:
         self._thread.start()
 
     def stop(self) -> None:
-        """Say that this worker ends, so that its switches move to others at once."""
+        """Say that this worker ends, so that its switches move to others at once; repeatable."""
         self._closing = True
         self._awake()
         if self._thread.is_alive():
             self._thread.join()
-        for link in self._links:
+        for link in self._links:  # closed ones stay so
             link.socket.close(int(_BYE_S * 1000))
         self._context.term()
 
