@@ -59,6 +59,14 @@ class WorkerProcess:
                 start_new_session=True,
             )
 
+    def await_start(self, patience_s: float = 60.0) -> None:
+        """Wait until it lets switches in. Raises ScenarioError."""
+        until_s = time.monotonic() + patience_s
+        while "OpenFlow on" not in self.log_tail():
+            if time.monotonic() > until_s or self._process is None or self._process.poll():
+                raise ScenarioError(f"worker {self.name} does not start:\n{self.log_tail()}")
+            time.sleep(0.05)
+
     def stop(self) -> int:
         """End it by SIGTERM as an operator does; returns its exit code, 0 if none ran."""
         process, self._process = self._process, None

@@ -75,6 +75,8 @@ class _Worker:
     """Incarnation of this controller at its last grant."""
     orders: list[Record] = field(default_factory=list)
     connections: dict[int, _Connection] = field(default_factory=dict)
+    serves: int = 0
+    """Number of these by way of which the controller speaks to their switches."""
 
     def is_named(self, session: int, now_s: float, patience_s: float) -> bool:
         """True if a worker that names this session has heard of its own, or may yet hear of it."""
@@ -398,9 +400,6 @@ class Exchange:
         self._count()
 
     def _count(self) -> None:
-        serves: dict[str, int] = {}
-        for connection in self._active.values():
-            serves[connection.worker.name] = serves.get(connection.worker.name, 0) + 1
         shards = shards_of(self._owners)
         self._seen = tuple(
             WorkerSeen(
@@ -408,7 +407,7 @@ class Exchange:
                 one.release,
                 one.since_unix_s,
                 len(one.connections),
-                serves.get(one.name, 0),
+                one.serves,
                 shards.get(one.name, ()),
                 one.cpu_s,
             )
@@ -451,6 +450,7 @@ class Exchange:
             for datapath, active in tuple(self._active.items()):
                 better = self._best(datapath)
                 if better is not None and better is not active:
+                    active.worker.serves -= 1
                     self._events.switch_disconnected(datapath, active)
                     self._activate(datapath, better)
             done.set()
@@ -529,6 +529,7 @@ class Exchange:
             del seat[worker.name]
         if self._active.get(datapath) is connection:
             del self._active[datapath]
+            worker.serves -= 1
             self._events.switch_disconnected(datapath, connection)
             self._fill(datapath)
         if not seat:
@@ -555,6 +556,7 @@ class Exchange:
 
     def _activate(self, datapath: int, connection: _Connection) -> None:
         self._active[datapath] = connection
+        connection.worker.serves += 1
         self._due_s.pop(datapath, None)
         self._use(connection)
         self._events.switch_connected(datapath, connection, connection.ports)

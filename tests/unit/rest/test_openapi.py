@@ -144,6 +144,7 @@ def test_numbers_carry_their_unit(description):
         "replan_share",
         "stages_done",
         "switches",
+        "serves",
         "stages_expected",
         "prediction_error",
         "subjects_total",
