@@ -2,9 +2,10 @@
 
 ``python -m benchmarks.workers [--racks 320] [--planes 32] [--vswitches-per-rack 32]
 [--workers 0 1 2 4]``. ``configs/reference.yaml`` as it is shipped, against the simulated switches
-of ``benchmarks.whole_fabric``, at a quarter of the racks and at all of them. With 0 workers the switches connect to the controller itself. What it
-takes besides is the same in all runs: it plans, decides, and speaks to ToRs and planes. The last
-table is a model: what a fabric of ten times the size would take, by its assumptions.
+of ``benchmarks.whole_fabric``, at a quarter of the racks and at all of them. With 0 workers the
+switches connect to the controller itself. What it takes besides is the same in all runs: it plans,
+decides, and speaks to ToRs and planes. The last table is a model: what a fabric of ten times the
+size would take, by its assumptions.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ class WorkerProcess:
     config: Path
     port: int
     log: Path
+    controllers: tuple[int, ...] = ()
+    """Ports of controllers' links; none: the configuration's."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -49,6 +51,8 @@ class WorkerProcess:
         command = [str(Path(sys.executable).with_name("hydra")), "worker"]
         command += ["--config", str(self.config), "--name", self.name]
         command += ["--listen", f"127.0.0.1:{self.port}"]
+        for port in self.controllers:
+            command += ["--controller", f"127.0.0.1:{port}"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

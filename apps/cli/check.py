@@ -162,6 +162,12 @@ def _facts(loaded: Loaded) -> list[tuple[str, object]]:
         ("circuits", "one-way, in rings" if fabric.one_way else "duplex"),
         ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {parking}"),
         ("policy", f"{policy.mode.value}, {policy.algorithm}, at most {policy.max_hops} hops"),
-        ("OpenFlow", f"{loaded.controller.openflow_host} port {loaded.controller.openflow_port}"),
+        ("OpenFlow", _openflow(loaded.controller)),
         ("REST", f"{loaded.controller.rest_host} port {loaded.controller.rest_port}"),
     ]
+
+
+def _openflow(settings: ControllerSettings) -> str:
+    if settings.workers is not None:
+        return f"by workers, at {settings.workers.host} port {settings.workers.port}"
+    return f"{settings.openflow_host} port {settings.openflow_port}"

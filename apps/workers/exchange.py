@@ -25,7 +25,7 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.seam import IN_A_ROW, PortInfo, SwitchEvents
+from apps.openflow.seam import IN_A_ROW, PortInfo, SwitchEvents, give_up, unread
 from apps.process.doors import Sparing
 from apps.process.worker_list import WorkerSeen
 from apps.workers import wire
@@ -265,6 +265,13 @@ class Exchange:
             ) from error
 
     def _run(self) -> None:
+        try:
+            self._exchange()
+        except Exception as error:
+            give_up(HydraError(unread(error)))
+            raise
+
+    def _exchange(self) -> None:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._wake, zmq.POLLIN)

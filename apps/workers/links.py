@@ -19,13 +19,14 @@ from typing import Any, Final
 
 import zmq
 
-from apps.openflow.seam import Post
+from apps.openflow.seam import Post, give_up, unread
 from apps.workers import wire
 from apps.workers.exchange import certificate, endpoint
 from apps.workers.holder import Holder
 from apps.workers.settings import WorkerOptions
 from apps.workers.wire import Record, boot_s, lease_end_s
 from hydra import __version__
+from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.workers")
 _UNLEASED_RENEWAL_S: Final = 0.3
@@ -168,6 +169,13 @@ class Links:
     # -- the links' thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            give_up(HydraError(unread(error)))
+            raise
+
+    def _serve(self) -> None:
         poller = zmq.Poller()
         poller.register(self._wake, zmq.POLLIN)
         for link in self._links:

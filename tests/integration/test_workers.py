@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import httpx
 import pytest
 import yaml
 
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
-from mininet_scenarios.workers import await_workers, workers
+from mininet_scenarios.testbed import ovs
+from mininet_scenarios.workers import WorkerProcess, await_workers, workers
 
 from .live import DEMO_CONFIG, dropped_frames, wait_until
 from .warm import warm
@@ -19,6 +25,8 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
 SWITCHES = 8
 """Vswitches of the demo."""
 MOVING_S = 1.5
+LEASE_S = 7
+"""Longer than the default: other tests keep the machine busy."""
 ENDED = {"done", "partial", "refused", "failed"}
 
 
@@ -103,3 +111,50 @@ def cross_connects(testbed):
 
 def all_there(process):
     wait_until(lambda: httpx.get(f"{process.base_url}/readyz?complete=true").status_code == 200, 30)
+
+
+def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
+    """One of two controllers is killed; the worker obeys the other one as soon as that leads."""
+    bridges = [one.vswitch.bridge for one in stage.fabric.servers]
+    bridges += [one.tor.bridge for one in stage.fabric.racks]
+    before = f"tcp:{stage.config['controller']['openflow']}"
+    links = {name: free_port() for name in "ab"}
+    with EtcdMembers(tmp_path / "etcd") as etcd, ExitStack() as stack:
+        store = {"etcd": {"endpoints": list(etcd.endpoints), "lease_s": LEASE_S}}
+        controllers = {}
+        for name, link in links.items():
+            own = {"store": store, "rest": f"127.0.0.1:{free_port()}"}
+            own["workers"] = {"listen": f"127.0.0.1:{link}", "shards": 4}
+            controllers[name] = ControllerProcess(
+                stage.written({}, own), launch=warm().launch, ready_timeout_s=60
+            )
+            stack.callback(controllers[name].kill)
+        worker = WorkerProcess(
+            "w1", controllers["a"].config, free_port(), tmp_path / "w1.log", tuple(links.values())
+        )
+        stack.callback(worker.kill)
+        worker.start()
+        for bridge in bridges:
+            stack.callback(ovs.set_controller, bridge, before)
+            ovs.set_controllers(bridge, [worker.target])
+        a, b = controllers["a"], controllers["b"]
+        a.start()
+        b.start(ready=False)
+        wait_until(lambda: standing_by(a) == [len(bridges)])
+        dropped = dropped_frames(stage.testbed)
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+            a.kill()
+            wait_until(lambda: httpx.get(f"{b.base_url}/readyz").status_code == 200, 60)
+            all_there(b)
+            (one,) = seen_by(b)()
+            assert (one["serves"], one["shards"]) == (len(bridges), [0, 1, 2, 3])
+            with ControllerClient(b.base_url) as client:
+                assert client.reconfigure([PairDemand("r1", "r2", 80)]).state == "done"
+            result = stream.stop()
+        assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
+
+
+def standing_by(process):
+    """Numbers of switches that those who stand by have found."""
+    found = httpx.get(f"{process.base_url}/v1/replicas").json()["standing_by"]
+    return [one["switches"] for one in found]
