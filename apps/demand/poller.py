@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.seam import Sums
 from apps.openflow.switchboard import Answer
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
@@ -131,7 +132,7 @@ class StatsPoller:
             self._fleet.give_up([self._asked.pop(question)])
             self._note_failure(question, _NO_ANSWER)
         due = self._schedule.due(now_s)
-        asked = self._fleet.ask_for_counters(due)
+        asked = self._fleet.ask_for_counters(due, (COOKIE_SUBJECT_MASK, self._racks))
         for question in due:
             if question not in asked:
                 self._schedule.settled(question)
@@ -174,13 +175,16 @@ class StatsPoller:
         for anomaly in anomalies:
             self._log_once(anomaly.value, question.switch, "this reading moves no rate")
 
-    def _count(self, question: Question, body: bytes, heard_s: float) -> set[Anomaly]:
+    def _count(self, question: Question, answer: bytes | Sums, heard_s: float) -> set[Anomaly]:
         """Raises MalformedReplyError."""
         switch = question.switch
-        if question.table is None:
-            return self._count_ports(switch, self._ports_of[switch], body, heard_s)
         # The cookie says which rack a rule counts; several count the prefixes of one.
-        totals, age_s = octets_by_subject(body, COOKIE_SUBJECT_MASK, self._racks)
+        if isinstance(answer, Sums):
+            totals, age_s = answer
+        elif question.table is None:
+            return self._count_ports(switch, self._ports_of[switch], answer, heard_s)
+        else:
+            totals, age_s = octets_by_subject(answer, COOKIE_SUBJECT_MASK, self._racks)
         with self._lock:
             anomaly = self._meter.update(self._source_of[switch], totals, heard_s, age_s)
         return set() if anomaly is None else {anomaly}

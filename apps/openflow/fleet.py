@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from apps.openflow.seam import PortInfo, SwitchConnection
+from apps.openflow.seam import PortInfo, SumRequest, SwitchConnection
 from apps.openflow.switchboard import (
     Answer,
     Asked,
@@ -271,8 +271,13 @@ class Fleet(Switchboard):
             )
         )
 
-    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[Answer]]:
+    def ask_for_counters(
+        self, questions: Collection[Question], subjects: tuple[int, int] | None = None
+    ) -> dict[Question, Future[Answer]]:
         """Ask switches for the counters of a table's rules, or of their ports.
+
+        ``subjects``: of rules, sums by so many subjects (mask of the cookie, number) are enough,
+        where others can make them.
 
         Returns at once. Each future becomes the body of the reply, for
         :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
@@ -281,6 +286,7 @@ class Fleet(Switchboard):
         """
         asked: dict[Question, Future[Answer]] = {}
         sending: dict[SwitchConnection, bytes] = {}
+        summed: list[Sending] = []
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
@@ -293,9 +299,13 @@ class Fleet(Switchboard):
                     message = encode_port_stats_request(xid)
                 else:
                     message = encode_flow_stats_request(question.table, 0, 0, xid)
+                    if subjects is not None and getattr(switch.connection, "takes_sums", False):
+                        request = SumRequest.of(message, xid, *subjects)
+                        summed.append((switch.connection, request))
+                        continue
                 sending[switch.connection] = sending.get(switch.connection, b"") + message
-        if sending:
-            self._post(lambda: self._deliver(sending.items()))
+        if sending or summed:
+            self._post(lambda: self._deliver([*sending.items(), *summed]))
         return asked
 
     def give_up(self, futures: Collection[Future[Answer]]) -> None:

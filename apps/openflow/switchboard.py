@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from apps.openflow.lines import read_what_came
-from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
+from apps.openflow.seam import ECHO_S, PortInfo, Post, Sums, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
@@ -57,8 +57,8 @@ _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
-Answer = bytes | Failure
-"""The body of a reply, or what stood in its way."""
+Answer = bytes | Sums | Failure
+"""The body of a reply, or where it was asked for, what it sums up to; or what stood in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,14 +323,17 @@ class Switchboard:
         if not more:
             self._resolve(connection, xid)
 
-    def _resolve(self, connection: SwitchConnection, xid: int) -> None:
+    def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None:
+        self._resolve(connection, xid, sums)
+
+    def _resolve(self, connection: SwitchConnection, xid: int, sums: Sums | None = None) -> None:
         with self._lock:
             pending = self._asked_of(connection, xid)
             if pending is None:
                 return
             del self._pending[xid]
         if not pending.future.cancelled():
-            pending.future.set_result(pending.failure or bytes(pending.body))
+            pending.future.set_result(pending.failure or sums or bytes(pending.body))
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)

@@ -19,13 +19,22 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.seam import IN_A_ROW, PortInfo, SwitchEvents, give_up, unread
+from apps.openflow.seam import (
+    IN_A_ROW,
+    PortInfo,
+    SumRequest,
+    Sums,
+    SwitchConnection,
+    SwitchEvents,
+    give_up,
+    unread,
+)
 from apps.process.doors import Sparing
 from apps.process.worker_list import WorkerSeen
 from apps.workers import wire
@@ -52,6 +61,12 @@ _KINDS: Final = tuple(FailureKind)
 def kind_number(kind: FailureKind) -> int:
     """The number by which a kind of failure is told."""
     return _KINDS.index(kind)
+
+
+class ExchangeEvents(SwitchEvents, Protocol):
+    """Receiver of what workers tell."""
+
+    def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
 
 
 @dataclass(slots=True)
@@ -99,7 +114,15 @@ class _Connection:
         self.address = address
         self.ports = ports
 
+    takes_sums = True
+
     def send(self, message: bytes) -> None:
+        if isinstance(message, SumRequest):
+            body = wire.packed_sum_request(message)
+            self.worker.orders.append(
+                Record(Order.SUM, self.number, message.xid, message.mask, body)
+            )
+            return
         self.worker.orders.append(Record(Order.SEND, self.number, body=bytes(message)))
 
     def ask(self, tell: Callable[[bool], None]) -> None:
@@ -127,7 +150,7 @@ class Exchange:
         self._settings = settings
         self._incarnation = incarnation
         self._shard_of = shard_of_switches(fabric, settings.shards)
-        self._events: SwitchEvents
+        self._events: ExchangeEvents
         self._between_changes: Callable[[Callable[[], None]], None]
         self._on_owners: Callable[[Mapping[str, tuple[int, ...]]], None] = lambda _owners: None
         self._workers: dict[bytes, _Worker] = {}
@@ -164,7 +187,7 @@ class Exchange:
     # -- any thread -------------------------------------------------------------------------------
 
     def start(
-        self, events: SwitchEvents, between_changes: Callable[[Callable[[], None]], None]
+        self, events: ExchangeEvents, between_changes: Callable[[Callable[[], None]], None]
     ) -> None:
         """``events`` are told, in the exchange's thread. ``between_changes`` has a job done while
         no change is under way: then switches move to workers that have joined.
@@ -499,6 +522,8 @@ class Exchange:
             events.barrier_replied(connection, xid)
         elif kind == Said.STATISTICS:
             events.statistics_replied(connection, xid, body, more=bool(value))
+        elif kind == Said.SUMS:
+            events.sums_replied(connection, xid, wire.unpacked_sums(body))
         elif kind == Said.ERROR:
             events.error_replied(connection, xid, _KINDS[value], body.decode())
         elif kind == Said.ROLE:

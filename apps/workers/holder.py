@@ -9,17 +9,22 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from apps.openflow.lines import read_what_came
-from apps.openflow.seam import ECHO_S, PortInfo, SwitchConnection
+from apps.openflow.seam import ECHO_S, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.workers import wire
 from apps.workers.exchange import kind_number
 from apps.workers.wire import Order, Record, Said
+from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
+from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.failures import FailureKind
 from hydra.forwarding.frames import parse_probe
 
 LOG = logging.getLogger("hydra.workers")
+_MOST_SUMS = 16
+"""Requests of a switch for sums under way."""
 _MOST_JOINED_BYTES = 1 << 20
 """Parts of statistics that are told together."""
 
@@ -35,6 +40,8 @@ class _Held:
     used: bool = False
     parts: dict[int, bytearray] = field(default_factory=dict)
     """Statistics of which more is to come, by xid."""
+    sums: dict[int, SumRequest] = field(default_factory=dict)
+    """Requests whose answers are told by sums, by xid."""
 
 
 class Holder:
@@ -74,6 +81,11 @@ class Holder:
             return  # it has ended, and that is being told
         if order.kind == Order.SEND:
             held.connection.send(order.body)
+        elif order.kind == Order.SUM:
+            while len(held.sums) >= _MOST_SUMS:
+                del held.sums[next(iter(held.sums))]  # it was not answered
+            request = held.sums[order.xid] = wire.unpacked_sum_request(order)
+            held.connection.send(request)
         elif order.kind == Order.USE:
             held.used = True
         elif order.kind == Order.CLOSE:
@@ -189,11 +201,18 @@ class Holder:
         if held is None:
             return
         before = held.parts.pop(xid, None)
-        if more and len(before or b"") + len(body) <= _MOST_JOINED_BYTES:
+        most = MAX_MULTIPART_BYTES if xid in held.sums else _MOST_JOINED_BYTES
+        if more and len(before or b"") + len(body) <= most:
             parts = held.parts[xid] = before if before is not None else bytearray()
             parts += body
             return
         joined = body if before is None else bytes(before) + body
+        request = held.sums.pop(xid, None)
+        if request is not None and not more:
+            with suppress(MalformedReplyError):  # the controller is told of what it can't read
+                sums = Sums(*octets_by_subject(joined, request.mask, request.count))
+                self._answered(connection, Said.SUMS, xid, 0, wire.packed_sums(sums))
+                return
         self._answered(connection, Said.STATISTICS, xid, int(more), joined)
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:  # noqa: ARG002

@@ -15,6 +15,10 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from apps.openflow.seam import SumRequest, Sums
+
 RENEW, TOLD, BYE = b"renew", b"told", b"bye"
 GRANTED, ANNOUNCE, ORDERS, PING, RENEW_NOW = b"granted", b"announce", b"orders", b"ping", b"now"
 RENEWALS: Final = 8
@@ -39,6 +43,7 @@ class Said(IntEnum):
     RULE_ENDED = 8
     PACKET = 9
     CAUGHT_UP = 10
+    SUMS = 11
 
 
 class Order(IntEnum):
@@ -49,6 +54,8 @@ class Order(IntEnum):
     USE = 3
     """The connection is the one that counts of its switch: its frames are wanted."""
     CATCH_UP = 4
+    SUM = 5
+    """Send a request for statistics, and tell of its answer by sums."""
 
 
 class Record(NamedTuple):
@@ -62,6 +69,9 @@ class Record(NamedTuple):
 
 _HEAD: Final = struct.Struct("!Q")
 """Session of what is told; incarnation of the controller that orders."""
+_AGE: Final = struct.Struct("!d")
+_COUNT: Final = struct.Struct("!I")
+_OCTETS: Final = np.dtype("<u8")
 _RECORD: Final = struct.Struct("!BIIQI")
 
 
@@ -92,6 +102,31 @@ def _records(heads: memoryview, bodies: bytes) -> Iterator[Record]:
             raise ValueError("a body ends early")
         yield Record(kind, number, xid, value, bodies[at : at + length])
         at += length
+
+
+def packed_sums(sums: Sums) -> bytes:
+    return _AGE.pack(sums.age_s) + sums.octets.astype(_OCTETS).tobytes()
+
+
+def unpacked_sums(body: bytes) -> Sums:
+    """Raises ValueError."""
+    if len(body) < _AGE.size:
+        raise ValueError(f"sums of {len(body)} bytes")
+    octets = np.frombuffer(body, _OCTETS, offset=_AGE.size).astype(np.uint64)
+    return Sums(octets, float(_AGE.unpack_from(body)[0]))
+
+
+def packed_sum_request(request: SumRequest) -> bytes:
+    """All but its xid and mask, for which a record has places."""
+    return _COUNT.pack(request.count) + request
+
+
+def unpacked_sum_request(record: Record) -> SumRequest:
+    """Raises ValueError."""
+    if len(record.body) < _COUNT.size:
+        raise ValueError(f"a request of {len(record.body)} bytes")
+    (count,) = _COUNT.unpack_from(record.body)
+    return SumRequest.of(record.body[_COUNT.size :], record.xid, record.value, count)
 
 
 def text(document: object) -> bytes:

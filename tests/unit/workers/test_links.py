@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections import deque
@@ -11,12 +12,14 @@ import pytest
 import zmq
 import zmq.auth
 
-from apps.openflow.seam import PortInfo
+from apps.openflow.fleet import Fleet, Question
+from apps.openflow.seam import PortInfo, SumRequest
 from apps.workers import wire
 from apps.workers.exchange import Exchange, endpoint
 from apps.workers.links import Links
 from apps.workers.settings import WorkerOptions
 from apps.workers.wire import Order, Record
+from drivers.codecs.openflow.messages import MULTIPART_FLOW, MULTIPART_PORT_STATS
 from hydra.errors import HydraError
 from hydra.failures import FailureKind
 from hydra.policy import WorkerSettings
@@ -139,6 +142,9 @@ class Controller:
     def statistics_replied(self, connection, xid, body, *, more):
         self.told.append(("statistics", xid, body, more))
 
+    def sums_replied(self, connection, xid, sums):
+        self.told.append(("sums", xid, sums.octets.tolist(), sums.age_s))
+
     def role_replied(self, connection, xid, generation):
         self.told.append(("role", xid, generation))
 
@@ -229,6 +235,57 @@ def test_parts_of_statistics_are_told_together_up_to_a_bound(stack):
         w.hub.do(w.holder.statistics_replied, switch, 6, large, more=more)
     a.await_told("statistics", 6, large, False)
     assert [one[2:] for one in a.told if one[1:2] == (6,)] == [(large * 2, True), (large, False)]
+
+
+def test_of_rules_the_sums_by_subject_are_told(stack):
+    """A worker adds up what a switch counts; what it can't read, it tells as it is."""
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    for xid in (5, 6, 7):
+        a.send(SumRequest.of(b"request", xid, 0xFFFF, 2))
+    wait_until(lambda: switch.sent == [b"request"] * 3)
+    tell, holder = w.hub.do, w.holder
+    entries = [flow_entry(1, 10), flow_entry(2, 20), flow_entry(1, 2**63)]
+    for entry, more in zip(entries, (True, True, False), strict=True):
+        tell(holder.statistics_replied, switch, 5, entry, more=more)
+    a.await_told("sums", 5, [2**63 + 10, 20], 4.0)
+    tell(holder.statistics_replied, switch, 6, b"nonsense", more=False)
+    a.await_told("statistics", 6, b"nonsense", False)
+    tell(holder.error_replied, switch, 7, FailureKind.REFUSED, "no")
+    a.await_told("error", 7, FailureKind.REFUSED, "no")
+
+
+def test_the_poller_is_content_with_sums(stack):
+    """Through the switchboard, as it asks; ports are told as they are."""
+    port = free_port()
+    exchange = Exchange(
+        WorkerSettings("127.0.0.1", port, shards=2, lease_s=LEASE_S), FABRIC, lambda: 1
+    )
+    stack.callback(exchange.stop)
+    fleet = Fleet(FABRIC, exchange.post, catch_up=exchange.catch_up)
+    exchange.start(fleet, lambda job: job())
+    w = worker(stack, "w", port)
+    switch = w.connect()
+    wait_until(lambda: SWITCH in fleet.connected())
+    of_rules, of_ports = Question(SWITCH, 3), Question(SWITCH, None)
+    asked = fleet.ask_for_counters([of_rules, of_ports], (0xFFFF, 2))
+    wait_until(lambda: len(switch.sent) == 2)
+    xids = {kind(one): struct.unpack_from("!I", one, 4)[0] for one in switch.sent}
+    for which, body in ((MULTIPART_PORT_STATS, b"ports"), (MULTIPART_FLOW, flow_entry(2, 9))):
+        w.hub.do(w.holder.statistics_replied, switch, xids[which], body, more=False)
+    assert asked[of_ports].result(LONG_S) == b"ports"
+    sums = asked[of_rules].result(LONG_S)
+    assert (sums.octets.tolist(), sums.age_s) == ([0, 9], 4.0)
+
+
+def kind(message):
+    return struct.unpack_from("!H", message, 8)[0]
+
+
+def flow_entry(subject, octets):
+    return struct.pack("!H2xI16xQQQHHxxxx", 56, 4, subject, 1, octets, 1, 4)
 
 
 def test_of_frames_probes_alone_are_told_and_only_of_the_switch_in_use(stack):
