@@ -103,7 +103,7 @@ class HydraApplication:
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = self._open_journal(settings, fabric)
         self._traces = traces(loaded.fabric.name)
-        began = int(time.time())
+        began = int(time.time()) // 10  # below all terms in etcd, which begin at 2**28
         exchange = self._exchange = needs_workers(
             settings.workers,
             fabric,
@@ -210,7 +210,7 @@ class HydraApplication:
         signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()
         if self._exchange is not None:
-            self._exchange.start(self.events, self._controller.put)
+            self._exchange.start(self._controller.fleet, self._controller.put)
         where = self.openflow_address or ("workers", "none here")
         LOG.info("OpenFlow on %s:%s, REST on %s", *where, self._rest.url)
         if self._take_part is not None and self._view is not None:

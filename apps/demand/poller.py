@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.seam import Sums
-from apps.openflow.switchboard import Answer
+from apps.openflow.switchboard import Counted
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule
@@ -58,7 +58,7 @@ class _Counter(NamedTuple):
 
 class _Answer(NamedTuple):
     question: Question
-    reply: Future[Answer]
+    reply: Future[Counted]
     heard_s: float
 
 
@@ -98,7 +98,7 @@ class StatsPoller:
             _WINDOW,
             attrgetter("switch"),
         )
-        self._asked: dict[Question, Future[Answer]] = {}
+        self._asked: dict[Question, Future[Counted]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._failures: Counter[str] = Counter()
         self._logged: set[str] = set()
@@ -142,7 +142,7 @@ class StatsPoller:
             reply.add_done_callback(partial(self._hear, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, question: Question, reply: Future[Answer]) -> None:
+    def _hear(self, question: Question, reply: Future[Counted]) -> None:
         """Statistics' answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 

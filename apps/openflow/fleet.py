@@ -14,6 +14,7 @@ from apps.openflow.switchboard import (
     Answer,
     Asked,
     ConnectedSwitch,
+    Counted,
     Pending,
     Rounds,
     Sending,
@@ -273,7 +274,7 @@ class Fleet(Switchboard):
 
     def ask_for_counters(
         self, questions: Collection[Question], subjects: tuple[int, int] | None = None
-    ) -> dict[Question, Future[Answer]]:
+    ) -> dict[Question, Future[Counted]]:
         """Ask switches for the counters of a table's rules, or of their ports.
 
         ``subjects``: of rules, sums by so many subjects (mask of the cookie, number) are enough,
@@ -284,7 +285,7 @@ class Fleet(Switchboard):
         the failure. Switches that are not connected are left out. :meth:`give_up` a future that
         is late.
         """
-        asked: dict[Question, Future[Answer]] = {}
+        asked: dict[Question, Future[Counted]] = {}
         sending: dict[SwitchConnection, bytes] = {}
         summed: list[Sending] = []
         with self._lock:
@@ -292,7 +293,7 @@ class Fleet(Switchboard):
                 switch = self._switches.get(question.switch)
                 if switch is None:
                     continue
-                xid, future = self._next_xid(), Future[Answer]()
+                xid, future = self._next_xid(), Future[Counted]()
                 self._pending[xid] = Pending(question.switch, switch.connection, future)
                 asked[question] = future
                 if question.table is None:
@@ -308,7 +309,7 @@ class Fleet(Switchboard):
             self._post(lambda: self._deliver([*sending.items(), *summed]))
         return asked
 
-    def give_up(self, futures: Collection[Future[Answer]]) -> None:
+    def give_up(self, futures: Collection[Future[Counted]]) -> None:
         """Expect no answer any more; one that comes nevertheless is passed over."""
         given_up = set(futures)
         with self._lock:

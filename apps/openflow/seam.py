@@ -87,13 +87,13 @@ class SumRequest(bytes):
     xid: int
     mask: int
     """Bits of the rules' cookies that say the subject."""
-    count: int
+    subjects: int
     """Number of subjects, which count from 1."""
 
     @classmethod
-    def of(cls, message: bytes, xid: int, mask: int, count: int) -> SumRequest:
+    def of(cls, message: bytes, xid: int, mask: int, subjects: int) -> SumRequest:
         request = cls(message)
-        request.xid, request.mask, request.count = xid, mask, count
+        request.xid, request.mask, request.subjects = xid, mask, subjects
         return request
 
 

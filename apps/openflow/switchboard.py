@@ -57,8 +57,10 @@ _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
-Answer = bytes | Sums | Failure
-"""The body of a reply, or where it was asked for, what it sums up to; or what stood in its way."""
+Answer = bytes | Failure
+"""The body of a reply, or what stood in its way."""
+Counted = Answer | Sums
+"""An answer to a request for counters, of which sums may be enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class Pending:
 
     datapath: DatapathId
     connection: SwitchConnection
-    future: Future[Answer]
+    future: Future[Any]
+    """Becomes an :data:`Answer`, or sums where they were asked for."""
     body: bytearray = field(default_factory=bytearray)
     failure: Failure | None = None
 

@@ -210,7 +210,7 @@ class Holder:
         request = held.sums.pop(xid, None)
         if request is not None and not more:
             with suppress(MalformedReplyError):  # the controller is told of what it can't read
-                sums = Sums(*octets_by_subject(joined, request.mask, request.count))
+                sums = Sums(*octets_by_subject(joined, request.mask, request.subjects))
                 self._answered(connection, Said.SUMS, xid, 0, wire.packed_sums(sums))
                 return
         self._answered(connection, Said.STATISTICS, xid, int(more), joined)

@@ -118,7 +118,7 @@ def unpacked_sums(body: bytes) -> Sums:
 
 def packed_sum_request(request: SumRequest) -> bytes:
     """All but its xid and mask, for which a record has places."""
-    return _COUNT.pack(request.count) + request
+    return _COUNT.pack(request.subjects) + request
 
 
 def unpacked_sum_request(record: Record) -> SumRequest:
