@@ -103,11 +103,16 @@ setup(
         "sonic": requirements(3),
         "etcd": requirements(4),
         "os-ken": requirements(5),
+        "workers": requirements(6),
     },
     data_files=[  # below the environment's own directory, where `systemctl link` takes it from
         (
             "lib/systemd/system",
-            ["deploy/systemd/hydra.service", "deploy/systemd/hydra-agent.service"],
+            [
+                "deploy/systemd/hydra.service",
+                "deploy/systemd/hydra-agent.service",
+                "deploy/systemd/hydra-worker.service",
+            ],
         ),
         ("share/hydra/prometheus", ["deploy/prometheus/hydra.rules.yml"]),
         ("share/hydra/grafana", ["deploy/grafana/hydra.json"]),

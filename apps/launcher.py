@@ -9,9 +9,12 @@ from pathlib import Path
 
 from apps.openflow import framework
 from apps.process.allocator import share_one_arena
+from apps.workers.settings import VARIABLE as WORKER_VARIABLE
+from apps.workers.settings import WorkerOptions, handed_on
 from hydra.errors import HydraError
 
 _MAIN = str(Path(__file__).with_name("main.py"))
+_WORKER = str(Path(__file__).with_name("workers") / "application.py")
 
 
 def _check(config: Path | None) -> str:
@@ -50,6 +53,13 @@ def main(argv: list[str]) -> int:
     (config,) = argv
     os.environ[_check(Path(config))] = config
     return _serve([_MAIN])
+
+
+def worker(config: Path, options: WorkerOptions) -> int:
+    """Run a worker until it is told to stop. Raises HydraError if the file can't be used."""
+    os.environ[_check(config)] = str(config)
+    os.environ[WORKER_VARIABLE] = handed_on(options)
+    return _serve([_WORKER])
 
 
 def ryu_manager() -> None:

@@ -10,10 +10,11 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from apps.controller.controller import Controller
 from apps.controller.stored import VIEWED, StoredView
@@ -21,6 +22,7 @@ from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
+from apps.openflow.switchboard import read_first
 from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.doors import reserve_descriptors
@@ -36,12 +38,16 @@ from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls, trust_in
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_addresses import Reach
 from apps.rest.webhook_delivery import Webhooks
+from apps.workers.opening import needs_workers
 from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
 from hydra.model import Fabric
 from hydra.policy import ControllerSettings
+
+if TYPE_CHECKING:
+    from apps.workers.leases import WorkerLeases
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
 LOG = logging.getLogger("hydra")
@@ -84,16 +90,27 @@ class HydraApplication:
             f"for {switches} switches, {len(fabric.racks) + len(fabric.planes)} devices and "
             f"{connections} connections to REST",
         )
-        self.openflow_address = (settings.openflow_host, settings.openflow_port)
+        self.openflow_address: tuple[str, int] | None = None
+        if settings.workers is None:
+            self.openflow_address = (settings.openflow_host, settings.openflow_port)
         self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
         if settings.etcd is None:
             self._alone.enter_context(journal_held(settings.journal))
             check_private(settings.journal)
-        check_port("controller.openflow", *self.openflow_address)
+        if self.openflow_address is not None:
+            check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = self._open_journal(settings, fabric)
         self._traces = traces(loaded.fabric.name)
+        began = int(time.time()) // 10  # below all terms in etcd, which begin at 2**28
+        exchange = self._exchange = needs_workers(
+            settings.workers,
+            fabric,
+            lambda: self._term.generation if self._term.is_shared else began,
+        )
+        if exchange is not None:
+            post = exchange.post
         self._controller = Controller(
             loaded,
             journal,
@@ -102,6 +119,7 @@ class HydraApplication:
             self._traces,
             give_up,
             self._term,
+            read_first if exchange is None else exchange.catch_up,
         )
         desk = self._controller.desk
         self._webhooks = Webhooks(
@@ -118,6 +136,7 @@ class HydraApplication:
             self._term,
             self._view,
             trust_in(settings.authority),
+            exchange,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -144,6 +163,7 @@ class HydraApplication:
         self._take_part: Callable[[], None] | None = None
         self._leave: Callable[[], None] = lambda: None
         self._view: StoredView | None = None
+        self._worker_leases: WorkerLeases | None = None
         if settings.etcd is None:
             return SqliteJournal(settings.journal, kept_days=settings.journal_days)
         needs_etcd("apps.etcd.gateway").check_files(settings.etcd)
@@ -155,6 +175,11 @@ class HydraApplication:
         def lead() -> None:
             try:
                 journal.open(term.conditions())
+                if self._exchange is not None and settings.etcd is not None:
+                    self._worker_leases = needs_etcd("apps.workers.leases").WorkerLeases(
+                        settings.etcd, self._exchange, term.conditions
+                    )
+                    self._worker_leases.start()
                 self._begin()
                 term.note_begun()
                 view.stop()
@@ -184,7 +209,10 @@ class HydraApplication:
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()
-        LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
+        if self._exchange is not None:
+            self._exchange.start(self._controller.fleet, self._controller.put)
+        where = self.openflow_address or ("workers", "none here")
+        LOG.info("OpenFlow on %s:%s, REST on %s", *where, self._rest.url)
         if self._take_part is not None and self._view is not None:
             self._view.start(self._take_part, give_up)
 
@@ -208,6 +236,10 @@ class HydraApplication:
             self._controller.stop()
         if self._view is not None:
             self._view.stop()
+        if self._worker_leases is not None:
+            self._worker_leases.close()
+        if self._exchange is not None:
+            self._exchange.stop()
         self._leave()
         self._traces.close()
         self._alone.close()

@@ -3,7 +3,7 @@
    usage: fabric CONFIGURATION SOCKET
 
    CONFIGURATION has a line for each thing, racks and servers counted from 0 in its order:
-     controller HOST PORT
+     controller HOST PORT   of the switches that follow, until the next such line
      planes COUNT PORTS
      tor DATAPATH SERVERS
      vswitch DATAPATH RACK MAC
@@ -274,6 +274,7 @@ typedef struct {
   Meter *meter;
   u32 meters;
   int socket, role;
+  struct sockaddr_in controller;
   bool connecting, greeted;
   double retry_s, echoed_s; /* echoed_s: when the echo was sent that is due; 0: none */
   Buffer in, out;
@@ -289,7 +290,6 @@ static u32 most_servers, planes, plane_ports, tor_servers;
 static u32 *lit_from, *lights; /* by plane * racks + rack: the rack whose light arrives; leads to */
 static Vlans *vlans;           /* by rack * (servers + planes) + port - 1 */
 static int epoll;
-static struct sockaddr_in controller;
 static bool started;
 static double begin_s;
 static struct {
@@ -1057,7 +1057,7 @@ static void begin(Switch *s) {
   if (s->socket < 0) die("socket");
   int one = 1;
   setsockopt(s->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  if ((ntohl(controller.sin_addr.s_addr) >> 24) == 127) { /* racks have addresses of their own */
+  if ((ntohl(s->controller.sin_addr.s_addr) >> 24) == 127) { /* racks have addresses of their own */
     struct sockaddr_in own = {.sin_family = AF_INET,
                               .sin_addr.s_addr = htonl(0x7f010001u + (u32)s->rack)};
     setsockopt(s->socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
@@ -1067,7 +1067,7 @@ static void begin(Switch *s) {
   epoll_ctl(epoll, EPOLL_CTL_ADD, s->socket, &e);
   s->connecting = true;
   s->role = EQUAL;
-  if (connect(s->socket, (struct sockaddr *)&controller, sizeof controller) && errno != EINPROGRESS) lose(s);
+  if (connect(s->socket, (struct sockaddr *)&s->controller, sizeof s->controller) && errno != EINPROGRESS) lose(s);
 }
 static void ready(Switch *s, u32 events) {
   if (s->socket < 0) return;
@@ -1312,6 +1312,7 @@ static void configure(const char *path) {
   char kind[16], host[64];
   unsigned long datapath;
   u32 port, a, b, room = 0;
+  struct sockaddr_in controller = {0};
   while (fscanf(f, "%15s", kind) == 1) {
     if (!strcmp(kind, "controller")) {
       if (fscanf(f, "%63s %u", host, &port) != 2) break;
@@ -1327,6 +1328,7 @@ static void configure(const char *path) {
     if (switches == room) sw = grown(sw, (room = room * 2 + 1024) * sizeof(Switch));
     Switch *s = memset(&sw[switches++], 0, sizeof(Switch));
     s->socket = -1;
+    s->controller = controller;
     s->generation = NO_GENERATION;
     s->sorted = true;
     if (!strcmp(kind, "tor") && fscanf(f, "%lu %u", &datapath, &a) == 2) {

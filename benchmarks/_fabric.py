@@ -121,18 +121,21 @@ class Server:
 class Switches:
     """The running simulator; one command at a time."""
 
-    def __init__(self, size: Size, address: str, directory: Path) -> None:
+    def __init__(self, size: Size, addresses: str | Sequence[str], directory: Path) -> None:
+        """``addresses``: where switches connect to, those of rack after rack in turn."""
         self.size = size
         self.socket = directory / "switches.sock"
         self._walks = directory / "walks"
-        host, port = address.rsplit(":", 1)
-        lines = [f"controller {host} {port}", f"planes {size.planes} {PLANE_PORTS}"]
-        lines += [f"tor {0x10000 + rack + 1} {size.servers}" for rack in range(size.racks)]
-        lines += [
-            f"vswitch {one.datapath} {one.rack} {one.place} {one.mac.hex(':')}"
-            for rack in range(size.racks)
-            for one in (Server(rack, place) for place in range(size.servers))
-        ]
+        places = [addresses] if isinstance(addresses, str) else addresses
+        at = ["controller {} {}".format(*one.rsplit(":", 1)) for one in places]
+        lines = [f"planes {size.planes} {PLANE_PORTS}"]
+        for rack in range(size.racks):
+            lines += [at[rack % len(at)], f"tor {0x10000 + rack + 1} {size.servers}"]
+        for rack in range(size.racks):
+            lines.append(at[rack % len(at)])
+            for one in (Server(rack, place) for place in range(size.servers)):
+                name = f"vswitch {one.datapath} {one.rack} {one.place}"
+                lines.append(f"{name} {one.mac.hex(':')}")
         configuration = directory / "switches.conf"
         configuration.write_text("\n".join(lines) + "\n")
         self.process = subprocess.Popen(
@@ -184,12 +187,16 @@ def _named(answer: str) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def devices(size: Size, directory: Path) -> Iterator[tuple[Switches, Path]]:
+def devices(
+    size: Size, directory: Path, workers: Sequence[int] = ()
+) -> Iterator[tuple[Switches, Path]]:
     """Switches, ToR databases and planes at work; yields the switches, not connected yet, and the
-    configuration file of a controller for them."""
+    configuration file of a controller for them. ``workers``: ports of those that hold the switches.
+    """
     with ExitStack() as stack:
         port = free_port()
-        switches = Switches(size, f"127.0.0.1:{port}", directory)
+        places = [f"127.0.0.1:{one}" for one in workers or (port,)]
+        switches = Switches(size, places, directory)
         stack.callback(switches.close)
         told = str(switches.socket)
         planes = _helper("_planes", size.planes, PLANE_PORTS, SWITCHING_MS, told)
@@ -201,6 +208,8 @@ def devices(size: Size, directory: Path) -> Iterator[tuple[Switches, Path]]:
             raise SystemExit("the ToRs' databases did not start, see above")
         document = reference(size, directory, addresses)
         document["controller"]["openflow"] = f"127.0.0.1:{port}"
+        if workers:
+            document["controller"]["workers"] = {"listen": f"127.0.0.1:{free_port()}"}
         configuration = directory / "fabric.yaml"
         configuration.write_text(yaml.safe_dump(document, sort_keys=False))
         yield switches, configuration

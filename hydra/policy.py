@@ -373,6 +373,23 @@ class EtcdSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """The link to the processes that hold the switches' connections."""
+
+    host: str = "127.0.0.1"
+    port: int = 6654
+    shards: int = 64
+    """Parts that the racks are divided into, each of which one worker owns at a time."""
+    lease_s: float = 3.0
+    """How long a worker may be silent before its switches move to others. It sends nothing more
+    before that."""
+    key: str | None = None
+    """The file with the controller's secret key; None: the link is for this machine alone."""
+    known: str | None = None
+    """The folder with the public keys of the workers that are let in."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """Addresses that the controller listens at, and files that it keeps its state in."""
 
@@ -412,3 +429,5 @@ class ControllerSettings:
     """Days that entries of the journal stay; what is intended and promised stays anyway."""
     etcd: EtcdSettings | None = None
     """None: one controller, with its journal in a file."""
+    workers: WorkerSettings | None = None
+    """None: switches connect to the controller itself."""

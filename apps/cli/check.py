@@ -19,6 +19,7 @@ from apps.process.configuration import load_configuration
 from apps.process.single_instance import check_writable
 from apps.rest.server import Tls, trust_in
 from apps.rest.tokens import TokenFile
+from apps.workers.opening import check_keys
 from hydra.config import Loaded
 from hydra.errors import ConfigError, HydraError, Problem
 from hydra.model import Addressing
@@ -99,6 +100,8 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
         checks.append(("tls_certificate", Tls(tls[0], tls[1]).check))
     if certificate and key and authority:
         checks.append(("openflow_certificate", OpenFlowTls(certificate, key, authority).check))
+    if settings.workers is not None:
+        checks.append(("workers", partial(check_keys, settings.workers)))
     checks.append(("authority", partial(trust_in, settings.authority)))
     for name, refuse in checks:
         try:
@@ -159,6 +162,12 @@ def _facts(loaded: Loaded) -> list[tuple[str, object]]:
         ("circuits", "one-way, in rings" if fabric.one_way else "duplex"),
         ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {parking}"),
         ("policy", f"{policy.mode.value}, {policy.algorithm}, at most {policy.max_hops} hops"),
-        ("OpenFlow", f"{loaded.controller.openflow_host} port {loaded.controller.openflow_port}"),
+        ("OpenFlow", _openflow(loaded.controller)),
         ("REST", f"{loaded.controller.rest_host} port {loaded.controller.rest_port}"),
     ]
+
+
+def _openflow(settings: ControllerSettings) -> str:
+    if settings.workers is not None:
+        return f"by workers, at {settings.workers.host} port {settings.workers.port}"
+    return f"{settings.openflow_host} port {settings.openflow_port}"

@@ -43,6 +43,7 @@ from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo, Post
+from apps.openflow.switchboard import CatchUp, read_first
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics
@@ -80,9 +81,11 @@ class Controller:
         traces: Traces | None = None,
         give_up: Callable[[HydraError], None] = LOG.critical,
         term: Term | None = None,
+        catch_up: CatchUp = read_first,
     ) -> None:
         """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
-        another controller is at work. ``term``: when this one leads; None: always.
+        another controller is at work. ``term``: when this one leads; None: always. ``catch_up``:
+        see :class:`~apps.openflow.switchboard.Switchboard`.
         """
         term = term or Alone()
         fabric, at_start = loaded.fabric, loaded.policy
@@ -90,7 +93,7 @@ class Controller:
         substrate, timeout_s = substrate_of(fabric), at_start.timeouts.vswitch_s
         self._fabric = fabric
         metrics = self.metrics = Metrics()
-        fleet = self.fleet = Fleet(fabric, post, term.over)
+        fleet = self.fleet = Fleet(fabric, post, term.over, catch_up)
         metrics.count_connections(lambda: len(fleet.connected()))
         conductor = self._conductor = Conductor(metrics)
 
@@ -298,6 +301,10 @@ class Controller:
     def alive(self) -> bool:
         """True if the conductor's thread runs."""
         return self._conductor.alive
+
+    def put(self, job: Callable[[], None]) -> None:
+        """Have the conductor do a job between two others."""
+        self._conductor.put(job)
 
     # -- the conductor's duties -------------------------------------------------------------------
 

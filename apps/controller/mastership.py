@@ -89,7 +89,10 @@ class Mastership:
             new = [datapath for datapath in datapaths if datapath not in self._generations]
         generation = self._term.generation
         if generation is not None:
-            following = dict.fromkeys(new, generation)
+            # One more on each connection: the last one's requests may be under way still.
+            with self._lock:
+                last = {datapath: self._last.get(datapath, generation - 1) for datapath in new}
+            following = {datapath: max(generation, last[datapath] + 1) for datapath in new}
         else:
             following = self._beyond_the_last(new)
         if self._closing.is_set():

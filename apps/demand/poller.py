@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.replies import Reply
-from apps.openflow.switchboard import Answer
+from apps.openflow.seam import Sums
+from apps.openflow.switchboard import Counted
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule
@@ -57,7 +58,7 @@ class _Counter(NamedTuple):
 
 class _Answer(NamedTuple):
     question: Question
-    reply: Reply[Answer]
+    reply: Reply[Counted]
     heard_s: float
 
 
@@ -97,7 +98,7 @@ class StatsPoller:
             _WINDOW,
             attrgetter("switch"),
         )
-        self._asked: dict[Question, Reply[Answer]] = {}
+        self._asked: dict[Question, Reply[Counted]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._failures: Counter[str] = Counter()
         self._logged: set[str] = set()
@@ -131,7 +132,7 @@ class StatsPoller:
             self._fleet.give_up([self._asked.pop(question)])
             self._note_failure(question, _NO_ANSWER)
         due = self._schedule.due(now_s)
-        asked = self._fleet.ask_for_counters(due)
+        asked = self._fleet.ask_for_counters(due, (COOKIE_SUBJECT_MASK, self._racks))
         for question in due:
             if question not in asked:
                 self._schedule.settled(question)
@@ -141,7 +142,7 @@ class StatsPoller:
             reply.add_done_callback(partial(self._hear, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, question: Question, reply: Reply[Answer]) -> None:
+    def _hear(self, question: Question, reply: Reply[Counted]) -> None:
         """Statistics' answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 
@@ -174,13 +175,16 @@ class StatsPoller:
         for anomaly in anomalies:
             self._log_once(anomaly.value, question.switch, "this reading moves no rate")
 
-    def _count(self, question: Question, body: bytes, heard_s: float) -> set[Anomaly]:
+    def _count(self, question: Question, answer: bytes | Sums, heard_s: float) -> set[Anomaly]:
         """Raises MalformedReplyError."""
         switch = question.switch
-        if question.table is None:
-            return self._count_ports(switch, self._ports_of[switch], body, heard_s)
         # The cookie says which rack a rule counts; several count the prefixes of one.
-        totals, age_s = octets_by_subject(body, COOKIE_SUBJECT_MASK, self._racks)
+        if isinstance(answer, Sums):
+            totals, age_s = answer
+        elif question.table is None:
+            return self._count_ports(switch, self._ports_of[switch], answer, heard_s)
+        else:
+            totals, age_s = octets_by_subject(answer, COOKIE_SUBJECT_MASK, self._racks)
         with self._lock:
             anomaly = self._meter.update(self._source_of[switch], totals, heard_s, age_s)
         return set() if anomaly is None else {anomaly}

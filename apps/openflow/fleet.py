@@ -10,11 +10,12 @@ from functools import partial
 from typing import NamedTuple
 
 from apps.openflow.replies import Reply
-from apps.openflow.seam import PortInfo, SwitchConnection
+from apps.openflow.seam import PortInfo, SumRequest, SwitchConnection
 from apps.openflow.switchboard import (
     Answer,
     Asked,
     ConnectedSwitch,
+    Counted,
     Pending,
     Rounds,
     Sending,
@@ -357,34 +358,44 @@ class Fleet(Switchboard):
             )
         )
 
-    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Reply[Answer]]:
+    def ask_for_counters(
+        self, questions: Collection[Question], subjects: tuple[int, int] | None = None
+    ) -> dict[Question, Reply[Counted]]:
         """Ask switches for the counters of a table's rules, or of their ports.
+
+        ``subjects``: of rules, sums by so many subjects (mask of the cookie, number) are enough,
+        where others can make them.
 
         Returns at once. Each reply becomes its body, for
         :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
         the failure. Switches that are not connected are left out. :meth:`give_up` a reply that
         is late.
         """
-        asked: dict[Question, Reply[Answer]] = {}
+        asked: dict[Question, Reply[Counted]] = {}
         sending: dict[SwitchConnection, bytes] = {}
+        summed: list[Sending] = []
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
                 if switch is None:
                     continue
-                xid, reply = self._next_xid(), Reply[Answer]()
+                xid, reply = self._next_xid(), Reply[Counted]()
                 self._pending[xid] = Pending(question.switch, switch.connection, reply)
                 asked[question] = reply
                 if question.table is None:
                     message = encode_port_stats_request(xid)
                 else:
                     message = encode_flow_stats_request(question.table, 0, 0, xid)
+                    if subjects is not None and getattr(switch.connection, "takes_sums", False):
+                        request = SumRequest.of(message, xid, *subjects)
+                        summed.append((switch.connection, request))
+                        continue
                 sending[switch.connection] = sending.get(switch.connection, b"") + message
-        if sending:
-            self._post(lambda: self._deliver(sending.items()))
+        if sending or summed:
+            self._post(lambda: self._deliver([*sending.items(), *summed]))
         return asked
 
-    def give_up(self, replies: Collection[Reply[Answer]]) -> None:
+    def give_up(self, replies: Collection[Reply[Counted]]) -> None:
         """Expect no answer any more; one that comes nevertheless is passed over."""
         given_up = set(replies)
         with self._lock:

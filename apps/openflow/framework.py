@@ -74,10 +74,13 @@ class OpenFlowApp(package.App):
         self._stopping: threading.Thread | None = None
         self._application = self.compose(self._hub.post)
         self._events = self._application.events
-        most = self._application.openflow_connections
-        door = Door("OpenFlow", most, most, "the switches of the fabric")
         address, tls = self._application.openflow_address, self._application.openflow_tls
-        self._hub.listen_at(address, tls, door)
+        if address is None:
+            self._hub.listen_nowhere()
+        else:
+            most = self._application.openflow_connections
+            door = Door("OpenFlow", most, most, "the switches of the fabric")
+            self._hub.listen_at(address, tls, door)
         have_read(parsers(self._events))
 
     def _send_event(self, event: Any, state: Any) -> None:

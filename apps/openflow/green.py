@@ -204,6 +204,16 @@ class _SwitchServer:
                 connection.shutdown(socket.SHUT_RDWR)
 
 
+class _NoServer:
+    """Stands in for Ryu's ``StreamServer`` where no switch is let in: Ryu waits for its end."""
+
+    def __init__(self, *_address: Any, **_options: Any) -> None:
+        pass
+
+    def serve_forever(self) -> None:
+        Event().wait()
+
+
 class HubMailbox:
     """Carries functions from native threads into the hub; a pipe wakes it.
 
@@ -410,6 +420,9 @@ class GreenHub:
             controller.Datapath.send = _sending(lines)
         else:
             controller.Datapath._recv_loop = controller._deactivate(_receive)
+
+    def listen_nowhere(self) -> None:
+        controller.StreamServer = _NoServer
 
     def start(self, app: Any) -> None:
         app.threads.append(hub.spawn(self._mailbox.run))

@@ -178,7 +178,7 @@ class LoopHub:
 
     def __init__(self) -> None:
         self._mailbox = LoopMailbox(LOOP)
-        self._listener: _Listener
+        self._listener: _Listener | None = None
 
     @property
     def post(self) -> Post:
@@ -194,9 +194,13 @@ class LoopHub:
                 f"controller.openflow: can't listen at {place}: {error.strerror}"
             ) from error
 
+    def listen_nowhere(self) -> None:
+        self._listener = None
+
     def start(self, _app: Any) -> None:
         self._mailbox.run()
-        self._listener.start()
+        if self._listener is not None:
+            self._listener.start()
         self.serving.append(self)
 
     def close(self) -> None:
@@ -206,7 +210,8 @@ class LoopHub:
         return _Connection(datapath)
 
     def settle(self, datapath: Any) -> None:
-        self._listener.settle(datapath.address)
+        if self._listener is not None:
+            self._listener.settle(datapath.address)
 
     def wait_for(self, thread: threading.Thread) -> None:
         LOOP.run_until_complete(_ended(thread))

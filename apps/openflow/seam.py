@@ -8,7 +8,10 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from apps.process.doors import Door
 from hydra.errors import HydraError
@@ -65,6 +68,33 @@ class SwitchConnection(Protocol):
         """Send an echo request; ``tell``, within ECHO_S and a little, whether it was answered."""
 
     def close(self) -> None: ...
+
+
+class Sums(NamedTuple):
+    """What a reply about a table's rules has counted, by subject."""
+
+    octets: NDArray[np.uint64]
+    age_s: float
+    """Age of the oldest rule, by the switch's clock."""
+
+
+class SumRequest(bytes):
+    """A request for statistics of a table's rules, of which sums by subject are all that is wanted.
+
+    Connections with ``takes_sums`` may answer it by these.
+    """
+
+    xid: int
+    mask: int
+    """Bits of the rules' cookies that say the subject."""
+    subjects: int
+    """Number of subjects, which count from 1."""
+
+    @classmethod
+    def of(cls, message: bytes, xid: int, mask: int, subjects: int) -> SumRequest:
+        request = cls(message)
+        request.xid, request.mask, request.subjects = xid, mask, subjects
+        return request
 
 
 class SwitchEvents(Protocol):
@@ -132,7 +162,8 @@ class Application(Protocol):
     """Launched controller, seen from OpenFlow's side."""
 
     @property
-    def openflow_address(self) -> tuple[str, int]: ...
+    def openflow_address(self) -> tuple[str, int] | None:
+        """None: switches connect to others, which pass on what they say."""
 
     @property
     def openflow_connections(self) -> int:
@@ -173,6 +204,9 @@ class Hub(Protocol):
 
     def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
         """Have switches let in there, from :meth:`start` on."""
+
+    def listen_nowhere(self) -> None:
+        """Let no switch in."""
 
     def start(self, app: Any) -> None:
         """Begin to carry out what is posted, and to read what comes in."""

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from apps.openflow.lines import read_what_came
 from apps.openflow.replies import Replies, Reply
-from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
+from apps.openflow.seam import ECHO_S, PortInfo, Post, Sums, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
@@ -60,6 +60,8 @@ _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 Answer = bytes | Failure
 """The body of a reply, or what stood in its way."""
+Counted = Answer | Sums
+"""An answer to a request for counters, of which sums may be enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class Pending:
 
     datapath: DatapathId
     connection: SwitchConnection
-    reply: Reply[Answer]
+    reply: Reply[Any]
+    """Becomes an :data:`Answer`, or sums where they were asked for."""
     body: bytearray = field(default_factory=bytearray)
     failure: Failure | None = None
 
@@ -114,20 +117,35 @@ Sending = tuple[SwitchConnection, bytes]
 """A message, and where it goes."""
 
 
+CatchUp = Callable[[Callable[[], None]], None]
+
+
+def read_first(tell: Callable[[], None]) -> None:
+    """Read what has come in from switches without TLS, then ``tell``."""
+    read_what_came()
+    tell()
+
+
 class Switchboard:
     """Switches that are connected, their ports, and the requests under way."""
 
     def __init__(
-        self, fabric: Fabric, post: Post, over: Callable[[], bool] = lambda: False
+        self,
+        fabric: Fabric,
+        post: Post,
+        over: Callable[[], bool] = lambda: False,
+        catch_up: CatchUp = read_first,
     ) -> None:
         """``over``: true while switches are to be sent nothing, since this controller does not
-        lead; asked in the hub's thread, when it is about to send.
+        lead; asked in the hub's thread, when it is about to send. ``catch_up`` calls its argument
+        once what has come in from switches has been read; called in the hub's thread.
         """
         self._substrate = substrate_of(fabric)
         tors = {datapath: rack.name for datapath, rack in fabric.rack_by_tor_datapath.items()}
         self._names = {**tors, **self._substrate.owned()}
         self._post = post
         self._over = over
+        self._catch_up = catch_up
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
@@ -320,13 +338,16 @@ class Switchboard:
         if not more:
             self._resolve(connection, xid)
 
-    def _resolve(self, connection: SwitchConnection, xid: int) -> None:
+    def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None:
+        self._resolve(connection, xid, sums)
+
+    def _resolve(self, connection: SwitchConnection, xid: int, sums: Sums | None = None) -> None:
         with self._lock:
             pending = self._asked_of(connection, xid)
             if pending is None:
                 return
             del self._pending[xid]
-        pending.reply.set_result(pending.failure or bytes(pending.body))
+        pending.reply.set_result(pending.failure or sums or bytes(pending.body))
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
@@ -610,12 +631,7 @@ class Switchboard:
     def _let_hub_catch_up(self) -> None:
         """Wait until the hub has done all that was posted to it, and read what has come in."""
         caught_up = threading.Event()
-
-        def catch_up() -> None:
-            read_what_came()
-            caught_up.set()
-
-        self._post(catch_up)
+        self._post(lambda: self._catch_up(caught_up.set))
         caught_up.wait(_HUB_S)
 
     def _lose(self, lost: Iterable[Pending]) -> None:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from apps.process.metrics import ServiceCollector
 from apps.process.term import Alone, Term
+from apps.process.worker_list import Workers
 from apps.rest import problems
 from apps.rest.access import PUBLIC
 from apps.rest.carrier import Carrier
@@ -49,6 +50,7 @@ from apps.rest.routes import (
     topology,
     webhooks,
     whoami,
+    workers,
 )
 from apps.rest.sites import Sites
 from apps.rest.standby import StandingBy, View
@@ -76,6 +78,7 @@ _ROUTERS: Final = (
     decisions.router,
     health.router,
     replicas.router,
+    workers.router,
     whoami.router,
     conditions.router,
     history.router,
@@ -142,6 +145,7 @@ def create_app(
     term: Term | None = None,
     view: View | None = None,
     trust: ssl.SSLContext | None = None,
+    held_by: Workers | None = None,
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
@@ -149,9 +153,9 @@ def create_app(
     ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
     nothing. ``hosts`` are names that it goes by. While ``term`` is another controller's,
     requests are answered from ``view`` of the store, or carried there; ``trust``: the authorities
-    of its certificate, None for the system's. /openapi.json describes the API, and /docs shows
-    that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
-    network need not reach the Internet.
+    of its certificate, None for the system's. ``held_by``: the workers that hold switches.
+    /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages load their
+    scripts from elsewhere, and a controller's network need not reach the Internet.
     """
     app = _Api(
         asks_for_tokens=tokens is not None,
@@ -165,6 +169,7 @@ def create_app(
     app.state.service = service
     app.state.tokens = tokens
     app.state.term = term = term or Alone()
+    app.state.workers = held_by
     app.state.webhooks = hooks or Webhooks(service.fabric, service.events)
     app.state.closing = ServerClosing()
     app.state.subscribers = Counter()

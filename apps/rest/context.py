@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 
 from apps.process.term import Term
+from apps.process.worker_list import Workers
 from apps.rest.tenant import TenantService
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
@@ -146,3 +147,11 @@ Asking = Annotated[Caller, Depends(_caller)]
 Standing = Annotated[Callable[[], bool], Depends(_standing)]
 Known = Annotated[bool, Depends(_known)]
 """Whether the one who asks may know of devices and their addresses."""
+
+
+async def _workers(request: Request) -> Workers | None:
+    workers: Workers | None = request.app.state.workers
+    return workers
+
+
+Holding = Annotated[Workers | None, Depends(_workers)]

@@ -16,6 +16,7 @@ from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, parse_document
 from hydra.config.source import YamlDocument, YamlError, parse_yaml, read_text
 from hydra.config.store import read_store
+from hydra.config.workers import read_workers
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import ControllerSettings, Policy
@@ -94,6 +95,7 @@ def _load(
         checks.warn_of_disturbance(document.policy, sparing, warnings)
     openflow, rest = checks.check_controller(document, log, warnings)
     etcd = read_store(document.controller.store, log)
+    workers = read_workers(document.controller.workers, log)
     if too_large(document, log):
         raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
@@ -110,7 +112,7 @@ def _load(
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in document.controller
-        if key not in {"openflow", "rest", "store"}
+        if key not in {"openflow", "rest", "store", "workers"}
     }
     return Loaded(
         fabric=fabric,
@@ -120,6 +122,7 @@ def _load(
             *rest,
             **settings,
             etcd=etcd,
+            workers=workers,
         ),
         source=source,
         warnings=warnings.problems(yaml),

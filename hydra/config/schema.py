@@ -33,9 +33,17 @@ from hydra.config.patterns import MAX_NAME_LENGTH, suggest
 from hydra.config.problems import MOST_TOLD
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
-from hydra.policy import ControllerSettings, NotNegative, Policy, Positive, policy_keys
+from hydra.policy import (
+    ControllerSettings,
+    NotNegative,
+    Policy,
+    Positive,
+    WorkerSettings,
+    policy_keys,
+)
 
 _CONTROLLER: Final = ControllerSettings()
+_WORKERS: Final = WorkerSettings()
 _MOST_ERRORS: Final = 10_000
 _MOST_LISTED: Final = 1024
 """Addresses, prefixes, subnets or patterns in one list."""
@@ -170,6 +178,16 @@ class StoreSection(_Section):
     etcd: EtcdSection
 
 
+class WorkersSection(_Section):
+    """Processes that hold the switches' connections for the controller."""
+
+    listen: Text
+    shards: Annotated[int, Field(ge=1, le=4096)] = _WORKERS.shards
+    lease_s: Annotated[float, Field(ge=1, le=60)] = _WORKERS.lease_s
+    key: Text | None = None
+    known: Text | None = None
+
+
 class ControllerSection(_Section):
     openflow: Text = f"{_CONTROLLER.openflow_host}:{_CONTROLLER.openflow_port}"
     rest: Text = f"{_CONTROLLER.rest_host}:{_CONTROLLER.rest_port}"
@@ -190,6 +208,7 @@ class ControllerSection(_Section):
     audit_log: Text | None = None
     journal_days: Positive = _CONTROLLER.journal_days
     store: StoreSection | None = None
+    workers: WorkersSection | None = None
 
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)

@@ -1,4 +1,4 @@
-"""Controllers: whether one is ready, which leads, who asks it."""
+"""Controllers and their workers: whether one is ready, which leads, who asks it."""
 
 from __future__ import annotations
 
@@ -56,6 +56,24 @@ class Replicas(Document):
     standing_by: list[Replica]
     store: list[StoreMember]
     problem: str = Field(description="Why the store does not say who leads; empty if it does.")
+
+
+class Worker(Document):
+    """A process that holds connections of switches for the controller."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str
+    release: str
+    since_unix_s: float = Field(description="When it began to serve this controller.")
+    switches: int = Field(description="Number of switches that are connected to it.")
+    serves: int = Field(description="Number of switches that are spoken to by way of it.")
+    shards: list[int] = Field(description="Shards of the racks that it owns.")
+    cpu_s: float = Field(description="Processor time that its process has taken.")
+
+
+class Workers(Document):
+    workers: list[Worker]
 
 
 class Handover(Document):

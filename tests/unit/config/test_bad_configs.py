@@ -31,6 +31,7 @@ R, S, T = ("racks", 0), ("racks", 0, "servers", 0), ("racks", 0, "tor")
 V, P, W = (*S, "vswitch"), ("planes", 0), ("wiring", 0)
 
 STORE, ETCD = ("controller", "store"), "controller.store.etcd"
+WORKERS, LINK = ("controller", "workers"), {"listen": "127.0.0.1:6654"}
 
 
 def etcd(**keys):
@@ -237,6 +238,12 @@ CASES = [
     (STORE, etcd(lease_s=0), f"{ETCD}.lease_s", "must be at least 1, got 0"),
     (STORE, etcd(user={"username": "u"}), f"{ETCD}.user", "exactly one of password_env or"),
     (STORE, TLS_WITHOUT_KEY, f"{ETCD}.tls", "certificate and key go together"),
+    (("controller", "workers"), {}, "controller.workers.listen", "is missing"),
+    (WORKERS, {"listen": "6654"}, "controller.workers.listen", "'6654' is not host:port"),
+    (WORKERS, {"listen": "0.0.0.0:6654"}, "controller.workers.listen", "without keys whoever"),
+    (WORKERS, {**LINK, "key": "a.key_secret"}, "controller.workers", "key and known go together"),
+    (WORKERS, {**LINK, "shards": 0}, "controller.workers.shards", "must be at least 1, got 0"),
+    (WORKERS, {**LINK, "lease_s": 0.5}, "controller.workers.lease_s", "at least 1, got 0.5"),
     (("electrical", "rate_mbps"), 0, "electrical.rate_mbps", "at least 0.001, got 0"),
     (("electrical", "rate_mbps"), NAN, "electrical.rate_mbps", "finite number, got nan"),
     (("server_rate_mbps",), -5, "server_rate_mbps", "at least 0.001, got -5"),

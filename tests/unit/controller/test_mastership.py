@@ -92,6 +92,18 @@ def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back(
     assert time.monotonic() - started < 1
 
 
+def test_a_leader_names_one_more_on_each_connection():
+    """What it sent on the one before, and is under way still, can't make that the master's."""
+    switch = SharedSwitch()
+    with commanding(switch, term=Term(7)) as (first, _):
+        first.forget(V1)
+        assert first.take([V1]) == {V1}
+        assert switch.generation == 8
+        first.forget(V1)
+        assert first.take([V1]) == {V1}
+        assert switch.generation == 9
+
+
 def test_a_living_master_is_left_alone():
     switch = SharedSwitch()
     with commanding(switch) as (_, first):

@@ -18,19 +18,19 @@ import pytest
 from tests.unit.controller.test_responsiveness import Controller
 
 ROOT = Path(__file__).parents[3]
-UNIT = ROOT / "deploy" / "systemd" / "hydra.service"
+UNITS = ROOT / "deploy" / "systemd"
 INSTALLED = "/opt/hydra/bin/hydra"
 WATCHDOG_S = 1.5
 EXPOSED_AT_MOST = 1.5
 """Of 10, as `systemd-analyze security` counts."""
 
 
-@pytest.fixture
-def unit(tmp_path):
+@pytest.fixture(params=["hydra.service", "hydra-worker.service"])
+def unit(tmp_path, request):
     """The unit, for the hydra of this environment."""
-    text = UNIT.read_text()
+    text = (UNITS / request.param).read_text()
     assert INSTALLED in text
-    path = tmp_path / "hydra.service"
+    path = tmp_path / request.param
     path.write_text(text.replace(INSTALLED, str(Path(sys.executable).with_name("hydra"))))
     return path
 
@@ -48,7 +48,7 @@ def test_systemd_understands_all_of_the_unit(unit):
 
 def test_the_unit_exposes_little(unit):
     done = analyze("security", "--offline=yes", unit)
-    exposure = re.search(r"Overall exposure level for hydra.service: ([\d.]+)", done.stdout)
+    exposure = re.search(r"Overall exposure level for [\w.-]+: ([\d.]+)", done.stdout)
     assert exposure is not None, done.stderr
     assert float(exposure[1]) <= EXPOSED_AT_MOST
 

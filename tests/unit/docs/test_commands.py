@@ -38,6 +38,7 @@ ELSEWHERE = {
     "curl -s localhost:8080/v1/demand": "tests/integration/test_tutorial.py",
     "ovs-vsctl set-ssl": "tests/integration/test_openflow_tls.py",
     "ovs-vsctl set-controller": "tests/integration/test_openflow_tls.py",
+    "hydra worker": "tests/integration/test_workers.py",
     "hydra store migrate": "tests/unit/cli/test_cli_store.py",
     "hydra handover": "tests/unit/cli/test_cli_replicas.py",
     "hydra slurm": "tests/unit/cli/test_slurm.py",

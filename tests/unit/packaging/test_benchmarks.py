@@ -27,6 +27,7 @@ def test_all_are_run_by_make_bench():
         "stability",
         "stages_live",
         "whole_fabric",
+        "workers",
     }  # pictures; as long as they are told to; a machine of its own
     run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
     assert run | apart == public

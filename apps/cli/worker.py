@@ -1,0 +1,200 @@
+"""``hydra worker``, ``hydra workers``, ``hydra worker-keys``: processes that hold switches."""
+
+from __future__ import annotations
+
+import os
+import socket
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from apps.cli.client import ControllerClient, url_option
+from apps.cli.command import Command
+from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.wording import moment
+from apps.workers.opening import needs_zmq
+from apps.workers.settings import WorkerOptions
+from hydra.config.checks import is_loopback
+from hydra.config.devices import parse_endpoint
+from hydra.errors import HydraError
+
+
+class _Endpoint(click.ParamType[tuple[str, int]]):
+    name = "host:port"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        found = parse_endpoint(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not host:port, such as 10.0.0.1:6654", param, ctx)
+        return found
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra worker --config fabric.yaml --listen 127.0.0.1:6661",
+        "hydra worker --config fabric.yaml --name w1 --listen 0.0.0.0:6653 "
+        "--controller 10.0.0.1:6654 --controller 10.0.0.2:6654 "
+        "--key w1.key_secret --controller-key controller.key",
+    ],
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="HYDRA_CONFIG",
+    show_envvar=True,
+    help="The controller's configuration file: of the fabric, and OpenFlow's certificates.",
+)
+@click.option(
+    "--listen",
+    type=_Endpoint(),
+    help="Where switches connect to; controller.openflow of the file, if left out.",
+)
+@click.option(
+    "--controller",
+    "controllers",
+    type=_Endpoint(),
+    multiple=True,
+    help="A controller's controller.workers.listen; repeat for each of several. That of the file, "
+    "if left out.",
+)
+@click.option(
+    "--name", help="What others call it, another one for each; machine and port, if left out."
+)
+@click.option(
+    "--key", type=click.Path(exists=True, dir_okay=False), help="This worker's secret key."
+)
+@click.option(
+    "--controller-key",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The controllers' public key.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="HYDRA_LOG_FORMAT",
+    show_envvar=True,
+    show_default=True,
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    envvar="HYDRA_LOG_LEVEL",
+    show_envvar=True,
+    show_default=True,
+)
+@click.pass_context
+def worker(
+    ctx: click.Context,
+    config: Path,
+    listen: tuple[str, int] | None,
+    controllers: tuple[tuple[str, int], ...],
+    name: str | None,
+    key: str | None,
+    controller_key: str | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Hold switches' OpenFlow connections for a controller, in the foreground.
+
+    The file has to have a section controller.workers. Switches name all workers that they may be
+    spoken to by. A worker decides nothing, and sends nothing while no controller leads that it can
+    reach. Ctrl-C and SIGTERM end it, and its switches move to other workers.
+    """
+    os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
+    try:
+        needs_zmq("zmq")
+        # Not at the top: it changes Ryu's hub before anything else may import Ryu.
+        launcher = import_module("apps.launcher")
+        settings = import_module("apps.process.configuration").load_configuration(config).controller
+        if settings.workers is None:
+            raise HydraError(f"{config} has no section controller.workers: its switches connect to "
+                             "the controller itself")  # fmt: skip
+        listen = listen or (settings.openflow_host, settings.openflow_port)
+        controllers = controllers or ((settings.workers.host, settings.workers.port),)
+        _check_keys(controllers, key, controller_key)
+        options = WorkerOptions(
+            name or f"{socket.gethostname()}:{listen[1]}", listen, controllers, key, controller_key
+        )
+        ctx.exit(launcher.worker(config, options))
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+
+
+def _check_keys(
+    controllers: tuple[tuple[str, int], ...], key: str | None, controller_key: str | None
+) -> None:
+    """Raise HydraError unless the links are encrypted, or stay within this machine."""
+    if (key is None) != (controller_key is None):
+        raise HydraError("--key and --controller-key go together: give both, or neither")
+    elsewhere = next((host for host, _ in controllers if not is_loopback(host)), None)
+    if key is None and elsewhere is not None:
+        raise HydraError(
+            f"--controller {elsewhere} is another machine, and without keys whoever answers there "
+            "could command all switches: give --key and --controller-key (`hydra worker-keys` "
+            "makes them)"
+        )
+
+
+@click.command(cls=Command, examples=["hydra worker-keys /etc/hydra/workers controller w1 w2"])
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("names", nargs=-1, required=True)
+def worker_keys(directory: Path, names: tuple[str, ...]) -> None:
+    """Make keys by which a controller and its workers know each other.
+
+    For each of NAMES a file NAME.key_secret, which stays on its machine, and NAME.key, which is for
+    the others: the workers' into the folder that controller.workers.known names, the controller's
+    for `hydra worker --controller-key`.
+    """
+    try:
+        auth = needs_zmq("zmq.auth")
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name in names:
+        if (directory / f"{name}.key_secret").exists():
+            raise CommandError(
+                f"{directory / name}.key_secret is there already: take another name, or remove it"
+            )
+        before = os.umask(0o077)
+        try:
+            public, secret = auth.create_certificates(directory, name)
+        finally:
+            os.umask(before)
+        Path(public).chmod(0o644)
+        click.echo(f"{public}\n{secret}")
+
+
+@click.command(cls=Command, examples=["hydra workers", "hydra workers --json | jq .workers[].name"])
+@url_option
+@json_option
+def workers(url: str, as_json: bool) -> None:
+    """List the workers that hold switches for the controller, and which racks each owns."""
+    with ControllerClient(url) as client:
+        document = client.get("/v1/workers")
+    if as_json:
+        print_json(document)
+        return
+    print_table(
+        "Workers",
+        ("name", "release", "since", "switches", "serves", "shards", "processor s"),
+        (
+            (
+                one["name"],
+                one["release"],
+                moment(one["since_unix_s"]),
+                one["switches"],
+                one["serves"],
+                len(one["shards"]),
+                f"{one['cpu_s']:.1f}",
+            )
+            for one in document["workers"]
+        ),
+        empty="no worker has a lease, or switches connect to the controller itself",
+    )

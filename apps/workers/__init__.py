@@ -1,0 +1,1 @@
+"""Processes that hold the switches' OpenFlow connections for a controller, and the link to them."""

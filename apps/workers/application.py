@@ -1,0 +1,72 @@
+"""The worker's process: an application of Ryu's or os-ken's that decides nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from apps.openflow.framework import OpenFlowApp
+from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
+from apps.process import logs
+from apps.process.configuration import load_configuration
+from apps.process.doors import reserve_descriptors
+from apps.process.garbage import spare_what_stays
+from apps.process.single_instance import check_port
+from apps.process.supervision import Heart
+from apps.workers.links import Links
+from apps.workers.settings import WorkerOptions, handed_over
+from hydra.config import Loaded
+
+LOG = logging.getLogger("hydra.workers")
+_SPARE_CONNECTIONS: Final = 64
+_OTHER_DESCRIPTORS: Final = 128
+
+
+class WorkerApplication:
+    """Switches' connections, held for controllers."""
+
+    def __init__(self, loaded: Loaded, options: WorkerOptions, post: Post) -> None:
+        fabric, settings = loaded.fabric, loaded.controller
+        switches = len(fabric.servers) + len(fabric.racks)
+        # Switches that come back may do so before their old connections have ended.
+        self.openflow_connections = switches + switches // 2 + _SPARE_CONNECTIONS
+        reserve_descriptors(
+            self.openflow_connections + _OTHER_DESCRIPTORS, f"for {switches} switches"
+        )
+        self.openflow_address: tuple[str, int] | None = options.listen
+        self.openflow_tls: OpenFlowTls | None = None
+        certificate, key = settings.openflow_certificate, settings.openflow_key
+        if certificate and key and settings.openflow_authority:
+            self.openflow_tls = OpenFlowTls(certificate, key, settings.openflow_authority)
+            self.openflow_tls.check()
+        check_port("--listen", *options.listen)
+        self._options = options
+        self._links = Links(options, post)
+        self._heart = Heart(post, lambda: True)
+
+    @property
+    def events(self) -> SwitchEvents:
+        return self._links.holder
+
+    def start(self) -> None:
+        spare_what_stays()
+        self._links.start()
+        self._heart.start()
+        LOG.info("worker %s: OpenFlow on %s:%s", self._options.name, *self._options.listen)
+
+    def stop(self) -> None:
+        self._heart.stop()
+        self._links.stop()
+        LOG.info("stopped; the switches go on forwarding")
+
+
+class Worker(OpenFlowApp):
+    """The application that is found in this file."""
+
+    def compose(self, post: Post) -> Application:
+        log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
+        logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
+        loaded = load_configuration(Path(os.environ["HYDRA_CONFIG"]))
+        return WorkerApplication(loaded, handed_over(), post)

@@ -1,0 +1,235 @@
+"""A worker's switches: what they say is told, and what they are to be told is ordered.
+
+It runs in the hub's thread. A switch has one connection here: a newcomer with its datapath id waits
+until the older one has answered an echo, or has not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from apps.openflow.lines import read_what_came
+from apps.openflow.seam import ECHO_S, PortInfo, SumRequest, Sums, SwitchConnection
+from apps.workers import wire
+from apps.workers.exchange import kind_number
+from apps.workers.wire import Order, Record, Said
+from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
+from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
+from hydra.failures import FailureKind
+from hydra.forwarding.frames import parse_probe
+
+LOG = logging.getLogger("hydra.workers")
+_MOST_SUMS = 16
+"""Requests of a switch for sums under way."""
+_MOST_JOINED_BYTES = 1 << 20
+"""Parts of statistics that are told together."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A connection that is told of."""
+
+    number: int
+    datapath: int
+    connection: SwitchConnection
+    ports: dict[int, PortInfo]
+    used: bool = False
+    parts: dict[int, bytearray] = field(default_factory=dict)
+    """Statistics of which more is to come, by xid."""
+    sums: dict[int, SumRequest] = field(default_factory=dict)
+    """Requests whose answers are told by sums, by xid."""
+
+
+class Holder:
+    """Receives the events of :class:`~apps.openflow.seam.SwitchEvents`."""
+
+    def __init__(
+        self, to_all: Callable[[Record], None], to_leader: Callable[[Record], None]
+    ) -> None:
+        """``to_all``: tell every controller; ``to_leader``: the one whose orders count."""
+        self._to_all = to_all
+        self._to_leader = to_leader
+        self._numbers = itertools.count(1)
+        self._held: dict[int, _Held] = {}
+        """By number."""
+        self._number_of: dict[SwitchConnection, int] = {}
+        self._by_datapath: dict[int, _Held] = {}
+        self._newcomers: dict[int, list[tuple[SwitchConnection, dict[int, PortInfo]]]] = {}
+
+    @property
+    def switches(self) -> int:
+        return len(self._by_datapath)
+
+    def everything(self) -> Iterator[Record]:
+        """What a controller is told that knows nothing yet."""
+        for held in self._held.values():
+            yield _connected(held)
+
+    # -- orders -----------------------------------------------------------------------------------
+
+    def obey(self, order: Record) -> None:
+        if order.kind == Order.CATCH_UP:
+            read_what_came()
+            self._to_leader(Record(Said.CAUGHT_UP, 0, order.xid))
+            return
+        held = self._held.get(order.number)
+        if held is None:
+            return  # it has ended, and that is being told
+        if order.kind == Order.SEND:
+            held.connection.send(order.body)
+        elif order.kind == Order.SUM:
+            while len(held.sums) >= _MOST_SUMS:
+                del held.sums[next(iter(held.sums))]  # it was not answered
+            request = held.sums[order.xid] = wire.unpacked_sum_request(order)
+            held.connection.send(request)
+        elif order.kind == Order.USE:
+            held.used = True
+        elif order.kind == Order.CLOSE:
+            held.connection.close()
+        else:
+            raise ValueError(f"an order of kind {order.kind}")
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def switch_connected(
+        self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
+    ) -> None:
+        older = self._by_datapath.get(datapath)
+        if older is None:
+            self._hold(datapath, connection, dict(ports))
+            return
+        waiting = self._newcomers.setdefault(datapath, [])
+        waiting.append((connection, dict(ports)))
+        if len(waiting) == 1:
+            older.connection.ask(lambda alive: self._settle(older, alive))
+
+    def _settle(self, older: _Held, alive: bool) -> None:
+        """End the wait of newcomers for the older connection's answer."""
+        if self._by_datapath.get(older.datapath) is not older:
+            return  # it has ended meanwhile, and they were let in
+        newcomers = self._newcomers.get(older.datapath)
+        if not newcomers:
+            self._newcomers.pop(older.datapath, None)
+            return
+        of, by = older.connection.address, newcomers[0][0].address
+        if alive:
+            del self._newcomers[older.datapath]
+            LOG.warning(
+                "switch %#x: refused a second connection, from %s: the one from %s answers",
+                older.datapath, by, of,
+            )  # fmt: skip
+            for connection, _ in newcomers:
+                connection.close()
+        else:
+            LOG.warning(
+                "switch %#x: no answer from %s within %g s: a new connection, from %s, is used",
+                older.datapath, of, ECHO_S, by,
+            )  # fmt: skip
+            self._let_go(older)
+            older.connection.close()
+
+    def _hold(
+        self, datapath: int, connection: SwitchConnection, ports: dict[int, PortInfo]
+    ) -> None:
+        held = _Held(next(self._numbers), datapath, connection, ports)
+        self._held[held.number] = self._by_datapath[datapath] = held
+        self._number_of[connection] = held.number
+        self._to_all(_connected(held))
+
+    def _let_go(self, held: _Held) -> None:
+        del self._held[held.number], self._by_datapath[held.datapath]
+        del self._number_of[held.connection]
+        self._to_all(Record(Said.DISCONNECTED, held.number))
+        newcomers = self._newcomers.pop(held.datapath, ())
+        for connection, ports in newcomers:
+            self.switch_connected(held.datapath, connection, ports)
+
+    def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
+        held = self._of(connection)
+        if held is not None:
+            self._let_go(held)
+        elif datapath in self._newcomers:
+            waiting = self._newcomers[datapath]
+            waiting[:] = [one for one in waiting if one[0] is not connection]
+
+    def _of(self, connection: SwitchConnection) -> _Held | None:
+        number = self._number_of.get(connection)
+        return None if number is None else self._held[number]
+
+    def port_changed(
+        self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
+    ) -> None:
+        held = self._of(connection)
+        waiting = self._newcomers.get(datapath, ())
+        known = held.ports if held else next((p for one, p in waiting if one is connection), None)
+        if known is None:
+            return
+        if deleted:
+            known.pop(port.number, None)
+        else:
+            known[port.number] = port
+        if held is not None:
+            body = wire.text([port.number, port.name, port.up])
+            self._to_all(Record(Said.PORT, held.number, value=int(deleted), body=body))
+
+    def _answered(
+        self, connection: SwitchConnection, kind: Said, xid: int, value: int = 0, body: bytes = b""
+    ) -> None:
+        number = self._number_of.get(connection)
+        if number is not None:
+            self._to_leader(Record(kind, number, xid, value, body))
+
+    def barrier_replied(self, connection: SwitchConnection, xid: int) -> None:
+        self._answered(connection, Said.BARRIER, xid)
+
+    def error_replied(
+        self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
+    ) -> None:
+        self._answered(connection, Said.ERROR, xid, kind_number(kind), error.encode())
+
+    def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
+        self._answered(connection, Said.ROLE, xid, generation)
+
+    def statistics_replied(
+        self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
+    ) -> None:
+        held = self._of(connection)
+        if held is None:
+            return
+        before = held.parts.pop(xid, None)
+        most = MAX_MULTIPART_BYTES if xid in held.sums else _MOST_JOINED_BYTES
+        if more and len(before or b"") + len(body) <= most:
+            parts = held.parts[xid] = before if before is not None else bytearray()
+            parts += body
+            return
+        joined = body if before is None else bytes(before) + body
+        request = held.sums.pop(xid, None)
+        if request is not None and not more:
+            with suppress(MalformedReplyError):  # the controller is told of what it can't read
+                sums = Sums(*octets_by_subject(joined, request.mask, request.subjects))
+                self._answered(connection, Said.SUMS, xid, 0, wire.packed_sums(sums))
+                return
+        self._answered(connection, Said.STATISTICS, xid, int(more), joined)
+
+    def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:  # noqa: ARG002
+        held = self._of(connection)
+        if held is not None and held.used:
+            self._answered(connection, Said.RULE_ENDED, 0, cookie)
+
+    def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:  # noqa: ARG002
+        held = self._of(connection)
+        if held is not None and held.used and parse_probe(frame) is not None:
+            self._answered(connection, Said.PACKET, 0, 0, frame)
+
+
+def _connected(held: _Held) -> Record:
+    document = {
+        "datapath": held.datapath,
+        "address": held.connection.address,
+        "ports": [[port.number, port.name, port.up] for port in held.ports.values()],
+    }
+    return Record(Said.CONNECTED, held.number, body=wire.text(document))

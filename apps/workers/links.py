@@ -1,0 +1,269 @@
+"""A worker's side of its links to controllers: its lease, and whose orders count.
+
+A controller's orders count while the lease that it has granted runs, by a clock that goes on while
+the process or the machine sleeps, and as long as no controller with a later incarnation has been
+heard. Other orders are thrown away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import zmq
+
+from apps.openflow.seam import Post, give_up, unread
+from apps.workers import wire
+from apps.workers.exchange import certificate, endpoint
+from apps.workers.holder import Holder
+from apps.workers.settings import WorkerOptions
+from apps.workers.wire import Record, boot_s, lease_end_s
+from hydra import __version__
+from hydra.errors import HydraError
+
+LOG = logging.getLogger("hydra.workers")
+_UNLEASED_RENEWAL_S: Final = 0.3
+"""Between two tries to get a lease."""
+_KEPT_RENEWALS: Final = 1000
+_LOST: Final = -1
+"""Named as the session by a worker that has none any more."""
+_BYE_S: Final = 0.2
+"""Time for the last words."""
+
+
+class _Link:
+    """The link to one controller. ``told`` and ``session`` are guarded by ``lock``."""
+
+    def __init__(self, place: tuple[str, int], socket: zmq.Socket[bytes]) -> None:
+        self.name = endpoint(*place).removeprefix("tcp://")
+        self.socket = socket
+        self.lock = threading.Lock()
+        self.told: list[Record] = []
+        self.told_session = 0
+        """Session of what is told; 0: nothing is, until the controller asks for it."""
+        self.named_session = 0
+        """Session by which the lease is renewed."""
+        self.said = 0
+        """Messages of this session that were sent."""
+        self.heard = 0
+        """Orders that came since then."""
+        self.until_s = 0.0
+        """When the lease ends, by :func:`~apps.workers.wire.boot_s`."""
+        self.renewals: dict[int, float] = {}
+        """When renewals that are not granted yet were asked for."""
+        self.renew_at_s = 0.0
+        self.lease_s: float | None = None
+
+    def tell(self, record: Record) -> None:
+        with self.lock:
+            if self.told_session:
+                self.told.append(record)
+
+    def begin(self, session: int, everything: Sequence[Record]) -> None:
+        with self.lock:
+            self.told_session, self.told = session, list(everything)
+
+    def lose(self) -> None:
+        """Have the controller ask for everything anew: something was lost on the way."""
+        self.begin(0, ())
+        self.named_session = _LOST
+        self.renew_at_s = 0.0
+
+    def taken(self) -> tuple[int, list[Record]]:
+        with self.lock:
+            told, self.told = self.told, []
+            return self.told_session, told
+
+
+class Links:
+    """Links to all controllers, in a thread of their own."""
+
+    def __init__(self, options: WorkerOptions, post: Post) -> None:
+        """Raises HydraError if the keys can't be used."""
+        self._options = options
+        self._post = post
+        self._id = uuid.uuid4().hex
+        self.holder = Holder(self._tell_all, self._tell_leader)
+        self._leader: _Link | None = None
+        self._incarnation = 0
+        """The latest that was heard."""
+        self._renewal = 0
+        self._context = zmq.Context()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._woken = False
+        self._closing = False
+        self._links = [_Link(place, self._connected(*place)) for place in options.controllers]
+        self._thread = threading.Thread(target=self._run, name="links", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say that this worker ends, so that its switches move to others at once; repeatable."""
+        self._closing = True
+        self._awake()
+        if self._thread.is_alive():
+            self._thread.join()
+        for link in self._links:  # closed ones stay so
+            link.socket.close(int(_BYE_S * 1000))
+        self._context.term()
+
+    def _connected(self, host: str, port: int) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.IDENTITY, self._id.encode())
+        socket.setsockopt(zmq.LINGER, 0)
+        for option in (zmq.SNDHWM, zmq.RCVHWM):
+            socket.setsockopt(option, 0)
+        socket.setsockopt(zmq.IMMEDIATE, 1)  # nothing waits for a controller that is away
+        socket.setsockopt(zmq.RECONNECT_IVL, 50)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, wire.HEARTBEAT_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * wire.HEARTBEAT_MS)
+        socket.setsockopt(zmq.IPV6, int(":" in host))
+        if self._options.key is not None and self._options.controller_key is not None:
+            socket.curve_publickey, socket.curve_secretkey = certificate(self._options.key)
+            socket.curve_serverkey, _ = certificate(self._options.controller_key, secret=False)
+        socket.connect(endpoint(host, port))
+        return socket
+
+    # -- the hub's thread -------------------------------------------------------------------------
+
+    def _tell_all(self, record: Record) -> None:
+        for link in self._links:
+            link.tell(record)
+        self._awake()
+
+    def _tell_leader(self, record: Record) -> None:
+        if self._leader is not None:
+            self._leader.tell(record)
+            self._awake()
+
+    def _announce(self, link: _Link, session: int) -> None:
+        link.begin(session, list(self.holder.everything()))
+        self._awake()
+
+    def _obey(self, link: _Link, frames: list[bytes]) -> None:
+        incarnation, orders = wire.unpacked(frames)
+        if boot_s() >= link.until_s or incarnation < self._incarnation:
+            LOG.warning(
+                "orders of the controller at %s are thrown away: %s", link.name,
+                "the lease is over" if incarnation >= self._incarnation else "a later one leads",
+            )  # fmt: skip
+            return
+        self._incarnation, self._leader = incarnation, link
+        for order in orders:
+            self.holder.obey(order)
+
+    def _awake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            os.eventfd_write(self._wake, 1)
+
+    # -- the links' thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            give_up(HydraError(unread(error)))
+            raise
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._wake, zmq.POLLIN)
+        for link in self._links:
+            poller.register(link.socket, zmq.POLLIN)
+        while not self._closing:
+            now_s = boot_s()
+            for link in self._links:
+                if now_s >= link.renew_at_s:
+                    self._renew(link)
+            left_s = max(0.0, min(link.renew_at_s for link in self._links) - boot_s())
+            ready = dict(poller.poll(int(left_s * 1000) + 1))
+            if self._wake in ready:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(self._wake)
+            self._woken = False  # before it looks: what is told from here on wakes it again
+            for link in self._links:
+                self._say(link)
+                if link.socket in ready:
+                    self._read(link)
+        for link in self._links:
+            self._say(link)
+            self._send(link, [wire.BYE])
+
+    def _say(self, link: _Link) -> None:
+        session, told = link.taken()
+        if told and session == link.named_session:
+            link.said += 1
+            if not self._send(link, wire.packed(wire.TOLD, session, told)):
+                link.lose()
+
+    def _send(self, link: _Link, frames: list[bytes]) -> bool:
+        try:
+            link.socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def _renew(self, link: _Link) -> None:
+        self._renewal += 1
+        now_s = boot_s()
+        link.renew_at_s = now_s + (
+            _UNLEASED_RENEWAL_S if link.lease_s is None else link.lease_s / wire.RENEWALS
+        )
+        said = {
+            "name": self._options.name,
+            "renewal": self._renewal,
+            "session": link.named_session,
+            "told": link.said,
+            "release": __version__,
+            "cpu_s": time.process_time(),
+        }
+        link.renewals[self._renewal] = now_s
+        while len(link.renewals) > _KEPT_RENEWALS:
+            del link.renewals[next(iter(link.renewals))]
+        self._send(link, [wire.RENEW, wire.text(said)])
+
+    def _read(self, link: _Link) -> None:
+        while True:
+            try:
+                frames = link.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                self._hear(link, frames)
+            except (ValueError, KeyError, TypeError) as error:
+                LOG.error("the controller at %s says what can't be read: %r", link.name, error)
+
+    def _hear(self, link: _Link, frames: list[bytes]) -> None:
+        kind = frames[0]
+        if kind == wire.ORDERS:
+            link.heard += 1
+            self._post(lambda: self._obey(link, frames))
+        elif kind == wire.GRANTED:
+            self._note_grant(link, json.loads(frames[1]))
+        elif kind == wire.ANNOUNCE:
+            session = int(json.loads(frames[1])["session"])
+            link.named_session = session
+            link.said = link.heard = 0
+            LOG.info("the controller at %s asks for all switches", link.name)
+            self._post(lambda: self._announce(link, session))
+        elif kind == wire.RENEW_NOW:
+            link.renew_at_s = 0.0
+
+    def _note_grant(self, link: _Link, granted: dict[str, Any]) -> None:
+        asked_s = link.renewals.pop(int(granted["renewal"]), None)
+        link.lease_s = float(granted["lease_s"])
+        if granted["session"] == link.named_session and granted["orders"] != link.heard:
+            link.lose()
+            return
+        if asked_s is not None and granted["incarnation"] is not None:
+            link.until_s = max(link.until_s, lease_end_s(asked_s, link.lease_s))

@@ -1,0 +1,143 @@
+"""What a controller and its workers say to each other: messages of several frames over ZeroMQ.
+
+A worker asks for its lease (``RENEW``) and tells what its switches say (``TOLD``); a controller
+grants the lease (``GRANTED``), asks to be told of all switches from the beginning (``ANNOUNCE``)
+and gives orders (``ORDERS``). What is told and ordered comes in records, as many in a message as
+have come up since the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from apps.openflow.seam import SumRequest, Sums
+
+RENEW, TOLD, BYE = b"renew", b"told", b"bye"
+GRANTED, ANNOUNCE, ORDERS, PING, RENEW_NOW = b"granted", b"announce", b"orders", b"ping", b"now"
+RENEWALS: Final = 8
+"""Renewals in the time of a lease."""
+DRIFT: Final = 0.01
+"""Bound on how differently the clocks of a controller and a worker may run."""
+MARGIN_S: Final = 0.1
+HEARTBEAT_MS: Final = 500
+"""Between two signs of life by which ZeroMQ finds a peer that is gone without a word."""
+
+
+class Said(IntEnum):
+    """What a worker tells of a connection."""
+
+    CONNECTED = 1
+    DISCONNECTED = 2
+    PORT = 3
+    BARRIER = 4
+    ERROR = 5
+    STATISTICS = 6
+    ROLE = 7
+    RULE_ENDED = 8
+    PACKET = 9
+    CAUGHT_UP = 10
+    SUMS = 11
+
+
+class Order(IntEnum):
+    """What a worker is to do with a connection."""
+
+    SEND = 1
+    CLOSE = 2
+    USE = 3
+    """The connection is the one that counts of its switch: its frames are wanted."""
+    CATCH_UP = 4
+    SUM = 5
+    """Send a request for statistics, and tell of its answer by sums."""
+
+
+class Record(NamedTuple):
+    kind: int
+    number: int
+    """Number of the connection, which the worker gave it."""
+    xid: int = 0
+    value: int = 0
+    body: bytes = b""
+
+
+_HEAD: Final = struct.Struct("!Q")
+"""Session of what is told; incarnation of the controller that orders."""
+_AGE: Final = struct.Struct("!d")
+_COUNT: Final = struct.Struct("!I")
+_OCTETS: Final = np.dtype("<u8")
+_RECORD: Final = struct.Struct("!BIIQI")
+
+
+def packed(kind: bytes, head: int, records: Iterable[Record]) -> list[bytes]:
+    """A message of records, in three frames."""
+    heads, bodies = [_HEAD.pack(head)], []
+    for one in records:
+        heads.append(_RECORD.pack(one.kind, one.number, one.xid, one.value, len(one.body)))
+        bodies.append(one.body)
+    return [kind, b"".join(heads), b"".join(bodies)]
+
+
+def unpacked(frames: list[bytes]) -> tuple[int, Iterator[Record]]:
+    """Head and records of a message. Raises ValueError, also while the records are read."""
+    if len(frames) != 3:
+        raise ValueError(f"{len(frames)} frames, not 3")
+    _, heads, bodies = frames
+    if (len(heads) - _HEAD.size) % _RECORD.size or len(heads) < _HEAD.size:
+        raise ValueError(f"{len(heads)} bytes of heads")
+    (head,) = _HEAD.unpack_from(heads)
+    return head, _records(memoryview(heads)[_HEAD.size :], bodies)
+
+
+def _records(heads: memoryview, bodies: bytes) -> Iterator[Record]:
+    at = 0
+    for kind, number, xid, value, length in _RECORD.iter_unpack(heads):
+        if at + length > len(bodies):
+            raise ValueError("a body ends early")
+        yield Record(kind, number, xid, value, bodies[at : at + length])
+        at += length
+
+
+def packed_sums(sums: Sums) -> bytes:
+    return _AGE.pack(sums.age_s) + sums.octets.astype(_OCTETS).tobytes()
+
+
+def unpacked_sums(body: bytes) -> Sums:
+    """Raises ValueError."""
+    if len(body) < _AGE.size:
+        raise ValueError(f"sums of {len(body)} bytes")
+    octets = np.frombuffer(body, _OCTETS, offset=_AGE.size).astype(np.uint64)
+    return Sums(octets, float(_AGE.unpack_from(body)[0]))
+
+
+def packed_sum_request(request: SumRequest) -> bytes:
+    """All but its xid and mask, for which a record has places."""
+    return _COUNT.pack(request.subjects) + request
+
+
+def unpacked_sum_request(record: Record) -> SumRequest:
+    """Raises ValueError."""
+    if len(record.body) < _COUNT.size:
+        raise ValueError(f"a request of {len(record.body)} bytes")
+    (count,) = _COUNT.unpack_from(record.body)
+    return SumRequest.of(record.body[_COUNT.size :], record.xid, record.value, count)
+
+
+def text(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def boot_s() -> float:
+    """Seconds since the machine's start, those included in which it slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def lease_end_s(asked_s: float, lease_s: float) -> float:
+    """When a lease ends for the worker that asked for it then, which is before others think so."""
+    return asked_s + lease_s * (1 - DRIFT) - MARGIN_S

@@ -1,0 +1,202 @@
+"""Processor time of a controller and of its workers, by their number.
+
+``python -m benchmarks.workers [--racks 320] [--planes 32] [--vswitches-per-rack 32]
+[--workers 0 1 2 4]``. ``configs/reference.yaml`` as it is shipped, against the simulated switches
+of ``benchmarks.whole_fabric``, at a quarter of the racks and at all of them. With 0 workers the
+switches connect to the controller itself. What it takes besides is the same in all runs: it plans,
+decides, and speaks to ToRs and planes. The last table is a model: what a fabric of ten times the
+size would take, by its assumptions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from benchmarks._fabric import Size, devices
+from benchmarks.whole_fabric import CHANGED_WITHIN_S, READY_WITHIN_S, Rest, changes
+from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.workers import WorkerProcess, await_workers
+
+FULL: Final = Size(320, 32, 32)
+IDLE_S: Final = 65.0
+"""Longer than the interval of polling."""
+LARGER: Final = 10
+
+
+class Session:
+    """A controller with so many workers through all phases; :attr:`taken` is what each took."""
+
+    def __init__(self, size: Size, number: int) -> None:
+        self._size = size
+        self._number = number
+        self.taken: dict[str, tuple[float, float, list[float]]] = {}
+        """By phase: seconds, and the processor time of the controller and of each worker."""
+
+    def run(self) -> None:
+        ports = [free_port() for _ in range(self._number)]
+        with tempfile.TemporaryDirectory(prefix="hyW") as directory, ExitStack() as stack:
+            place = Path(directory)
+            switches, config = stack.enter_context(devices(self._size, place, ports))
+            # Names in this order: shards go to them in turn, as racks' switches do.
+            self._workers = [
+                WorkerProcess(f"w{number:02}", config, port, place / f"worker-{number}.log")
+                for number, port in enumerate(ports)
+            ]
+            for worker in self._workers:
+                stack.callback(worker.kill)
+                worker.start()
+            for worker in self._workers:
+                worker.await_start()
+            process = ControllerProcess(config, ready_timeout_s=READY_WITHIN_S)
+            stack.callback(process.kill)
+            switches.say("start")
+            try:
+                self._measure(process)
+            except Exception:
+                print(process.log_tail(), *(one.log_tail() for one in self._workers),
+                      sep="\n", file=sys.stderr)  # fmt: skip
+                raise
+
+    def _measure(self, process: ControllerProcess) -> None:
+        self._phase("ready, cold", process, process.start)
+        if self._workers:
+            each = self._size.vswitches // self._number // 2
+            rest = Rest(process)
+            await_workers(
+                lambda: rest.get("/v1/workers")["workers"],
+                lambda found: (
+                    len(found) == self._number and all(one["serves"] > each for one in found)
+                ),
+            )
+        self._phase("idle", process, lambda: time.sleep(IDLE_S))
+        self._phase("an audit", process, lambda: self._audit(process))
+        for name, body in changes(self._size)[:2]:
+            self._phase(name, process, lambda body=body: self._change(process, body))
+        process.stop()
+        self._phase("ready, after a restart", process, process.start)
+
+    def _phase(self, name: str, process: ControllerProcess, act: Callable[[], object]) -> None:
+        mine_s = process.cpu_s() if process.running else 0.0
+        theirs_s = [one.cpu_s() for one in self._workers]
+        began_s = time.monotonic()
+        act()
+        taken_s = time.monotonic() - began_s
+        workers_s = [
+            one.cpu_s() - before for one, before in zip(self._workers, theirs_s, strict=True)
+        ]
+        self.taken[name] = taken_s, process.cpu_s() - mine_s, workers_s
+        print(
+            f"{self._number} workers, {name}: {taken_s:.2f} s; processor: controller "
+            f"{self.taken[name][1]:.2f} s, workers {', '.join(f'{one:.2f}' for one in workers_s)}",
+            flush=True,
+        )
+
+    def _audit(self, process: ControllerProcess) -> None:
+        status, answer = Rest(process).ask("GET", "/v1/drift", None)
+        if status != HTTPStatus.OK or answer["silent"] or answer["items"]:
+            print(f"the audit is not clean: {str(answer)[:300]}")
+
+    def _change(self, process: ControllerProcess, body: dict[str, object]) -> None:
+        rest = Rest(process)
+        _, answer = rest.ask("POST", "/v1/reconfigurations", body)
+        until_s, number = time.monotonic() + CHANGED_WITHIN_S, answer["id"]
+        while answer["state"] not in ("done", "partial", "refused", "failed"):
+            if time.monotonic() > until_s:
+                raise SystemExit(f"a change is {answer['state']} after {CHANGED_WITHIN_S:g} s")
+            time.sleep(0.02)
+            answer = rest.get(f"/v1/reconfigurations/{number}")
+        if answer["state"] != "done":
+            print(f"a change ended {answer['state']}: {answer.get('reason', '')[:300]}")
+
+
+Figures = dict[str, tuple[float, float, list[float]]]
+Taken = dict[int, Figures]
+"""By number of workers."""
+
+
+def table(size: Size, taken: Taken) -> Iterator[str]:
+    """What was measured, in Markdown."""
+    yield f"{size}; processor seconds (of idle: percent of a processor)"
+    yield ""
+    yield "| phase | workers | took (s) | controller | the busiest worker | all workers |"
+    yield "|---|---|---|---|---|---|"
+    for phase in next(iter(taken.values())):
+        for number, figures in taken.items():
+            took_s, mine_s, workers_s = figures[phase]
+            scale = 100 / took_s if phase == "idle" else 1.0
+            each = [mine_s, max(workers_s, default=0.0), sum(workers_s)]
+            cells = " | ".join(f"{one * scale:.2f}" for one in each)
+            yield f"| {phase} | {number} | {took_s:.2f} | {cells} |"
+
+
+def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[str]:
+    """Ten times as many switches, of which none were played: a line through two sizes.
+
+    Assumptions: a process takes a fixed time and one for each switch that it holds, or of the
+    controller, that there is; each has a processor of its own; a switch has as many rules as in the
+    larger of the two sizes. What grows faster than the number of switches (the rules of a switch
+    that names every rack, planning) is not in it.
+    """
+    sizes = small[0].vswitches, large[0].vswitches
+    wanted = LARGER * sizes[1]
+    yield f"model: {wanted} vswitches, by a line through {sizes[0]} and {sizes[1]}"
+    yield ""
+    yield "| phase | workers | controller | each worker |"
+    yield "|---|---|---|---|"
+    for phase in ("ready, cold", "idle", "an audit"):
+        for number, figures in large[1].items():
+            if not number:
+                continue
+            ends = [_of_phase(phase, one, number) for one in (small[1][number], figures)]
+            far = [
+                least + (most - least) * (wanted - sizes[0]) / (sizes[1] - sizes[0])
+                for least, most in zip(*ends, strict=True)
+            ]
+            yield f"| {phase} | {number} | {far[0]:.1f} | {far[1]:.1f} |"
+
+
+def _of_phase(phase: str, figures: Figures, number: int) -> tuple[float, float]:
+    """What the controller took, and each worker."""
+    took_s, mine_s, workers_s = figures[phase]
+    scale = 100 / took_s if phase == "idle" else 1.0
+    return mine_s * scale, sum(workers_s) / number * scale
+
+
+def measured(size: Size, numbers: Sequence[int]) -> Taken:
+    taken = {}
+    for number in numbers:
+        session = Session(size, number)
+        session.run()
+        taken[number] = session.taken
+    return taken
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.workers")
+    parser.add_argument("--racks", type=int, default=FULL.racks)
+    parser.add_argument("--planes", type=int, default=FULL.planes)
+    parser.add_argument("--vswitches-per-rack", type=int, default=FULL.servers)
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2, 4])
+    asked = parser.parse_args(argv)
+    size = Size(asked.racks, asked.planes, asked.vswitches_per_rack)
+    print(f"{size}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    quarter = Size(max(2, size.racks // 4), size.planes, size.servers)
+    both = [(one, measured(one, asked.workers)) for one in (quarter, size)]
+    for one, taken in both:
+        print("\n".join(table(one, taken)), end="\n\n")
+    print("\n".join(model(*both)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,157 @@
+"""Workers of a controller on this machine, to which the switches of a testbed connect."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
+from mininet_scenarios.stage.stage import ScenarioError, Stage
+from mininet_scenarios.testbed import ovs
+from mininet_scenarios.testbed.shell import member_environment
+
+_STOP_TIMEOUT_S: Final = 10.0
+_LOG_TAIL_CHARACTERS: Final = 3000
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """A worker as its users start it: a process of its own, ``hydra worker``."""
+
+    name: str
+    config: Path
+    port: int
+    log: Path
+    controllers: tuple[int, ...] = ()
+    """Ports of controllers' links; none: the configuration's."""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def target(self) -> str:
+        """Where switches find it, in Open vSwitch's notation."""
+        return f"tcp:127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ScenarioError(f"worker {self.name} does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        command = [str(Path(sys.executable).with_name("hydra")), "worker"]
+        command += ["--config", str(self.config), "--name", self.name]
+        command += ["--listen", f"127.0.0.1:{self.port}"]
+        for port in self.controllers:
+            command += ["--controller", f"127.0.0.1:{port}"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=member_environment({"PYTHONUNBUFFERED": "1"}),
+                start_new_session=True,
+            )
+
+    def await_start(self, patience_s: float = 60.0) -> None:
+        """Wait until it lets switches in. Raises ScenarioError."""
+        until_s = time.monotonic() + patience_s
+        while "OpenFlow on" not in self.log_tail():
+            if time.monotonic() > until_s or self._process is None or self._process.poll():
+                raise ScenarioError(f"worker {self.name} does not start:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        """End it by SIGTERM as an operator does; returns its exit code, 0 if none ran."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_TIMEOUT_S)
+        process.kill()
+        return process.wait()
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def cpu_s(self) -> float:
+        """Processor time that it has taken."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
+
+
+def worker_processes(config: Path, directory: Path, names: tuple[str, ...]) -> list[WorkerProcess]:
+    return [
+        WorkerProcess(name, config, free_port(), directory / f"worker-{name}.log") for name in names
+    ]
+
+
+@contextmanager
+def workers(
+    stage: Stage,
+    policy: Mapping[str, Any],
+    names: tuple[str, ...] = ("w1",),
+    *,
+    lease_s: float = 3.0,
+    launch: Callable[[Path, BinaryIO], Launched] = launch,
+    ready_timeout_s: float = 60.0,
+) -> Iterator[tuple[ControllerProcess, dict[str, WorkerProcess]]]:
+    """A controller that is ready, and its workers by name; switches name all of these."""
+    link = {"listen": f"127.0.0.1:{free_port()}", "shards": 4, "lease_s": lease_s}
+    config = stage.written(policy, {"workers": link, "rest": f"127.0.0.1:{free_port()}"})
+    bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
+    bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
+    before = f"tcp:{stage.config['controller']['openflow']}"
+    these = {one.name: one for one in worker_processes(config, stage.work_dir, names)}
+    process = ControllerProcess(config, launch=launch, ready_timeout_s=ready_timeout_s)
+    with ExitStack() as stack:
+        for worker in these.values():
+            stack.callback(worker.kill)
+            worker.start()
+        for bridge in bridges:
+            stack.callback(ovs.set_controller, bridge, before)
+            ovs.set_controllers(bridge, [one.target for one in these.values()])
+        stack.callback(process.kill)
+        try:
+            process.start()
+        except Exception as error:
+            tails = "\n".join(f"{one.name}: {one.log_tail()}" for one in these.values())
+            raise ScenarioError(f"{error}\n{tails}") from error
+        yield process, these
+
+
+def await_workers(
+    seen: Callable[[], list[dict[str, Any]]],
+    right: Callable[[list[dict[str, Any]]], bool],
+    patience_s: float = 30.0,
+) -> list[dict[str, Any]]:
+    """Wait until the workers that the controller tells of are right. Raises ScenarioError."""
+    until_s = time.monotonic() + patience_s
+    while not right(found := seen()):
+        if time.monotonic() > until_s:
+            raise ScenarioError(f"the workers stay {found}")
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,160 @@
+"""A controller whose switches are held by workers, on real Open vSwitch."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import httpx
+import pytest
+import yaml
+
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.etcd_members import EtcdMembers
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.streams import paced_stream
+from mininet_scenarios.testbed import ovs
+from mininet_scenarios.workers import WorkerProcess, await_workers, workers
+
+from .live import DEMO_CONFIG, dropped_frames, wait_until
+from .warm import warm
+
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
+SWITCHES = 8
+"""Vswitches of the demo."""
+MOVING_S = 1.5
+LEASE_S = 7
+"""Longer than the default: other tests keep the machine busy."""
+ENDED = {"done", "partial", "refused", "failed"}
+
+
+@pytest.fixture
+def stage(demo_testbed, tmp_path):
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    return Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
+
+
+def seen_by(process):
+    return lambda: httpx.get(f"{process.base_url}/v1/workers").json()["workers"]
+
+
+def dark_frames(testbed):
+    return sum(testbed.ocs(plane.name).dark_frames() for plane in testbed.fabric.planes)
+
+
+def test_a_reconfiguration_goes_through_a_worker(stage):
+    with (
+        workers(stage, {}, ("w1",), launch=warm().launch) as (process, _),
+        ControllerClient(process.base_url) as client,
+    ):
+        (worker,) = seen_by(process)()
+        assert (worker["name"], worker["serves"]) == ("w1", worker["switches"])
+        assert worker["shards"] == [0, 1, 2, 3]
+        assert worker["serves"] >= SWITCHES
+        dropped = dropped_frames(stage.testbed)
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+            done = client.reconfigure([PairDemand("r1", "r2", 80)])
+            assert (done.state, done.rules_pushed > 0) == ("done", True)
+            result = stream.stop()
+        assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
+
+
+def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
+    """Its switches move to the other one, and a stopped one that goes on sends nothing."""
+    with (
+        workers(stage, {}, ("w1", "w2"), launch=warm().launch) as (process, these),
+        ControllerClient(process.base_url) as client,
+    ):
+        seen = seen_by(process)
+        both = await_workers(seen, lambda two: all(one["serves"] for one in two) and len(two) == 2)
+        assert [one["switches"] for one in both] == [sum(one["serves"] for one in both)] * 2
+        assert sorted(both[0]["shards"] + both[1]["shards"]) == [0, 1, 2, 3]
+        dark, dropped = dark_frames(stage.testbed), dropped_frames(stage.testbed)
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+            for plane in stage.fabric.planes:
+                stage.testbed.ocs(plane.name).admin.fault(FaultKind.SLOW, delay_s=MOVING_S)
+            before = cross_connects(stage.testbed)
+            number = client.request([PairDemand("r1", "r2", 80)])
+            wait_until(lambda: cross_connects(stage.testbed) > before)  # the reply is yet to come
+            owner, other = sorted(both, key=lambda one: 0 not in one["shards"])
+            these[owner["name"]].kill()
+            await_workers(seen, lambda one: [w["name"] for w in one] == [other["name"]])
+            assert client.reconfiguration(number).state not in ENDED, "it was over before"
+            wait_until(lambda: client.reconfiguration(number).state in ENDED, 60)
+            ended = client.reconfiguration(number)
+            wait_until(lambda: seen()[0]["serves"] == both[0]["switches"])
+            for plane in stage.fabric.planes:
+                stage.testbed.ocs(plane.name).admin.clear()
+            all_there(process)
+            these[owner["name"]].start()
+            await_workers(seen, lambda two: len(two) == 2 and all(one["serves"] for one in two))
+            all_there(process)
+            these["w2"].freeze()
+            await_workers(seen, lambda one: [w["name"] for w in one] == ["w1"])
+            all_there(process)
+            these["w2"].thaw()
+            await_workers(seen, lambda two: len(two) == 2 and all(one["serves"] for one in two))
+            all_there(process)
+            result = stream.stop()
+        assert dark_frames(stage.testbed) == dark
+        assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
+        assert ended.state in {"done", "partial"}, ended
+        again = client.reconfigure([PairDemand("r1", "r2", 80)])
+        assert again.state == "done"
+
+
+def cross_connects(testbed):
+    return sum(testbed.ocs(one.name).counters().cross_connects for one in testbed.fabric.planes)
+
+
+def all_there(process):
+    wait_until(lambda: httpx.get(f"{process.base_url}/readyz?complete=true").status_code == 200, 30)
+
+
+def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
+    """One of two controllers is killed; the worker obeys the other one as soon as that leads."""
+    bridges = [one.vswitch.bridge for one in stage.fabric.servers]
+    bridges += [one.tor.bridge for one in stage.fabric.racks]
+    before = f"tcp:{stage.config['controller']['openflow']}"
+    links = {name: free_port() for name in "ab"}
+    with EtcdMembers(tmp_path / "etcd") as etcd, ExitStack() as stack:
+        store = {"etcd": {"endpoints": list(etcd.endpoints), "lease_s": LEASE_S}}
+        controllers = {}
+        for name, link in links.items():
+            own = {"store": store, "rest": f"127.0.0.1:{free_port()}"}
+            own["workers"] = {"listen": f"127.0.0.1:{link}", "shards": 4}
+            controllers[name] = ControllerProcess(
+                stage.written({}, own), launch=warm().launch, ready_timeout_s=60
+            )
+            stack.callback(controllers[name].kill)
+        worker = WorkerProcess(
+            "w1", controllers["a"].config, free_port(), tmp_path / "w1.log", tuple(links.values())
+        )
+        stack.callback(worker.kill)
+        worker.start()
+        for bridge in bridges:
+            stack.callback(ovs.set_controller, bridge, before)
+            ovs.set_controllers(bridge, [worker.target])
+        a, b = controllers["a"], controllers["b"]
+        a.start()
+        b.start(ready=False)
+        wait_until(lambda: standing_by(a) == [len(bridges)])
+        dropped = dropped_frames(stage.testbed)
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+            a.kill()
+            wait_until(lambda: httpx.get(f"{b.base_url}/readyz").status_code == 200, 60)
+            all_there(b)
+            (one,) = seen_by(b)()
+            assert (one["serves"], one["shards"]) == (len(bridges), [0, 1, 2, 3])
+            with ControllerClient(b.base_url) as client:
+                assert client.reconfigure([PairDemand("r1", "r2", 80)]).state == "done"
+            result = stream.stop()
+        assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
+
+
+def standing_by(process):
+    """Numbers of switches that those who stand by have found."""
+    found = httpx.get(f"{process.base_url}/v1/replicas").json()["standing_by"]
+    return [one["switches"] for one in found]

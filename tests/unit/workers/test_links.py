@@ -1,0 +1,542 @@
+"""A controller and its workers over real sockets: what is told, what is ordered, who is obeyed."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections import deque
+from contextlib import ExitStack
+
+import pytest
+import zmq
+import zmq.auth
+
+from apps.openflow.fleet import Fleet, Question
+from apps.openflow.seam import PortInfo, SumRequest
+from apps.workers import wire
+from apps.workers.exchange import Exchange, endpoint
+from apps.workers.links import Links
+from apps.workers.settings import WorkerOptions
+from apps.workers.wire import Order, Record
+from drivers.codecs.openflow.messages import MULTIPART_FLOW, MULTIPART_PORT_STATS
+from hydra.errors import HydraError
+from hydra.failures import FailureKind
+from hydra.policy import WorkerSettings
+from mininet_scenarios.emulators.ports import free_port
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=2, planes=1, servers=1)
+SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
+LEASE_S = 2.0
+LONG_S = 30.0
+PORTS = {1: PortInfo(1, "p1", True)}
+
+
+def wait_until(condition):
+    until_s = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+class Switch:
+    """Connection of a switch to a worker, which keeps what it is sent."""
+
+    def __init__(self, answers=True):
+        self.address = "192.0.2.1:1"
+        self.sent = []
+        self.asked = 0
+        self.closed = False
+        self._answers = answers
+
+    def send(self, message):
+        self.sent.append(message)
+
+    def ask(self, tell):
+        self.asked += 1
+        tell(self._answers)
+
+    def close(self):
+        self.closed = True
+
+
+class Hub:
+    """A thread in which what is posted runs, as the framework's hub."""
+
+    def __init__(self):
+        self.waiting = deque()
+        self._over = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def post(self, function):
+        self.waiting.append(function)
+
+    def do(self, function, *arguments, **options):
+        done = threading.Event()
+        self.post(lambda: (function(*arguments, **options), done.set()))
+        assert done.wait(LONG_S)
+
+    def _run(self):
+        while not self._over:
+            if self.waiting:
+                self.waiting.popleft()()
+            else:
+                time.sleep(0.001)
+
+    def close(self):
+        self._over = True
+        self._thread.join()
+
+
+class Worker:
+    def __init__(self, name, *ports, key=None, controller_key=None):
+        places = tuple(("127.0.0.1", port) for port in ports)
+        options = WorkerOptions(name, ("127.0.0.1", 0), places, key, controller_key)
+        self.hub = Hub()
+        self.links = Links(options, self.hub.post)
+        self.holder = self.links.holder
+        self.links.start()
+
+    def connect(self, datapath=SWITCH, ports=PORTS, answers=True):
+        switch = Switch(answers)
+        self.hub.do(self.holder.switch_connected, datapath, switch, ports)
+        return switch
+
+    def close(self):
+        self.links.stop()
+        self.hub.close()
+
+
+class Controller:
+    """An exchange, and what it tells: its events as tuples."""
+
+    def __init__(self, port, leads=lambda: 1, **settings):
+        self.told = []
+        self.jobs = []
+        self.connections = {}
+        given = {"host": "127.0.0.1", "port": port, "shards": 2, "lease_s": LEASE_S, **settings}
+        self.exchange = Exchange(WorkerSettings(**given), FABRIC, leads)
+        self.exchange.start(self, self.between_changes)
+
+    def between_changes(self, job):
+        self.jobs.append(job)
+
+    def switch_connected(self, datapath, connection, ports):
+        self.connections[datapath] = connection
+        self.told.append(("connected", datapath, connection.worker.name, dict(ports)))
+
+    def switch_disconnected(self, datapath, connection):
+        self.told.append(("disconnected", datapath, connection.worker.name))
+
+    def port_changed(self, datapath, connection, port, *, deleted):
+        self.told.append(("port", datapath, port, deleted))
+
+    def barrier_replied(self, connection, xid):
+        self.told.append(("barrier", connection.datapath, xid))
+
+    def error_replied(self, connection, xid, kind, error):
+        self.told.append(("error", xid, kind, error))
+
+    def statistics_replied(self, connection, xid, body, *, more):
+        self.told.append(("statistics", xid, body, more))
+
+    def sums_replied(self, connection, xid, sums):
+        self.told.append(("sums", xid, sums.octets.tolist(), sums.age_s))
+
+    def role_replied(self, connection, xid, generation):
+        self.told.append(("role", xid, generation))
+
+    def rule_ended(self, datapath, connection, cookie):
+        self.told.append(("ended", datapath, cookie))
+
+    def packet_received(self, datapath, connection, frame):
+        self.told.append(("packet", datapath, frame))
+
+    def await_told(self, *event):
+        wait_until(lambda: event in self.told)
+
+    def connected(self, datapath=SWITCH):
+        wait_until(lambda: datapath in self.connections)
+        return self.connections[datapath]
+
+    def send(self, message, datapath=SWITCH):
+        self.exchange.post(lambda: self.connections[datapath].send(message))
+
+    def serving(self, datapath=SWITCH):
+        """Name of the worker by way of which a switch is spoken to."""
+        named = [one for one in self.told if one[0] == "connected" and one[1] == datapath]
+        return named[-1][2] if named else None
+
+    def close(self):
+        self.exchange.stop()
+
+
+@pytest.fixture
+def stack():
+    with ExitStack() as stack:
+        yield stack
+
+
+def controller(stack, port, **options):
+    one = Controller(port, **options)
+    stack.callback(one.close)
+    return one
+
+
+def worker(stack, name, *ports, **options):
+    one = Worker(name, *ports, **options)
+    stack.callback(one.close)
+    return one
+
+
+def test_what_a_switch_says_is_told_and_what_it_is_sent_arrives_in_order(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    assert a.told == [("connected", SWITCH, "w", PORTS)]
+    for number in range(500):
+        a.send(bytes([number % 256]))
+    wait_until(lambda: len(switch.sent) == 500)
+    assert switch.sent == [bytes([number % 256]) for number in range(500)]
+    down = PortInfo(1, "p1", False)
+    tell, holder = w.hub.do, w.holder
+    tell(holder.port_changed, SWITCH, switch, down, deleted=False)
+    tell(holder.barrier_replied, switch, 7)
+    tell(holder.error_replied, switch, 8, FailureKind.REFUSED, "no")
+    tell(holder.role_replied, switch, 9, 2**63 + 1)
+    tell(holder.rule_ended, SWITCH, switch, 2**64 - 1)
+    tell(holder.switch_disconnected, SWITCH, switch)
+    a.await_told("disconnected", SWITCH, "w")
+    assert a.told[1:] == [
+        ("port", SWITCH, down, False),
+        ("barrier", SWITCH, 7),
+        ("error", 8, FailureKind.REFUSED, "no"),
+        ("role", 9, 2**63 + 1),
+        ("ended", SWITCH, 2**64 - 1),
+        ("disconnected", SWITCH, "w"),
+    ]
+
+
+def test_parts_of_statistics_are_told_together_up_to_a_bound(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    a.send(b"ask")
+    wait_until(lambda: switch.sent)
+    for part, more in ((b"1", True), (b"2", True), (b"3", False)):
+        w.hub.do(w.holder.statistics_replied, switch, 5, part, more=more)
+    a.await_told("statistics", 5, b"123", False)
+    large = bytes(700_000)
+    for more in (True, True, False):
+        w.hub.do(w.holder.statistics_replied, switch, 6, large, more=more)
+    a.await_told("statistics", 6, large, False)
+    assert [one[2:] for one in a.told if one[1:2] == (6,)] == [(large * 2, True), (large, False)]
+
+
+def test_of_rules_the_sums_by_subject_are_told(stack):
+    """A worker adds up what a switch counts; what it can't read, it tells as it is."""
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    for xid in (5, 6, 7):
+        a.send(SumRequest.of(b"request", xid, 0xFFFF, 2))
+    wait_until(lambda: switch.sent == [b"request"] * 3)
+    tell, holder = w.hub.do, w.holder
+    entries = [flow_entry(1, 10), flow_entry(2, 20), flow_entry(1, 2**63)]
+    for entry, more in zip(entries, (True, True, False), strict=True):
+        tell(holder.statistics_replied, switch, 5, entry, more=more)
+    a.await_told("sums", 5, [2**63 + 10, 20], 4.0)
+    tell(holder.statistics_replied, switch, 6, b"nonsense", more=False)
+    a.await_told("statistics", 6, b"nonsense", False)
+    tell(holder.error_replied, switch, 7, FailureKind.REFUSED, "no")
+    a.await_told("error", 7, FailureKind.REFUSED, "no")
+
+
+def test_the_poller_is_content_with_sums(stack):
+    """Through the switchboard, as it asks; ports are told as they are."""
+    port = free_port()
+    exchange = Exchange(
+        WorkerSettings("127.0.0.1", port, shards=2, lease_s=LEASE_S), FABRIC, lambda: 1
+    )
+    stack.callback(exchange.stop)
+    fleet = Fleet(FABRIC, exchange.post, catch_up=exchange.catch_up)
+    exchange.start(fleet, lambda job: job())
+    w = worker(stack, "w", port)
+    switch = w.connect()
+    wait_until(lambda: SWITCH in fleet.connected())
+    of_rules, of_ports = Question(SWITCH, 3), Question(SWITCH, None)
+    asked = fleet.ask_for_counters([of_rules, of_ports], (0xFFFF, 2))
+    wait_until(lambda: len(switch.sent) == 2)
+    xids = {kind(one): struct.unpack_from("!I", one, 4)[0] for one in switch.sent}
+    for which, body in ((MULTIPART_PORT_STATS, b"ports"), (MULTIPART_FLOW, flow_entry(2, 9))):
+        w.hub.do(w.holder.statistics_replied, switch, xids[which], body, more=False)
+    assert asked[of_ports].result(LONG_S) == b"ports"
+    sums = asked[of_rules].result(LONG_S)
+    assert (sums.octets.tolist(), sums.age_s) == ([0, 9], 4.0)
+
+
+def kind(message):
+    return struct.unpack_from("!H", message, 8)[0]
+
+
+def flow_entry(subject, octets):
+    return struct.pack("!H2xI16xQQQHHxxxx", 56, 4, subject, 1, octets, 1, 4)
+
+
+def test_of_frames_probes_alone_are_told_and_only_of_the_switch_in_use(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    a.send(b"ask")
+    wait_until(lambda: switch.sent)
+    w.hub.do(w.holder.packet_received, SWITCH, switch, b"\xff" * 60)
+    w.hub.do(w.holder.barrier_replied, switch, 1)
+    a.await_told("barrier", SWITCH, 1)
+    assert not [one for one in a.told if one[0] == "packet"]
+
+
+def test_a_worker_that_dies_gives_its_switches_to_the_next(stack):
+    port = free_port()
+    a = controller(stack, port)
+    first, second = worker(stack, "w1", port), worker(stack, "w2", port)
+    switches = {"w1": first.connect(), "w2": second.connect()}
+    a.connected()
+    wait_until(lambda: sum(one.switches for one in a.exchange.seen()) == 2)
+    name = a.serving()
+    other = {"w1": "w2", "w2": "w1"}[name]
+    assert len([one for one in a.told if one[0] == "connected"]) == 1
+    dying = {"w1": first, "w2": second}[name]
+    for link in dying.links._links:  # as SIGKILL: the system closes its connection
+        dying.links._closing = True
+        dying.links._awake()
+        dying.links._thread.join()
+        link.socket.close(0)
+    a.await_told("connected", SWITCH, other, PORTS)
+    assert a.told.index(("disconnected", SWITCH, name)) < a.told.index(
+        ("connected", SWITCH, other, PORTS)
+    )
+    a.send(b"on")
+    wait_until(lambda: switches[other].sent == [b"on"])
+    assert switches[name].sent == []
+
+
+def test_a_worker_that_is_silent_for_its_lease_is_no_more_counted_on(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    renew = w.links._renew
+    w.links._renew = lambda link: setattr(link, "renew_at_s", wire.boot_s() + 0.1)
+    a.await_told("disconnected", SWITCH, "w")
+    link = w.links._links[0]
+    assert wire.boot_s() >= link.until_s
+    orders = wire.packed(wire.ORDERS, 1, [Record(Order.SEND, 1, body=b"late")])
+    w.hub.do(w.links._obey, link, orders)
+    assert switch.sent == []
+    w.links._renew = renew
+    wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
+    a.send(b"again")
+    wait_until(lambda: switch.sent == [b"again"])
+
+
+def test_orders_of_a_leader_that_was_followed_are_thrown_away(stack):
+    ports = [free_port(), free_port()]
+    later = [None]
+    a = controller(stack, ports[0])
+    b = controller(stack, ports[1], leads=lambda: later[0])
+    w = worker(stack, "w", *ports)
+    switch = w.connect()
+    a.connected()
+    b.connected()
+    a.send(b"of a")
+    wait_until(lambda: switch.sent == [b"of a"])
+    b.send(b"of a standby")
+    time.sleep(0.5)
+    assert switch.sent == [b"of a"]
+    later[0] = 2
+    wait_until(lambda: b.exchange._led == 2)
+    b.send(b"of b")
+    wait_until(lambda: switch.sent[-1] == b"of b")
+    a.send(b"of a, which does not know")
+    w.hub.do(w.holder.barrier_replied, switch, 3)
+    b.await_told("barrier", SWITCH, 3)
+    wait_until(lambda: not w.hub.waiting)
+    time.sleep(0.5)
+    assert switch.sent == [b"of a", b"of b"]
+    assert ("barrier", SWITCH, 3) not in a.told
+
+
+def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    w.connect()
+    a.connected()
+    link = w.links._links[0]
+    link.taken()
+    link.said += 1  # as if a message had been sent that never came
+    wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
+    link.heard += 1  # as if one had come that the controller never sent
+    wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 3)
+
+
+def test_catching_up_waits_for_what_workers_have_heard(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    a.send(b"ask")
+    wait_until(lambda: switch.sent)
+    told = []
+    w.hub.post(lambda: time.sleep(0.3))
+    w.hub.post(lambda: w.holder.barrier_replied(switch, 4))
+    a.exchange.post(lambda: a.exchange.catch_up(lambda: told.append(list(a.told))))
+    wait_until(lambda: told)
+    assert told[0][-1] == ("barrier", SWITCH, 4)
+
+
+def test_catching_up_does_not_wait_for_a_worker_that_is_gone(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    w.connect()
+    a.connected()
+    wait_until(lambda: a.exchange._led == 1)
+    told = threading.Event()
+    w.hub.post(lambda: time.sleep(1))
+    a.exchange.post(lambda: a.exchange.catch_up(told.set))
+    w.links.stop()
+    assert told.wait(LONG_S)
+
+
+def test_switches_move_to_a_worker_that_joins_once_no_change_is_under_way(stack):
+    port = free_port()
+    a = controller(stack, port)
+    first = worker(stack, "w1", port)
+    for datapath in (SWITCH, OTHER):
+        first.connect(datapath)
+        a.connected(datapath)
+    second = worker(stack, "w2", port)
+    for datapath in (SWITCH, OTHER):
+        second.connect(datapath)
+    wait_until(lambda: a.jobs)
+    assert {a.serving(SWITCH), a.serving(OTHER)} == {"w1"}
+    wait_until(lambda: sum(one.switches for one in a.exchange.seen()) == 4)
+    a.jobs[-1]()
+    assert {a.serving(SWITCH), a.serving(OTHER)} == {"w1", "w2"}
+
+
+def test_the_second_of_a_name_waits_until_the_first_is_gone(stack):
+    port = free_port()
+    a = controller(stack, port)
+    first = worker(stack, "w", port)
+    first.connect()
+    a.connected()
+    second = worker(stack, "w", port)
+    second.connect(OTHER)
+    time.sleep(1)
+    assert OTHER not in a.connections
+    first.links.stop()
+    a.connected(OTHER)
+
+
+def test_a_second_connection_of_a_switch_is_refused_while_the_first_answers(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    first = w.connect()
+    a.connected()
+    second = w.connect()
+    assert (first.asked, second.closed, first.closed) == (1, True, False)
+    w.hub.do(w.holder.switch_disconnected, SWITCH, second)
+    w.hub.do(w.holder.barrier_replied, first, 1)
+    assert [one[0] for one in a.told if one[0] != "barrier"] == ["connected"]
+
+
+def test_a_second_connection_takes_the_place_of_one_that_is_dead(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    first = w.connect(answers=False)
+    a.connected()
+    second = w.connect()
+    assert (first.closed, second.closed) == (True, False)
+    wait_until(lambda: [one[0] for one in a.told] == ["connected", "disconnected", "connected"])
+
+
+@pytest.fixture
+def keys(tmp_path):
+    for name in ("controller", "w", "stranger"):
+        zmq.auth.create_certificates(tmp_path, name)
+    known = tmp_path / "known"
+    known.mkdir()
+    (tmp_path / "w.key").rename(known / "w.key")
+    return tmp_path
+
+
+def test_with_keys_those_alone_are_heard_who_are_known(stack, keys):
+    port = free_port()
+    secured = {"key": str(keys / "controller.key_secret"), "known": str(keys / "known")}
+    a = controller(stack, port, **secured)
+    its = {"controller_key": str(keys / "controller.key")}
+    worker(stack, "stranger", port, key=str(keys / "stranger.key_secret"), **its).connect(OTHER)
+    worker(stack, "nobody", port).connect(OTHER)
+    switch = worker(stack, "w", port, key=str(keys / "w.key_secret"), **its).connect()
+    a.connected()
+    a.send(b"secret")
+    wait_until(lambda: switch.sent == [b"secret"])
+    time.sleep(0.5)
+    assert OTHER not in a.connections
+    assert [one.name for one in a.exchange.seen()] == ["w"]
+
+
+def test_keys_that_can_not_be_used_are_named(keys):
+    given = {"key": str(keys / "controller.key"), "known": str(keys / "known")}
+    with pytest.raises(HydraError, match=r"controller\.key has no secret key"):
+        Exchange(WorkerSettings(port=free_port(), **given), FABRIC, lambda: 1)
+    given = {"key": str(keys / "controller.key_secret"), "known": str(keys)}
+    (keys / "known" / "w.key").unlink()
+    with pytest.raises(HydraError, match="no public key of a worker"):
+        Exchange(
+            WorkerSettings(port=free_port(), **{**given, "known": str(keys / "known")}),
+            FABRIC,
+            lambda: 1,
+        )
+
+
+def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    context = stack.enter_context(zmq.Context())
+    stranger = stack.enter_context(context.socket(zmq.DEALER))
+    stranger.setsockopt(zmq.LINGER, 0)
+    stranger.connect(endpoint("127.0.0.1", port))
+    for frames in ([b"renew", b"{"], [b"renew", b"[]"], [b"renew"], [b"told", b"x", b"y"], [b""]):
+        stranger.send_multipart(frames)
+    a.send(b"on")
+    wait_until(lambda: switch.sent == [b"on"])
+    time.sleep(0.2)
+    assert [one.name for one in a.exchange.seen()] == ["w"]
+
+
+def test_an_address_that_is_taken_is_said():
+    port = free_port()
+    with ExitStack() as stack:
+        controller(stack, port)
+        with pytest.raises(HydraError, match=f"can't listen at 127.0.0.1 port {port}"):
+            Exchange(WorkerSettings(port=port), FABRIC, lambda: 1)
+
+
+def test_a_record_that_ends_early_is_refused():
+    frames = wire.packed(wire.TOLD, 1, [Record(4, 1, 2, 3, b"body")])
+    head, records = wire.unpacked(frames)
+    assert (head, list(records)) == (1, [Record(4, 1, 2, 3, b"body")])
+    _, records = wire.unpacked([*frames[:2], b"bod"])
+    with pytest.raises(ValueError, match="early"):
+        list(records)
+    with pytest.raises(ValueError, match="heads"):
+        wire.unpacked([frames[0], frames[1][:-1], frames[2]])
