@@ -64,7 +64,7 @@ class Mover:
         self._ledger = ledger
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
-        self._others: Callable[[], bool] = lambda: False
+        self._others: list[Callable[[], bool]] = []
         self._look_around: Callable[[], None] = lambda: None
         self._broken_off_by: Exception | None = None
         """What has broken off a change that was made while another waited."""
@@ -78,17 +78,17 @@ class Mover:
         """
         self._look_around = look_around
 
-    def let_in(self, others: Callable[[], bool]) -> None:
+    def let_in(self, others: Callable[[], bool], *, first: bool = False) -> None:
         """Have ``others`` called between two steps of changes: it may :meth:`move_beside` these,
-        once, and returns whether it has.
+        once, and returns whether it has. With ``first``, it is asked before all others.
         """
-        self._others = others
+        self._others.insert(0 if first else len(self._others), others)
 
     def _let_in(self, execution: Execution) -> None:
         """Have others make what they can before a change's next step, as long as it has time."""
         while execution.lets_others_in and self._for_others_s[execution] < _FOR_OTHERS_S:
             began_s = time.monotonic()
-            if not self._others():
+            if not any(others() for others in self._others):
                 return
             self._for_others_s[execution] += time.monotonic() - began_s
 
@@ -171,10 +171,13 @@ class Mover:
             found[one] = plan
         return found
 
-    def why_not_beside(self, plan: Plan) -> str | None:
-        """The reason why a plan can't be carried out between two steps of what is under way."""
+    def why_not_beside(self, plan: Plan, *, takes_over: bool = False) -> str | None:
+        """The reason why a plan can't be carried out between two steps of what is under way.
+
+        With ``takes_over``, these may leave it what they touch.
+        """
         fabric, touched = self._fabric, Touched.by(self._fabric, plan)
-        if self._leavings(touched) is None:
+        if self._leavings(touched) is None if takes_over else touched.meets(self.touched):
             return "changes under way touch what it does"
         planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
         uncertain = set(self._reach.unconfirmed())

@@ -25,7 +25,7 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan, directions, pair_named, pair_of, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
-from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest, rack_pair
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 LOG = logging.getLogger("hydra.reservations")
@@ -297,6 +297,21 @@ class ReservationCare:
             self._mover.go(target, "circuit lost", "planned around it")
         self._ledger.keep_standing()
 
+    def rejoined_beside(self, lost: Collection[tuple[RackId, RackId]]) -> NetworkState:
+        """The state in which unreserved pairs, as (from, to), that have lost their paths have
+        others, of what the changes under way do not touch. Raises PlanError.
+        """
+        state, touched = self._ledger.state, self._mover.touched
+        pins = self._ledger.pins()
+        pinned = {rack_pair(pin.src, pin.dst) for pin in pins}
+        missing = {rack_pair(*ends) for ends in set(lost) - directions(state)}
+        pairs = sorted(missing - touched.pairs - pinned)
+        if not pairs:
+            return state
+        blocked = self._reach.blocked_ports() | touched.ports
+        standing = [pin for pin in pins if pin.path in state.vlans]
+        return self._planning.rejoined(apart(state, touched), pairs, standing, blocked)
+
     def _named(self, ends: Collection[tuple[RackId, RackId]]) -> str:
         pairs = sorted({(min(pair), max(pair)) for pair in ends})
         return ", ".join(pair_named(self._fabric, pair) for pair in pairs)
@@ -344,6 +359,7 @@ class ReservationCare:
                 LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
                 continue
             if plan is not None:
+                self._in_turn.discard(reservation_id)  # whatever comes of it, it has its turn yet
                 entry = self._ledger.enter(f"reservation {reservation_id}")
                 self._mover.move_beside(entry, plan)
                 self._note_placed(reservation)
@@ -380,7 +396,7 @@ class ReservationCare:
             blocked = self._reach.blocked_ports() | touched.ports
             target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
         plan = self._planning.diff(state, target)
-        why_not = self._mover.why_not_beside(plan)
+        why_not = self._mover.why_not_beside(plan, takes_over=True)
         if why_not is not None:
             LOG.info("reservation %s keeps its turn: %s", reservation.id, why_not)
             return None

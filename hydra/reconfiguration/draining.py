@@ -258,7 +258,6 @@ class Draining:
             if over_s is None:
                 over_s = began_s + bound_s
             self._readings.take(asked, reads, outcomes[: len(reads)], late=began_s >= over_s)
-            asked = [one for one in asked if one in self._left]
             settled = self._readings.settled and not waiting
             if max(outcome.finished_s for outcome in outcomes) >= over_s:
                 asked = self._readings.undecided()
@@ -266,6 +265,7 @@ class Draining:
                 self.bound_reached = not settled
                 break
             yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
+            asked = [one for one in asked if one in self._left]
         if waiting - self._lost and not self._left:
             yield Batch("drain", (Pause(bound_s), *beside))
 

@@ -23,7 +23,7 @@ from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.reservation import ReservationRequest
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network, conditions_of
+from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
 
 FABRIC = small_fabric(racks=5, planes=1)
 POLICY = Policy(
@@ -209,6 +209,56 @@ def test_a_change_that_gives_way_leaves_it_the_ports_as_long_as_it_drains(stage)
         assert not list(stage.network.differing_rules(datapath, stage.ledger.state))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_switch_that_refused_the_others_rules_is_not_activated_by_the_change(stage, seed):
+    stage.network.rng.seed(seed)
+    stage.asked_before("drain", "h21", "h31")
+
+    def before(name, asked=stage.before):
+        asked(name)
+        of_the_other = len(stage.ledger.under_way) == 2
+        stage.network.faults = Faults(vswitch=float(of_the_other and name == "move"))
+
+    stage.before = before
+    stage.change(gives_way=True)
+    assert stage.execution.left is not None
+    for server in FABRIC.servers:
+        for rack in {one.id for one in FABRIC.racks} - {server.rack}:
+            for way in stage.network.sends_on(server, rack):
+                assert stage.network.arrives(way, server.rack, rack)
+
+
+def test_what_could_not_be_placed_beside_a_change_is_tried_again_in_its_turn_alone(stage):
+    made = stage.asked_before("drain", "h31", "h41")
+
+    def before(name, asked=stage.before):
+        asked(name)
+        of_the_other = len(stage.ledger.under_way) == 2
+        stage.network.faults = Faults(vswitch=float(of_the_other and name == "move"))
+
+    stage.before = before
+    stage.change()
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    assert len(stage.ledger.reconfigurations()) == 2
+
+
+def test_what_it_leaves_is_no_part_of_its_intent_any_more(stage):
+    stage.asked_before("drain", "h11", "h31")  # from where the change has another path planned
+    told = []
+
+    def before(name, asked=stage.before):
+        asked(name)
+        if name == "move" and len(stage.ledger.under_way) == 2:
+            told.append(stage.last_entry())
+
+    stage.before = before
+    stage.change(gives_way=True)
+    ((_, details),) = told
+    target = read_state(FABRIC, details["target"])
+    ends = [end for circuit in target.topology.circuits for end in circuit.ends]
+    assert len(ends) == len(set(ends))
+
+
 @pytest.mark.parametrize("step", ["move", "carrier"])
 def test_it_leaves_nothing_once_it_moves(stage, step):
     made = stage.asked_before(step, "h21", "h31")
@@ -274,6 +324,8 @@ def test_one_that_breaks_off_while_the_change_waits_breaks_that_off(stage):
             stage.journal.full = True
             with suppress(JournalError):  # as the conductor does
                 stage.mover.let_in_meanwhile()
+
+            stage.journal.full = False
 
     stage.amid = amid
     with pytest.raises(JournalError):
