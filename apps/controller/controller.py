@@ -214,6 +214,7 @@ class Controller:
             at_start.max_hops,
             at_start.preemption_notice_s,
             conductor.put,
+            lambda: conductor.put_meanwhile(mover.let_in_meanwhile),
         )
         withdrawals = self._withdrawals = Withdrawals(
             planning, ledger, upkeep, quarantine, panels, mover, reservations

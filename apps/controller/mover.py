@@ -64,8 +64,12 @@ class Mover:
         self._ledger = ledger
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
-        self._others: Callable[[], bool] = lambda: False
+        self._others: list[Callable[[], bool]] = []
         self._look_around: Callable[[], None] = lambda: None
+        self._broken_off_by: Exception | None = None
+        """What has broken off a change that was made while another waited."""
+        self._for_others_s: dict[Execution, float] = {}
+        """Time for which each change under way has stood still for others."""
 
     def while_waiting(self, look_around: Callable[[], None]) -> None:
         """Have this called every now and then while a change waits for its VLAN-IDs to have rested.
@@ -74,18 +78,31 @@ class Mover:
         """
         self._look_around = look_around
 
-    def let_in(self, others: Callable[[], bool]) -> None:
+    def let_in(self, others: Callable[[], bool], *, first: bool = False) -> None:
         """Have ``others`` called between two steps of changes: it may :meth:`move_beside` these,
-        once, and returns whether it has.
+        once, and returns whether it has. With ``first``, it is asked before all others.
         """
-        self._others = others
+        self._others.insert(0 if first else len(self._others), others)
 
-    def _let_in(self) -> float:
-        """Have others make what they can between two steps; the time that it took them, in s."""
-        began_s, took_s = time.monotonic(), 0.0
-        while took_s < _FOR_OTHERS_S and self._others():
-            took_s = time.monotonic() - began_s
-        return took_s
+    def _let_in(self, execution: Execution) -> None:
+        """Have others make what they can before a change's next step, as long as it has time."""
+        while execution.lets_others_in and self._for_others_s[execution] < _FOR_OTHERS_S:
+            began_s = time.monotonic()
+            if not any(others() for others in self._others):
+                return
+            self._for_others_s[execution] += time.monotonic() - began_s
+
+    def let_in_meanwhile(self) -> None:
+        """Have others make what they can while a change does nothing but wait, as it does while
+        circuits drain: a job for :meth:`Conductor.put_meanwhile`.
+        """
+        if not (self._ledger.under_way and self._runner.only_waits):
+            return
+        try:
+            self._let_in(self._ledger.under_way[-1])
+        except Exception as error:
+            self._broken_off_by = error  # what breaks off one breaks off the others
+            raise
 
     @property
     def outage_s(self) -> float:
@@ -93,9 +110,17 @@ class Mover:
         return self._outage_s
 
     def move(
-        self, entry: Reconfiguration, target: NetworkState, prepared: Plan | None = None
+        self,
+        entry: Reconfiguration,
+        target: NetworkState,
+        prepared: Plan | None = None,
+        *,
+        gives_way: bool = False,
     ) -> Execution:
         """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
+
+        With ``gives_way``, others may take over what it has not moved yet; whoever asks for it sees
+        to what is left then.
 
         Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
         """
@@ -106,17 +131,53 @@ class Mover:
             except HydraError as error:
                 self._ledger.refuse(entry, str(error))
                 raise
-            return self._move(entry, plan)
+            return self._move(entry, plan, gives_way=gives_way)
 
     @property
     def touched(self) -> Touched:
         """What the changes under way touch."""
         return reduce(or_, (one.touched for one in self._ledger.under_way), Touched())
 
-    def why_not_beside(self, plan: Plan) -> str | None:
-        """The reason why a plan can't be carried out between two steps of what is under way."""
+    def touched_beside(self, wanted: Touched) -> Touched | None:
+        """What the changes under way touch once they have left this to another; None if they have
+        to go on first.
+        """
+        touched = Touched()
+        for one in self._ledger.under_way:
+            mine = one.touched
+            if mine.meets(wanted):
+                plan = one.leaving_to(wanted)
+                if plan is None:
+                    return None
+                mine = mine.but_for(wanted) | Touched.by(self._fabric, plan)
+            touched |= mine
+        return touched
+
+    def _leavings(self, touched: Touched) -> dict[Execution, Plan] | None:
+        """The changes that have to leave this to another, with their plans then; None if one can't,
+        or a reservation would lose its path by it.
+        """
+        found: dict[Execution, Plan] = {}
+        reserved = {pin.path for pin in self._ledger.pins()}
+        for one in self._ledger.under_way:
+            if not one.touched.meets(touched):
+                continue
+            plan = one.leaving_to(touched)
+            if plan is None or one.touched.but_for(touched).meets(touched):
+                return None
+            dropped = set(one.plan.target.topology.paths).difference(plan.target.topology.paths)
+            if not reserved.isdisjoint(dropped):
+                return None
+            found[one] = plan
+        return found
+
+    def why_not_beside(self, plan: Plan, *, takes_over: bool = False) -> str | None:
+        """The reason why a plan can't be carried out between two steps of what is under way.
+
+        With ``takes_over``, these may leave it what they touch.
+        """
         fabric, touched = self._fabric, Touched.by(self._fabric, plan)
-        if touched.meets(self.touched):
+        if self._leavings(touched) is None if takes_over else touched.meets(self.touched):
             return "changes under way touch what it does"
         planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
         uncertain = set(self._reach.unconfirmed())
@@ -132,11 +193,17 @@ class Mover:
         return None
 
     def move_beside(self, entry: Reconfiguration, plan: Plan) -> Execution:
-        """Carry out a plan between two steps of the changes under way, which touch nothing of it.
+        """Carry out a plan between two steps of the changes under way, which touch nothing of it,
+        or leave to it what they do.
 
         Called by what :meth:`let_in` was given, if :meth:`why_not_beside` knows of nothing. If it
         breaks off, so do they.
         """
+        touched = Touched.by(self._fabric, plan)
+        for one, left in (self._leavings(touched) or {}).items():
+            waiting = one.plan.affected - left.affected
+            LOG.info("%d pairs keep waiting: ports of theirs are another's now", len(waiting))
+            one.leave_to(touched, left)
         with about(entry.id):
             return self._carry_out(entry, plan)
 
@@ -157,13 +224,13 @@ class Mover:
             LOG.error("%s", error)
         return entry
 
-    def _move(self, entry: Reconfiguration, plan: Plan) -> Execution:
+    def _move(self, entry: Reconfiguration, plan: Plan, *, gives_way: bool) -> Execution:
         self._upkeep.tidy_relays()
         rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
         if rest_s:
             LOG.info("waits %.1f s for VLAN-IDs to have rested: a wider range has others", rest_s)
             self._rest(rest_s)
-        return self._carry_out(entry, plan)
+        return self._carry_out(entry, plan, gives_way=gives_way)
 
     def _rest(self, rest_s: float) -> None:
         until_s = time.monotonic() + rest_s
@@ -171,7 +238,9 @@ class Mover:
             self._runner.run(rest(min(left_s, _LOOK_S)))
             self._look_around()
 
-    def _carry_out(self, entry: Reconfiguration, plan: Plan) -> Execution:
+    def _carry_out(
+        self, entry: Reconfiguration, plan: Plan, *, gives_way: bool = False
+    ) -> Execution:
         beside = self._ledger.under_way
         execution = Execution(
             self._fabric,
@@ -180,6 +249,7 @@ class Mover:
             self._reach.conditions(),
             self._planning.order_of,
             beside,
+            gives_way,
         )
         LOG.info(
             "begins%s: %d circuits down, %d up, %d pairs affected%s",
@@ -194,10 +264,13 @@ class Mover:
         self._ledger.foretell(plan.disconnect, entry.trigger)
         self._ledger.begin(execution)
         told = 0
-        for_others_s = 0.0
+        self._for_others_s[execution] = 0.0
 
         def on_batch(batch: Batch) -> None:
-            nonlocal told, for_others_s
+            nonlocal told
+            if (error := self._broken_off_by) is not None:
+                self._broken_off_by = None
+                raise error
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
@@ -207,8 +280,7 @@ class Mover:
                 told = len(execution.steps)
                 changes["timeline"] = _timeline(execution, started_s)
             self._ledger.update(entry.id, **changes)
-            if execution.lets_others_in and for_others_s < _FOR_OTHERS_S:
-                for_others_s += self._let_in()
+            self._let_in(execution)
 
         gc.disable()  # a full collection stops every thread for a tenth of a second
         try:
@@ -217,12 +289,13 @@ class Mover:
             self._abandon(entry, execution, error)
             raise
         finally:
+            undisturbed = not self._for_others_s.pop(execution)
             self._silence.during(execution, drains=False)
             self._ledger.end(execution)
             if not self._ledger.under_way:
                 gc.enable()
             self._upkeep.take_over(execution)
-        self._finish(entry, execution, started_s, undisturbed=not for_others_s)
+        self._finish(entry, execution, started_s, undisturbed=undisturbed)
         return execution
 
     def _named(self, pairs: Collection[Pair]) -> str:

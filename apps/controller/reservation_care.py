@@ -22,10 +22,10 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan, directions, pair_named, paths_by_pair
+from hydra.reconfiguration.plan import Plan, directions, pair_named, pair_of, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
-from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest, rack_pair
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 LOG = logging.getLogger("hydra.reservations")
@@ -57,7 +57,9 @@ class ReservationCare:
         max_hops: int,
         notice_s: float,
         enqueue: Callable[[Callable[[], None]], None],
+        look_soon: Callable[[], None] = lambda: None,
     ) -> None:
+        """``look_soon`` has a change that only waits call what it may let in."""
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._planning = planning
@@ -70,11 +72,14 @@ class ReservationCare:
         self._max_hops = max_hops
         self._notice_s = notice_s
         self._enqueue = enqueue
+        self._look_soon = look_soon
         self._turn = threading.Lock()
         self._in_turn: set[str] = set()
         """Reservations for which :meth:`_activate` is queued."""
-        self._tried_beside: dict[str, tuple[Execution, ...]] = {}
-        """Of these, those that could not be placed beside the changes under way then."""
+        self._tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = {}
+        """Of these, those that could not be placed beside the changes under way then, with whether
+        these might leave anything.
+        """
         mover.let_in(self.beside)
 
     # -- from any thread --------------------------------------------------------------------------
@@ -160,6 +165,7 @@ class ReservationCare:
         """Queue it; what is under way may let them in before that."""
         self._in_turn.update(ids)
         self._enqueue(lambda: self._activate(ids))
+        self._look_soon()
 
     def _draft(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
@@ -291,6 +297,21 @@ class ReservationCare:
             self._mover.go(target, "circuit lost", "planned around it")
         self._ledger.keep_standing()
 
+    def rejoined_beside(self, lost: Collection[tuple[RackId, RackId]]) -> NetworkState:
+        """The state in which unreserved pairs, as (from, to), that have lost their paths have
+        others, of what the changes under way do not touch. Raises PlanError.
+        """
+        state, touched = self._ledger.state, self._mover.touched
+        pins = self._ledger.pins()
+        pinned = {rack_pair(pin.src, pin.dst) for pin in pins}
+        missing = {rack_pair(*ends) for ends in set(lost) - directions(state)}
+        pairs = sorted(missing - touched.pairs - pinned)
+        if not pairs:
+            return state
+        blocked = self._reach.blocked_ports() | touched.ports
+        standing = [pin for pin in pins if pin.path in state.vlans]
+        return self._planning.rejoined(apart(state, touched), pairs, standing, blocked)
+
     def _named(self, ends: Collection[tuple[RackId, RackId]]) -> str:
         pairs = sorted({(min(pair), max(pair)) for pair in ends})
         return ", ".join(pair_named(self._fabric, pair) for pair in pairs)
@@ -322,12 +343,12 @@ class ReservationCare:
 
     def beside(self) -> bool:
         """Place a reservation that waits for its turn, between two steps of the changes under way,
-        if these touch nothing that it takes; True if the network was changed.
+        if these touch nothing that it takes, or leave it; True if the network was changed.
 
         The others keep their turn.
         """
         for reservation_id in sorted(self._in_turn):
-            under_way = self._ledger.under_way
+            under_way = tuple((one, one.may_leave) for one in self._ledger.under_way)
             if self._tried_beside.get(reservation_id) == under_way:
                 continue
             self._tried_beside[reservation_id] = under_way
@@ -338,6 +359,7 @@ class ReservationCare:
                 LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
                 continue
             if plan is not None:
+                self._in_turn.discard(reservation_id)  # whatever comes of it, it has its turn yet
                 entry = self._ledger.enter(f"reservation {reservation_id}")
                 self._mover.move_beside(entry, plan)
                 self._note_placed(reservation)
@@ -351,27 +373,49 @@ class ReservationCare:
         path = reservation.booked
         if reservation.state is not ReservationState.ACTIVATING or path is None:
             return None
-        touched, state = self._mover.touched, self._ledger.state
+        state = self._ledger.state
         ends = {end for circuit in path.circuits for end in circuit.ends}
         if (
             path in state.vlans
-            or reservation.pair in touched.pairs
-            or not ends.isdisjoint(touched.ports | self._reach.blocked_ports())
+            or not ends.isdisjoint(self._reach.blocked_ports())
             or self._panels.awaited(path)
         ):
+            return None
+        touched = self._mover.touched_beside(self._taken_by(path))
+        if touched is None:
             return None
         others = frozenset(
             one.id
             for one in self._ledger.reservations()
             if one.booked not in state.vlans and one.id != reservation.id
         )
-        target = self._target(self._ledger.pins(leaving_out=others), touched)
+        pins = self._ledger.pins(leaving_out=others)
+        if touched == self._mover.touched:
+            target = self._target(pins, touched)
+        else:  # whose ports it takes over is given others by the change that leaves them
+            blocked = self._reach.blocked_ports() | touched.ports
+            target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
         plan = self._planning.diff(state, target)
-        why_not = self._mover.why_not_beside(plan)
+        why_not = self._mover.why_not_beside(plan, takes_over=True)
         if why_not is not None:
             LOG.info("reservation %s keeps its turn: %s", reservation.id, why_not)
             return None
         return plan
+
+    def _taken_by(self, path: Path) -> Touched:
+        """What a path takes: its pair's present paths and all at its ports give way to it."""
+        paths = self._ledger.state.vlans
+        ends = {end for circuit in path.circuits for end in circuit.ends}
+        pair = pair_of(path)
+        users = {
+            pair_of(one)
+            for one in paths
+            if any(not ends.isdisjoint(circuit.ends) for circuit in one.circuits)
+        }
+        gone = [one for one in paths if pair_of(one) in users or pair_of(one) == pair]
+        ends.update(end for one in gone for circuit in one.circuits for end in circuit.ends)
+        vlans = frozenset(paths[one] for one in gone)
+        return Touched(frozenset({pair, *users}), frozenset(ends), vlans)
 
     def _note_placed(self, reservation: Reservation) -> None:
         """Note that a reservation has its path, if that stands."""

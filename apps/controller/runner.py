@@ -60,6 +60,8 @@ from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
+_WAITING = (AwaitRounds, PassMarkers, Pause, ReadPortPackets)
+"""Commands that change nothing, and mostly wait."""
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Parts of a path's time-out: the wait of each attempt before the next."""
 
@@ -134,6 +136,7 @@ class Runner:
             CompareRules: self._compare_rules,
             ConfirmRules: self._confirm_rules,
         }
+        self._in_flight: tuple[tuple[Command, Future[Outcome]], ...] = ()
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
 
     def close(self) -> None:
@@ -159,6 +162,7 @@ class Runner:
     def perform(self, batch: Batch) -> list[Outcome]:
         """Run commands in parallel; outcomes in the same order."""
         timed = partial(self._timed, batch.step)
+        before = self._in_flight
         futures = [
             self._pool.submit(copy_context().run, timed, command)  # the log says what it is about
             for command in batch.commands
@@ -166,8 +170,19 @@ class Runner:
         if batch.alone:
             wait(futures)
         else:
-            self._wait_for(futures)
+            self._in_flight = tuple(zip(batch.commands, futures, strict=True))
+            try:
+                self._wait_for(futures)
+            finally:
+                self._in_flight = before
         return [future.result() for future in futures]
+
+    @property
+    def only_waits(self) -> bool:
+        """True if all that is in flight changes nothing: for the thread that performs it."""
+        return bool(self._in_flight) and all(
+            future.done() or isinstance(command, _WAITING) for command, future in self._in_flight
+        )
 
     def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()

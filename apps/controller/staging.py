@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -214,19 +214,12 @@ class Staging:
             self._refuse_beyond(ahead)
         if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
-            asker.moved(self._mover.move(entry, plan.target, plan), True)
+            change = self._begun(entry, plan, asker, sent_mbps, ahead)
+            execution = self._mover.move(entry, plan.target, plan, gives_way=True)
+            asker.moved(execution, True)
+            self._see_to_the_rest(change, execution)
             return
-        change = _Change(
-            entry,
-            asker,
-            plan.target.topology,
-            sent_mbps,
-            directions(plan.current),
-            self._ledger.pins(),
-            self._reach.blocked_ports(),
-            asker.wanted_mbps(),
-            len(ahead) if ahead[-1].last else None,
-        )
+        change = self._begun(entry, plan, asker, sent_mbps, ahead)
         if late:
             self._wait_for_hours(change, ahead)
             return
@@ -238,6 +231,46 @@ class Staging:
             )
         with self._ending_with(change):
             self._move(change, ahead[0], plan.target)
+
+    def _begun(
+        self,
+        entry: Reconfiguration,
+        plan: Plan,
+        asker: Asker,
+        sent_mbps: DemandMatrix | None,
+        ahead: tuple[Stage, ...],
+    ) -> _Change:
+        return _Change(
+            entry,
+            asker,
+            plan.target.topology,
+            self._measured(sent_mbps),
+            directions(plan.current),
+            self._ledger.pins(),
+            self._reach.blocked_ports(),
+            None if sent_mbps is None else asker.wanted_mbps(),
+            len(ahead) if ahead and ahead[-1].last else None,
+        )
+
+    def _measured(self, sent_mbps: DemandMatrix | None) -> DemandMatrix:
+        """Traffic, or none where nobody measures it."""
+        return np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps
+
+    def _see_to_the_rest(self, change: _Change, execution: Execution) -> None:
+        """Go on, as another change, with what the last stage has left to others.
+
+        One that recurs is planned anew by the next decision.
+        """
+        if execution.left is None or change.asker.recurs:
+            return
+        before = change.entry
+        reason = f"what {before.id} could not do, since it gave way to others"
+        entry = self._ledger.enter(before.trigger, reason)
+        rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
+        rest.connected = rest.disconnected = frozenset()
+        self._changes[entry.id] = rest
+        self._journal(rest)
+        self._put(lambda: self._go_on(rest))
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
         """Raise PlanError if a stage diverts more than there is room for, and may not now."""
@@ -326,7 +359,7 @@ class Staging:
             entry,
             asker,
             unfinished.goal,
-            np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps,
+            self._measured(sent_mbps),
             directions(self._ledger.state),
             self._ledger.pins(),
             self._reach.blocked_ports(),
@@ -490,7 +523,8 @@ class Staging:
             words = f"stage {number} {of}of {entry.id}"
             self._ledger.update(entry.id, stages_expected=change.expected)
             entry = self._ledger.enter(change.entry.trigger, words)
-        execution = self._mover.move(entry, goal if stage.last else stage.target)
+        reached = goal if stage.last else stage.target
+        execution = self._mover.move(entry, reached, gives_way=True)
         change.asker.moved(execution, change.done == 0)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()
@@ -501,11 +535,13 @@ class Staging:
             self._ledger.update(
                 entry.id, connected=change.connected, disconnected=change.disconnected
             )
+            self._see_to_the_rest(change, execution)
             return
         self._journal(change)
         after = self._ledger.state
         to_wait = moving_pairs(stage.target, goal)
-        change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
+        if execution.left is None:
+            change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
         self._put(lambda: self._go_on(change))

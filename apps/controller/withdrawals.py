@@ -17,9 +17,11 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reservation_care import ReservationCare
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
+from hydra.errors import PlanError
 from hydra.faults.surveillance import LostPath
 from hydra.model import Circuit, DatapathId, NetworkState, Path, RackId
-from hydra.reconfiguration.plan import directions
+from hydra.reconfiguration.beside import apart
+from hydra.reconfiguration.plan import Plan, directions
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
@@ -56,11 +58,18 @@ class Withdrawals:
         self._again_s = 0.0
         self._late: frozenset[DatapathId] = frozenset()
         """Switches that could not be used at that attempt: they were yet to be brought."""
+        self._diverted: list[LostPath] = []
+        """Lost paths of which pairs were diverted while a change was under way."""
+        self._tried_beside: tuple[object, ...] = ()
+        """What was last looked at between the steps of changes, with these."""
+        self._cut: set[tuple[RackId, RackId]] = set()
+        """Pairs, as (from, to), that were to be given other paths beside a change, and were not."""
+        mover.let_in(self.beside, first=True)
 
     @property
     def due(self) -> bool:
         """True if :meth:`of_dead_circuits` has something to do."""
-        return bool(self._upkeep.dark or self._left)
+        return bool(self._upkeep.dark or self._left or self._cut)
 
     def of_dead_circuits(self) -> None:
         """Withdraw the circuits that have lost their light, and what could not be withdrawn."""
@@ -86,12 +95,80 @@ class Withdrawals:
             ends = {end for one in circuits for end in one.ends}
             self._quarantine.put(ends, reason, self._ledger.state.topology.paths)
             self._withdraw([*circuits, *(one.path for one in standing)], reason)
+        elif self._cut:
+            self._plan_around(frozenset())
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
         """Divert their pairs while a change under way waits; they are withdrawn after that."""
         standing = self._standing(lost)
         circuits = {circuit for one in standing for circuit in one.circuits}
         self._upkeep.divert_meanwhile(circuits, [one.path for one in standing])
+        self._diverted = [*self._standing(self._diverted), *standing]
+
+    def beside(self) -> bool:
+        """Withdraw what was lost meanwhile, and then give its pairs other paths, between two steps
+        of the changes under way, if these touch nothing of it; True if the network was changed.
+
+        What can't be done there is done in its turn.
+        """
+        state = self._ledger.state
+        lost = self._standing(self._diverted)
+        dark = {circuit for circuit, _ in self._upkeep.dark} & state.topology.circuits
+        circuits = frozenset(dark).union(circuit for one in lost for circuit in one.circuits)
+        paths = tuple(one.path for one in lost)
+        looked_at = (self._ledger.under_way, state, circuits, paths, frozenset(self._cut))
+        if not (circuits or paths or self._cut) or looked_at == self._tried_beside:
+            return False
+        self._tried_beside = looked_at
+        try:
+            if circuits or paths:
+                reduced = self._planning.reduced(apart(state, self._mover.touched), circuits, paths)
+                plan = self._plan_beside(reduced)
+                if plan is not None:
+                    self._withdraw_beside(plan, circuits, lost, dark)
+            else:
+                plan = self._plan_beside(self._reservations.rejoined_beside(self._cut))
+                if plan is not None:
+                    entry = self._ledger.enter("circuit lost", "planned around it")
+                    self._mover.move_beside(entry, plan)
+                    self._ledger.keep_standing()
+                    self._cut -= directions(self._ledger.state)
+        except PlanError as error:
+            LOG.debug("what is lost keeps its turn: %s", error)
+            return False
+        return plan is not None
+
+    def _plan_beside(self, target: NetworkState) -> Plan | None:
+        """The plan that leads there beside the changes under way; None if it has to wait."""
+        plan = self._planning.diff(self._ledger.state, target)
+        if plan.empty:
+            return None
+        why_not = self._mover.why_not_beside(plan)
+        if why_not is not None:
+            LOG.info("what is lost keeps its turn: %s", why_not)
+            return None
+        return plan
+
+    def _withdraw_beside(
+        self,
+        plan: Plan,
+        circuits: frozenset[Circuit],
+        lost: Sequence[LostPath],
+        dark: Collection[Circuit],
+    ) -> None:
+        before = directions(self._ledger.state)
+        reasons = [one.reason for one in lost]
+        for one in lost:
+            ends = {end for circuit in one.circuits for end in circuit.ends}
+            self._quarantine.put(ends, one.reason, self._ledger.state.topology.paths)
+        if dark:
+            reasons.append(self._upkeep.dead_circuits()[1])
+        told = "; ".join(dict.fromkeys(reasons))
+        LOG.error("%s", told)
+        self._ledger.note_loss(circuits)
+        self._mover.move_beside(self._ledger.enter("circuit lost", told), plan)
+        self._diverted = []
+        self._cut |= before - directions(self._ledger.state)
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
         state = self._ledger.state
@@ -114,6 +191,8 @@ class Withdrawals:
             self._ledger.note_loss([one for one in circuits if one in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
+            if self._cut:
+                self._plan_around(frozenset())
             return
         try:
             before = directions(self._ledger.state)
@@ -137,9 +216,12 @@ class Withdrawals:
         return {one: why for one, why in self._left.items() if one in standing}
 
     def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
-        """Give pairs, as (from, to), other paths for those that they have lost."""
+        """Give pairs, as (from, to), other paths for those that they have lost, also beside a
+        change.
+        """
+        lost, self._cut = self._cut | before, set()
         self._reservations.restore()
-        self._reservations.rejoin(before - directions(self._ledger.state))
+        self._reservations.rejoin(lost - directions(self._ledger.state))
 
     def hear_people(self) -> None:
         """Bring up paths that waited for people, and others in place of those that failed."""

@@ -7,14 +7,11 @@ any other, of a state like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, Topology
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
-
-_Lane = tuple[Circuit, RackId]
-"""A direction of a circuit, by the rack that it comes from."""
 
 
 def _never() -> bool:
@@ -36,90 +33,120 @@ class Detours:
 
 
 class Room:
-    """Room for detours on the circuits of a topology."""
+    """Room for detours on the circuits of a topology.
+
+    Circuits go by numbers. Each has two lanes: twice its number, and one more for the way back.
+    """
 
     def __init__(
-        self, detours: Detours, topology: Topology, sent_mbps: DemandMatrix, share: float
+        self,
+        detours: Detours,
+        topology: Topology,
+        sent_mbps: DemandMatrix,
+        share: float,
+        leaving: Collection[Circuit] = (),
     ) -> None:
-        """``share``: part of what circuits have left that detours may take."""
+        """``share``: part of what circuits have left that detours may take; ``leaving``: circuits
+        that few of them should use.
+        """
         self._max_hops = detours.max_hops
         self._sent_mbps = sent_mbps
-        self._ways: dict[RackId, list[tuple[Circuit, RackId]]] = {}
-        """By rack: circuits there, and where they lead."""
-        self._left_mbps: dict[_Lane, float] = {}
-        paths = paths_by_pair(NetworkState(topology=topology))
-        load: dict[_Lane, float] = {}
-        for its in paths.values():
+        self._circuits = sorted(topology.circuits)
+        self._numbers = {circuit: number for number, circuit in enumerate(self._circuits)}
+        self._costs = [int(circuit in leaving) for circuit in self._circuits]
+        self._from: list[RackId] = []
+        """By lane: the rack that it leads from."""
+        rates_mbps: list[float] = []
+        for circuit in self._circuits:
+            self._from += detours.fabric.racks_of(circuit)
+            rates_mbps += [detours.fabric.rate_of(circuit)] * 2
+        self._ways: dict[RackId, list[tuple[int, RackId]]] = {}
+        """By rack: lanes from there, and where they lead."""
+        for lane, here in enumerate(self._from):
+            if self._circuits[lane >> 1] in detours.reserved:
+                continue
+            self._ways.setdefault(here, []).append((lane, self._from[lane ^ 1]))
+        load_mbps = [0.0] * len(self._from)
+        for pair, its in paths_by_pair(NetworkState(topology=topology)).items():
+            there_mbps, back_mbps = self._mbps(pair)
             for path in its:
-                for lane, mbps in _lanes(detours.fabric, path, sent_mbps).items():
-                    load[lane] = load.get(lane, 0.0) + mbps / len(its)
-        for circuit in sorted(topology.circuits - detours.reserved):
-            a, b = detours.fabric.racks_of(circuit)
-            rate_mbps = detours.fabric.rate_of(circuit)
-            for here, there in ((a, b), (b, a)):
-                self._ways.setdefault(here, []).append((circuit, there))
-                left_mbps = rate_mbps - load.get((circuit, here), 0.0)
-                self._left_mbps[circuit, here] = share * max(0.0, left_mbps)
+                for lane in self._lanes(path):
+                    load_mbps[lane] += there_mbps / len(its)
+                    load_mbps[lane ^ 1] += back_mbps / len(its)
+        self._left_mbps = [
+            share * max(0.0, rate - load) for rate, load in zip(rates_mbps, load_mbps, strict=True)
+        ]
 
-    def take(
-        self, pair: Pair, avoided: Collection[Circuit], leaving: Collection[Circuit]
-    ) -> Path | None:
+    def take(self, pair: Pair, avoided: Collection[Circuit] = ()) -> Path | None:
         """A path of the fewest hops with room for all that the pair sends, which takes it; or None.
 
-        Of several, one over few circuits that are ``leaving``.
+        Of several, one over few circuits that are leaving.
         """
         src, dst = pair
-        there_mbps, back_mbps = float(self._sent_mbps[src, dst]), float(self._sent_mbps[dst, src])
-        reached: dict[RackId, tuple[Circuit, ...]] = {src: ()}
-        frontier = reached
-        for _ in range(self._max_hops):
-            found: dict[RackId, tuple[int, tuple[Circuit, ...]]] = {}
-            for here, so_far in frontier.items():
-                for circuit, there in self._ways.get(here, ()):
+        there_mbps, back_mbps = self._mbps(pair)
+        left_mbps, costs = self._left_mbps, self._costs
+        shut = {self._numbers[one] for one in avoided if one in self._numbers}
+        reached = {src}
+        frontier: dict[RackId, tuple[int, tuple[int, ...]]] = {src: (0, ())}
+        """By rack: number of circuits on the way there that are leaving, and the way's lanes."""
+        for hop in range(1, self._max_hops + 1):
+            # Seen from the end, the last hop has few lanes to choose from.
+            found = [
+                (frontier[here][0] + costs[lane >> 1], lane ^ 1, here)
+                for lane, here in self._ways.get(dst, ())
+                if here in frontier
+                and left_mbps[lane ^ 1] >= there_mbps
+                and left_mbps[lane] >= back_mbps
+                and lane >> 1 not in shut
+            ]
+            if found:
+                _, last, here = min(found)
+                lanes = (*frontier[here][1], last)
+                self._take(lanes, there_mbps, back_mbps)
+                return Path(src, dst, tuple(self._circuits[lane >> 1] for lane in lanes))
+            if hop == self._max_hops:
+                break
+            following: dict[RackId, tuple[int, tuple[int, ...]]] = {}
+            for here, (so_far, way) in frontier.items():
+                for lane, there in self._ways.get(here, ()):
                     if (
                         there in reached
-                        or circuit in avoided
-                        or self._left_mbps[circuit, here] < there_mbps
-                        or self._left_mbps[circuit, there] < back_mbps
+                        or left_mbps[lane] < there_mbps
+                        or left_mbps[lane ^ 1] < back_mbps
+                        or lane >> 1 in shut
                     ):
                         continue
-                    way = (*so_far, circuit)
-                    cost = sum(one in leaving for one in way)
-                    if there not in found or cost < found[there][0]:
-                        found[there] = cost, way
-            frontier = {rack: way for rack, (_, way) in found.items()}
-            reached = reached | frontier
-            if dst in frontier:
-                path = Path(src, dst, frontier[dst])
-                self._take(path, there_mbps, back_mbps)
-                return path
+                    cost = so_far + costs[lane >> 1]
+                    if there not in following or cost < following[there][0]:
+                        following[there] = cost, (*way, lane)
+            reached.update(following)
+            frontier = following
         return None
 
-    def _take(self, path: Path, there_mbps: float, back_mbps: float) -> None:
+    def _mbps(self, pair: Pair) -> tuple[float, float]:
+        """Mbps that a pair sends, there and back."""
+        src, dst = pair
+        return float(self._sent_mbps[src, dst]), float(self._sent_mbps[dst, src])
+
+    def _lanes(self, path: Path) -> Iterator[int]:
+        """Lanes that a path takes on its way there."""
         here = path.src
         for circuit in path.circuits:
-            there = next(rack for one, rack in self._ways[here] if one == circuit)
-            self._left_mbps[circuit, here] -= there_mbps
-            self._left_mbps[circuit, there] -= back_mbps
-            here = there
+            lane = 2 * self._numbers[circuit]
+            if self._from[lane] != here:
+                lane += 1
+            yield lane
+            here = self._from[lane ^ 1]
+
+    def _take(self, lanes: Iterable[int], there_mbps: float, back_mbps: float) -> None:
+        for lane in lanes:
+            self._left_mbps[lane] -= there_mbps
+            self._left_mbps[lane ^ 1] -= back_mbps
 
     def give_back(self, path: Path) -> None:
         """Undo :meth:`take`."""
-        src, dst = path.src, path.dst
-        self._take(path, -float(self._sent_mbps[src, dst]), -float(self._sent_mbps[dst, src]))
-
-
-def _lanes(fabric: Fabric, path: Path, sent_mbps: DemandMatrix) -> Mapping[_Lane, float]:
-    """Mbps that a pair with this path alone has in each direction of its circuits."""
-    found: dict[_Lane, float] = {}
-    here = path.src
-    for circuit in path.circuits:
-        ends = fabric.racks_of(circuit)
-        there = ends[1] if ends[0] == here else ends[0]
-        found[circuit, here] = float(sent_mbps[path.src, path.dst])
-        found[circuit, there] = float(sent_mbps[path.dst, path.src])
-        here = there
-    return found
+        there_mbps, back_mbps = self._mbps((path.src, path.dst))
+        self._take(self._lanes(path), -there_mbps, -back_mbps)
 
 
 def rerouted(topology: Topology, paths: Iterable[Path], gone: Collection[Circuit]) -> Topology:

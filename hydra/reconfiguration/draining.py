@@ -109,7 +109,7 @@ class Readings:
             port = self._fabric.ports[end]
             return frames.get((port.rack, port.tor_port))
 
-        for circuit in circuits:
+        for circuit in self._unchanged.keys() & circuits:
             a, b = at(circuit.a), at(circuit.b)
             count = None if a is None or b is None else a + b
             before = self._last.get(circuit)
@@ -119,6 +119,12 @@ class Readings:
             if self._late and None not in (before, count) and not unchanged:
                 self._busy.add(circuit)
         self._late = late
+
+    def let_go(self, circuits: Iterable[Circuit]) -> None:
+        """Read these no more: they are another's to drain."""
+        for circuit in circuits:
+            self._unchanged.pop(circuit, None)
+            self._busy.discard(circuit)
 
     @property
     def settled(self) -> bool:
@@ -203,8 +209,17 @@ class Draining:
         living = plan.affected - dead
         self._paths = {p: vlan for p, vlan in plan.current.vlans.items() if pair_of(p) in living}
         self._lost: set[Path] = set()
+        self._let_go: set[Path] = set()
         self.outcomes: list[Outcome] = []
         self.bound_reached = False
+
+    def let_go(self, pairs: Collection[Pair], ports: Collection[PortId]) -> None:
+        """Wait no more for these pairs' paths and circuits at these ports: another does."""
+        gone = {one for one in self._left if not frozenset(ports).isdisjoint(one.ends)}
+        self._readings.let_go(gone)
+        self._left -= gone
+        self._let_go.update(path for path in self._paths if pair_of(path) in pairs)
+        self._lost -= self._let_go
 
     @property
     def ends(self) -> set[RackId]:
@@ -234,8 +249,9 @@ class Draining:
             outcomes = outcomes[: len(reads) + len(passing)]
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
                 missing = outcome.value if outcome.confirmed else command.markers
-                self._lost |= unshown(command.markers, missing)
-            waiting |= self._hidden & self._lost
+                mine = [one for one in command.markers if one.path not in self._let_go]
+                self._lost |= unshown(mine, set(missing).intersection(mine))
+            waiting = (waiting | self._hidden & self._lost) - self._let_go
             beside, passing = (), ()
             self.outcomes += outcomes
             began_s = min(outcome.started_s for outcome in outcomes)
@@ -249,6 +265,7 @@ class Draining:
                 self.bound_reached = not settled
                 break
             yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
+            asked = [one for one in asked if one in self._left]
         if waiting - self._lost and not self._left:
             yield Batch("drain", (Pause(bound_s), *beside))
 

@@ -43,7 +43,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import OnSilence, Policy, Transition
-from hydra.reconfiguration.beside import Touched, moved_on
+from hydra.reconfiguration.beside import Touched, left_to, moved_on
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -154,6 +154,8 @@ class Execution:
     order_of: OrderOf
     beside: tuple[Execution, ...] = ()
     """Changes under way between whose steps this one is made, from its begin to its end."""
+    gives_way: bool = False
+    """True if others may take over what it has not moved yet."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
@@ -191,6 +193,9 @@ class Execution:
     _planned: Plan = field(init=False)
     """The plan at its begin: what was given up since was diverted all the same."""
     _touched: Touched | None = None
+    _draining: Draining | None = None
+    left: Touched | None = None
+    """What it has left to others."""
 
     def __post_init__(self) -> None:
         self._planned = self.plan
@@ -258,6 +263,38 @@ class Execution:
         self.result = moved_on(self.result, before, after)
         if self._push is not None and self._push.plan is old:  # no rule of it is another now
             self._push = replace(self._push, plan=self.plan)
+
+    @property
+    def may_leave(self) -> bool:
+        """True if it may leave some of what it touches to another: all that it has done so far is
+        to divert pairs, and it waits for circuits to drain.
+        """
+        return (
+            self.gives_way and self.lets_others_in and self.state is ReconfigurationState.DRAINING
+        )
+
+    def leaving_to(self, theirs: Touched) -> Plan | None:
+        """The plan that leaves to another change all that this touches; None if there is none."""
+        if not self.may_leave:
+            return None
+        target = left_to(theirs, self.plan.current, self.plan.target)
+        plan = diff(self.fabric, self.plan.current, target, self.order_of)
+        return None if Touched.by(self.fabric, plan).meets(theirs) else plan
+
+    def leave_to(self, theirs: Touched, plan: Plan) -> None:
+        """Go on by :meth:`leaving_to`'s plan. Pairs that are diverted and another's are that
+        one's to activate from now on.
+        """
+        named = ", ".join(pair_named(self.fabric, one) for one in sorted(theirs.pairs))
+        reason = f"gives way to another change, of {named}"
+        self.obstacles.append(Failure("drain", named, FailureKind.HELD_UP, reason))
+        self._touched = Touched.by(self.fabric, plan) | self.touched.but_for(theirs)
+        self.left = theirs if self.left is None else self.left | theirs
+        self.moving -= theirs.pairs
+        self.plan = plan
+        self.wanted = plan.target
+        if self._draining is not None:
+            self._draining.let_go(theirs.pairs, theirs.ports)
 
     def _intent(self, current: NetworkState, target: NetworkState) -> Record:
         """The intent, with those of the changes that this one is beside: after a death, the last
@@ -417,7 +454,7 @@ class Execution:
             beside = ()
             late = seen[0].value or frozenset()
             self._hold_for_silent({one: _late(one) for one in leaving if one.datapath in late})
-        draining = Draining(
+        draining = self._draining = Draining(
             self.fabric,
             self.plan,
             self.conditions.diverted,

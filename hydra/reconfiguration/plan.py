@@ -124,9 +124,8 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlan
 
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     """The pairs of which any path comes, goes, or changes its VLAN."""
-    kept = current.vlans.items() & target.vlans.items()
-    old = {pair_of(path) for path, vlan in current.vlans.items() if (path, vlan) not in kept}
-    new = {pair_of(path) for path, vlan in target.vlans.items() if (path, vlan) not in kept}
+    old = {pair_of(path) for path, vlan in current.vlans.items() if target.vlans.get(path) != vlan}
+    new = {pair_of(path) for path, vlan in target.vlans.items() if current.vlans.get(path) != vlan}
     return frozenset(old | new)
 
 

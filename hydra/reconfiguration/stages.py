@@ -12,13 +12,17 @@ circuits of others where these have room (:mod:`hydra.reconfiguration.detours`),
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
 from typing import Final
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from hydra.errors import HydraError
 from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topology
@@ -36,6 +40,8 @@ _ROUNDING_MBPS: Final = 1e-6
 _Floats = NDArray[np.float64]
 _Load = dict[int, float]
 """Mbps out of each rack, by its number, and into each, by that and the number of racks."""
+_Number = int
+"""Of a pair that moves, or of a circuit that goes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +101,7 @@ def next_stage(
     if detours is not None and detours.fabric.one_way:
         detours = None  # who leaves a ring, or joins one, moves all of it
     cut = _Cut(current, target, traffic)
-    if cut.fits(cut.moving):
+    if cut.everything_fits():
         chosen: Collection[Pair] = cut.moving
     else:
         chosen = cut.whole_moves() or cut.moves()
@@ -132,38 +138,62 @@ def stages(
 
 
 class _Cut:
-    """Pairs to choose a stage's from, with what each needs and costs."""
+    """Pairs to choose a stage's from, with what each needs and costs.
+
+    They go by numbers, in the order of :attr:`_pairs`: of a large fabric there are 50,000.
+    """
 
     def __init__(self, current: NetworkState, target: NetworkState, traffic: Traffic) -> None:
         self.moving = moving_pairs(current, target)
         self._current, self._target, self._traffic = current, target, traffic
         self._room = traffic.room_mbps(current).ravel().tolist()
         """Mbps out of each rack, then into each."""
-        sent, on_circuits = traffic.sent_mbps, directions(current)
-        racks = len(sent)
-        self._loads: dict[Pair, _Load] = {}
-        self._load_mbps: dict[Pair, float] = {}
-        """Both ends and directions, summed."""
-        self._gain_mbps: dict[Pair, float] = {}
+        self._pairs = sorted(self.moving)
+        self._numbers = {pair: number for number, pair in enumerate(self._pairs)}
+        racks = len(traffic.sent_mbps)
+        on_circuits = np.zeros((racks, racks), dtype=np.bool_)
+        on_circuits[_columns(directions(current))] = True
+        a, b = _columns(self._pairs)
+        there, back = traffic.sent_mbps[a, b], traffic.sent_mbps[b, a]
+        there_on, back_on = on_circuits[a, b], on_circuits[b, a]
+        self._gain_mbps: list[float] = (there * ~there_on + back * ~back_on).tolist()
         """Traffic that is electrical now, and is not once the pair has its path."""
-        for pair in self.moving:
-            load = self._loads[pair] = {}
-            self._gain_mbps[pair] = 0.0
-            for src, dst in (pair, pair[::-1]):
-                mbps = float(sent[src, dst])
-                if (src, dst) not in on_circuits:
-                    self._gain_mbps[pair] += mbps
-                elif mbps:
-                    _add(load, {src: mbps, racks + dst: mbps})
-            self._load_mbps[pair] = sum(load.values())
-        self._in_the_way = _InTheWay(current, target)
-        arriving = self.moving.intersection(paths_by_pair(target))
-        self._arriving = sorted(arriving, key=lambda pair: (-self._gain_mbps[pair], pair))
+        self._places = np.stack([a, racks + b, b, racks + a], axis=1)
+        leaving = np.stack([there * there_on, back * back_on], axis=1)
+        self._leaving_mbps = leaving[:, [0, 0, 1, 1]]
+        """Mbps that leave circuits with the pair, at each of its places."""
+        self._load_mbps: list[float] = self._leaving_mbps.sum(axis=1).tolist()
+        """Both ends and directions, summed."""
+
+    @cached_property
+    def _loads(self) -> list[tuple[tuple[int, float], ...]]:
+        """Mbps that leave circuits with each pair, with the places."""
+        return [
+            tuple((place, mbps) for place, mbps in zip(places, loads, strict=True) if mbps)
+            for places, loads in zip(
+                self._places.tolist(), self._leaving_mbps.tolist(), strict=True
+            )
+        ]
+
+    @cached_property
+    def _had(self) -> dict[Pair, tuple[Path, ...]]:
+        return paths_by_pair(self._current)
+
+    @cached_property
+    def _in_the_way(self) -> _InTheWay:
+        return _InTheWay(self._current, self._target, self._numbers)
+
+    @cached_property
+    def _arriving(self) -> list[_Number]:
+        """Pairs that are to have a path, who gains most before others."""
+        arriving = {pair_of(path) for path in self._target.topology.paths}
+        numbers = [number for number, pair in enumerate(self._pairs) if pair in arriving]
+        return sorted(numbers, key=lambda number: (-self._gain_mbps[number], number))
 
     def stage(self, reached: NetworkState, pairs: Collection[Pair]) -> Stage:
         """The stage that moves these pairs, and so gets to this state."""
         last = (reached.topology, reached.vlans) == (self._target.topology, self._target.vlans)
-        load = self.load(pairs)
+        load = self._load(self._numbers[pair] for pair in pairs if pair in self._numbers)
         wanted = set(self._target.topology.paths)
         news = set(reached.topology.paths).difference(self._current.topology.paths)
         return Stage(
@@ -175,15 +205,18 @@ class _Cut:
             detoured=frozenset(pair_of(path) for path in news - wanted),
         )
 
-    def load(self, pairs: Iterable[Pair]) -> _Load:
+    def _load(self, numbers: Iterable[_Number]) -> _Load:
         """Mbps that leave circuits with these pairs."""
         load: _Load = {}
-        for pair in pairs:
-            _add(load, self._loads[pair])
+        for number in numbers:
+            _add(load, self._loads[number])
         return load
 
-    def fits(self, pairs: Iterable[Pair]) -> bool:
-        return self._fit({}, self.load(pairs))
+    def everything_fits(self) -> bool:
+        load = np.bincount(
+            self._places.ravel(), self._leaving_mbps.ravel(), minlength=len(self._room)
+        )
+        return bool((load <= np.array(self._room) + _ROUNDING_MBPS).all())
 
     def beyond(self, load: _Load) -> dict[RackId, float]:
         """Mbps of a load that there is no room for, by rack."""
@@ -206,62 +239,66 @@ class _Cut:
         left = self._in_the_way.users_left()
         circles = self._circles()
         if crowded:
-            circles.sort(key=lambda circle: max(self.load(circle).values(), default=0.0))
+            circles.sort(key=lambda circle: max(self._load(circle).values(), default=0.0))
         for circle in circles:
-            more = self.load(circle)
-            if self._fit(load, more, crowded=crowded) and self._in_the_way.of_none(circle, left):
-                chosen |= circle
-                _add(load, more)
+            if not self._in_the_way.of_none(circle, left):
+                continue
+            more = self._load(circle)
+            if self._fit(load, more, crowded=crowded):
+                chosen.update(self._pairs[number] for number in circle)
+                _add(load, more.items())
                 self._in_the_way.let_go(circle, left)
         return chosen
 
     def moves(self) -> set[Pair]:
         """Pairs that fit together, of which some let others have their ports, and wait."""
-        chosen: set[Pair] = set()
+        chosen: set[_Number] = set()
         load: _Load = {}
         left = self._in_the_way.users_left()
 
-        def free(bundle: set[Pair]) -> list[int]:
+        def free(bundle: Collection[_Number]) -> list[int]:
             """Take them, if they fit: circuits that nobody uses then, or one that waits for it."""
             more = self._fitting(load, bundle)
             if more is None:
                 return []
             chosen.update(bundle)
-            _add(load, more)
+            _add(load, more.items())
             return self._in_the_way.let_go(bundle, left)
 
-        for pair in sorted(self._arriving, key=self._left_waiting_mbps):
+        for pair in self._by_others_waiting():
             if pair in chosen:
                 continue
             let_go = free({pair, *self._in_the_way.users_before(pair)} - chosen)
             while let_go:  # others may need nothing but their ports
                 for rider in self._in_the_way.waiting(let_go.pop()):
-                    if rider not in chosen and self._in_the_way.of_none({rider}, left):
-                        let_go += free({rider})
-        return chosen
+                    if rider not in chosen and self._in_the_way.of_none((rider,), left):
+                        let_go += free((rider,))
+        return {self._pairs[number] for number in chosen}
 
     def waiting(self, reached: NetworkState) -> list[Pair]:
         """Pairs with traffic that have lost their paths in this state, and are to have others.
 
         The busiest come first.
         """
-        left = paths_by_pair(self._current).keys() - paths_by_pair(reached).keys()
-        pairs = [pair for pair in left.intersection(self._arriving) if self._load_mbps[pair]]
-        return sorted(pairs, key=lambda pair: (-self._load_mbps[pair], pair))
+        has = {pair_of(path) for path in reached.topology.paths}
+        numbers = [
+            number
+            for number in self._arriving
+            if self._load_mbps[number]
+            and self._pairs[number] in self._had
+            and self._pairs[number] not in has
+        ]
+        numbers.sort(key=lambda number: (-self._load_mbps[number], number))
+        return [self._pairs[number] for number in numbers]
 
     def is_nearly_there(self, reached: NetworkState) -> bool:
         """True if all that is left after this state fits into one stage: nobody waits long."""
-        left = _Cut(reached, self._target, self._traffic)
-        return left.fits(left.moving)
+        return _Cut(reached, self._target, self._traffic).everything_fits()
 
     def on_detours(self, reached: NetworkState, detours: Detours) -> NetworkState:
         """``reached``, with those who wait in it on circuits of others, as far as there is room."""
         room = self._room_in(reached, detours)
-        leaving = reached.topology.circuits - self._target.topology.circuits
-        found = [
-            None if detours.expired() else room.take(pair, (), leaving)
-            for pair in self.waiting(reached)
-        ]
+        found = [None if detours.expired() else room.take(pair) for pair in self.waiting(reached)]
         added = [path for path in found if path is not None]
         if not added:
             return reached
@@ -274,54 +311,59 @@ class _Cut:
         """
         room = self._room_in(self._current, detours)
         leaving = self._current.topology.circuits - self._target.topology.circuits
-        paths = paths_by_pair(self._current)
-        added: dict[Pair, Path] = {}
+        added: dict[_Number, Path] = {}
         gone: set[Circuit] = set()
         load: _Load = {}
 
-        def clear(circuits: set[Circuit], users: set[Pair]) -> bool:
+        def clear(circuits: set[Circuit], users: Collection[_Number]) -> bool:
             """Give all users of these circuits detours, or none."""
             if detours.expired():
                 return False
-            more = self._fitting(load, users - added.keys())
+            more = self._fitting(load, [user for user in users if user not in added])
             # What rides on circuits that are to go, or shares its traffic out, stays where it is.
-            if more is None or any(len(paths[pair]) > 1 or pair in added for pair in users):
+            if more is None or any(
+                user in added or len(self._had[self._pairs[user]]) > 1 for user in users
+            ):
                 return False
             if not circuits.isdisjoint(one for path in added.values() for one in path.circuits):
                 return False
-            found: list[Path] = []
-            for pair in sorted(users):
-                path = room.take(pair, gone | circuits, leaving)
+            found: dict[_Number, Path] = {}
+            avoided = gone | circuits
+            for user in sorted(users):
+                path = room.take(self._pairs[user], avoided)
                 if path is None:
-                    for other in found:
+                    for other in found.values():
                         room.give_back(other)
                     return False
-                found.append(path)
-            added.update((pair_of(path), path) for path in found)
+                found[user] = path
+            added.update(found)
             gone.update(circuits)
-            _add(load, more)
+            _add(load, more.items())
             return True
 
-        for pair in sorted(self._arriving, key=self._left_waiting_mbps):
+        for pair in self._by_others_waiting():
             blocking = self._in_the_way.before(pair).difference(gone)
             if blocking and pair not in added:
-                clear(blocking, self._in_the_way.users_of(blocking) - added.keys())
+                clear(blocking, self._in_the_way.users_of(blocking).difference(added))
         if not added:
             for circuit in self._in_the_way.circuits():
                 clear({circuit}, self._in_the_way.users_of([circuit]))
         if not added:  # who rides on circuits that go may ride on others
             for pair in sorted(self._arriving, key=self._load_mbps.__getitem__):
-                its = set(paths.get(pair, ()))
+                its = self._had.get(self._pairs[pair], ())
                 if any(path.hops > 1 and not leaving.isdisjoint(path.circuits) for path in its):
                     clear(set(leaving), {pair})
             gone.clear()
         if not added:
             return None
         topology = rerouted(self._current.topology, added.values(), gone)
-        return self._reached(topology, self._current, detours, frozenset(added))
+        pairs = frozenset(self._pairs[number] for number in added)
+        return self._reached(topology, self._current, detours, pairs)
 
     def _room_in(self, state: NetworkState, detours: Detours) -> Room:
-        return Room(detours, state.topology, self._traffic.sent_mbps, self._traffic.share)
+        leaving = state.topology.circuits - self._target.topology.circuits
+        traffic = self._traffic
+        return Room(detours, state.topology, traffic.sent_mbps, traffic.share, leaving)
 
     def _reached(
         self,
@@ -340,140 +382,203 @@ class _Cut:
         moving = moving_pairs(self._current, state)
         return state if moving <= moving_pairs(self._current, plain) | more else None
 
-    def _circles(self) -> list[set[Pair]]:
-        """Pairs that wait for each other, as sets; pairs that do not, alone.
+    def _circles(self) -> list[list[_Number]]:
+        """Sets of pairs that need each other's ports; pairs that do not, alone.
 
         Those that others wait for come first, and of several those that gain most.
         """
-        graph = nx.DiGraph()
-        graph.add_nodes_from(self._arriving)
-        graph.add_edges_from(self._in_the_way.edges())
-        circles = nx.condensation(graph)
-        members: dict[int, set[Pair]] = {
-            number: {one for one in both if not isinstance(one, int)}
-            for number, both in circles.nodes(data="members")
-        }
-        gain_mbps = {
-            number: sum(self._gain_mbps[pair] for pair in pairs)
-            for number, pairs in members.items()
-        }
+        pairs = len(self._pairs)
+        before, after = self._in_the_way.edges()
+        nodes = pairs + self._in_the_way.number
+        graph = csr_array((np.ones(len(before), dtype=np.int8), (before, after)), (nodes, nodes))
+        circles, circle_of = connected_components(graph, connection="strong")
+        members: list[list[_Number]] = [[] for _ in range(circles)]
+        gain_mbps = [0.0] * circles
+        involved = np.union1d(np.array(self._arriving, dtype=np.intp), before[before < pairs])
+        for number, circle in zip(involved.tolist(), circle_of[involved].tolist(), strict=True):
+            members[circle].append(number)
+            gain_mbps[circle] += self._gain_mbps[number]
+        following: list[list[int]] = [[] for _ in range(circles)]
+        missing = [0] * circles
+        links = np.unique(np.stack([circle_of[before], circle_of[after]], axis=1), axis=0)
+        for one, other in links[links[:, 0] != links[:, 1]].tolist():
+            following[one].append(other)
+            missing[other] += 1
         # A circuit alone is no circle: who waits for it comes as soon as its users have.
-        order = nx.lexicographical_topological_sort(
-            circles,
-            key=lambda one: (bool(members[one]), -gain_mbps[one]),
-        )
-        return [members[one] for one in order if members[one]]
+        free = [
+            (bool(its), -gain_mbps[circle], its[:1], circle)
+            for circle, its in enumerate(members)
+            if not missing[circle]
+        ]
+        heapify(free)
+        order = []
+        while free:
+            *_, circle = heappop(free)
+            if members[circle]:
+                order.append(members[circle])
+            for other in following[circle]:
+                missing[other] -= 1
+                if not missing[other]:
+                    its = members[other]
+                    heappush(free, (bool(its), -gain_mbps[other], its[:1], other))
+        return order
 
     def _fit(self, load: _Load, more: _Load, *, crowded: bool = False) -> bool:
-        return all(
-            load.get(place, 0.0) + mbps <= self._room[place] + _ROUNDING_MBPS
-            or (crowded and place not in load)
-            for place, mbps in more.items()
-        )
+        for place, mbps in more.items():
+            if load.get(place, 0.0) + mbps > self._room[place] + _ROUNDING_MBPS and not (
+                crowded and place not in load
+            ):
+                return False
+        return True
 
-    def _fitting(self, load: _Load, pairs: Iterable[Pair]) -> _Load | None:
+    def _fitting(self, load: _Load, numbers: Iterable[_Number]) -> _Load | None:
         """Load of these pairs; None if there is no room for it."""
         more: _Load = {}
-        for pair in pairs:
-            for place, mbps in self._loads[pair].items():
+        for number in numbers:
+            for place, mbps in self._loads[number]:
                 more[place] = more.get(place, 0.0) + mbps
                 if load.get(place, 0.0) + more[place] > self._room[place] + _ROUNDING_MBPS:
                     return None
         return more
 
-    def _left_waiting_mbps(self, pair: Pair) -> float:
-        """Traffic on the circuits that are in its way."""
-        return sum(self._load_mbps[other] for other in self._in_the_way.users_before(pair))
+    def _by_others_waiting(self) -> list[_Number]:
+        """Arriving pairs; those first in whose way there is least traffic of others on circuits."""
+        left_mbps = self._in_the_way.sums_before(np.array(self._load_mbps)).tolist()
+        return sorted(self._arriving, key=left_mbps.__getitem__)
 
 
-def _add(load: _Load, more: _Load) -> None:
-    for place, mbps in more.items():
+def _columns(pairs: Collection[tuple[RackId, RackId]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Racks of pairs, or of (from, to)."""
+    racks = np.array(list(pairs), dtype=np.intp).reshape(-1, 2)
+    return racks[:, 0], racks[:, 1]
+
+
+def _add(load: _Load, more: Iterable[tuple[int, float]]) -> None:
+    for place, mbps in more:
         load[place] = load.get(place, 0.0) + mbps
 
 
 class _InTheWay:
     """Circuits that go, and have the ports that new paths need.
 
-    Pairs are many, and circuits few: a pair waits for circuits, and so for all who use them. They
-    go by numbers.
+    Pairs are many, and circuits few: a pair waits for circuits, and so for all who use them.
     """
 
-    def __init__(self, current: NetworkState, target: NetworkState) -> None:
-        going = {
-            half: circuit
-            for circuit in current.topology.circuits - target.topology.circuits
-            for half in circuit.halves
-        }
-        self._circuits = sorted(set(going.values()))
-        self._numbers = {circuit: number for number, circuit in enumerate(self._circuits)}
-        numbers = self._numbers
-        users: dict[int, set[Pair]] = {}
+    def __init__(
+        self, current: NetworkState, target: NetworkState, numbers: Mapping[Pair, _Number]
+    ) -> None:
+        """``numbers``: of all pairs that move."""
+        going = sorted(current.topology.circuits - target.topology.circuits)
+        self._circuits = going
+        self._numbers = {circuit: number for number, circuit in enumerate(going)}
+        users: dict[int, set[_Number]] = {}
         for path in current.topology.paths:
             for circuit in path.circuits:
-                if circuit in numbers:
-                    users.setdefault(numbers[circuit], set()).add(pair_of(path))
-        self._before: dict[Pair, set[int]] = {}
-        """By pair with a new path: circuits in its way that somebody uses."""
+                place = self._numbers.get(circuit)
+                if place is not None:
+                    users.setdefault(place, set()).add(numbers[pair_of(path)])
+        at_half = {half: number for number, one in enumerate(going) for half in one.halves}
+        blocking: dict[Circuit, set[int]] = {
+            circuit: {at_half[half] for half in circuit.halves if half in at_half} & users.keys()
+            for circuit in target.topology.circuits - current.topology.circuits
+        }
+        before: dict[_Number, set[int]] = {}
         for path in target.topology.paths:
             for circuit in path.circuits:
-                if circuit in current.topology.circuits:
-                    continue
-                blocking = {numbers[going[half]] for half in circuit.halves if half in going}
-                self._before.setdefault(pair_of(path), set()).update(blocking & users.keys())
-        self._waiting: dict[int, list[Pair]] = {}
-        for pair, before in self._before.items():
-            for number in before:
-                self._waiting.setdefault(number, []).append(pair)
+                if its := blocking.get(circuit):
+                    before.setdefault(numbers[pair_of(path)], set()).update(its)
+        self._before = before
+        """By pair with a new path: circuits in its way that somebody uses."""
+        self._waiting: dict[int, list[_Number]] = {}
+        for pair, its in before.items():
+            for circuit_number in its:
+                self._waiting.setdefault(circuit_number, []).append(pair)
         self._users = {number: users[number] for number in self._waiting}
-        self._used: dict[Pair, list[int]] = {}
+        self._used: dict[_Number, list[int]] = {}
         for number, pairs in self._users.items():
             for pair in pairs:
                 self._used.setdefault(pair, []).append(number)
+        self._pairs = len(numbers)
 
-    def users_before(self, pair: Pair) -> set[Pair]:
-        """Other pairs, who use the circuits in its way."""
-        return set().union(*(self._users[one] for one in self._before.get(pair, ()))) - {pair}
+    @property
+    def number(self) -> int:
+        """Circuits that go; those in nobody's way have no :meth:`edges`."""
+        return len(self._circuits)
 
-    def before(self, pair: Pair) -> set[Circuit]:
+    @cached_property
+    def _others(self) -> csr_array:
+        """By pair: pairs who use the circuits in its way, itself among them if it does."""
+        shape = self._pairs, len(self._circuits)
+        before = _incidence(self._before, shape)
+        using = _incidence(self._used, shape)
+        found = csr_array(before @ using.T)
+        found.data[:] = 1
+        return found
+
+    def users_before(self, pair: _Number) -> list[_Number]:
+        """Pairs who use the circuits in its way, itself among them if it does."""
+        ends = self._others.indptr[pair : pair + 2]
+        found: list[_Number] = self._others.indices[ends[0] : ends[1]].tolist()
+        return found
+
+    def sums_before(self, load_mbps: _Floats) -> _Floats:
+        """By pair: loads of the others who use the circuits in its way, summed."""
+        its_own = self._others.diagonal() * load_mbps
+        sums: _Floats = self._others @ load_mbps - its_own
+        return sums
+
+    def before(self, pair: _Number) -> set[Circuit]:
         """Circuits in its way."""
         return {self._circuits[number] for number in self._before.get(pair, ())}
 
     def circuits(self) -> list[Circuit]:
         """Circuits in anybody's way."""
-        return [self._circuits[number] for number in self._users]
+        return [self._circuits[number] for number in sorted(self._users)]
 
-    def users_of(self, circuits: Iterable[Circuit]) -> set[Pair]:
+    def users_of(self, circuits: Iterable[Circuit]) -> set[_Number]:
         """All pairs that use these, of :meth:`circuits`."""
         return set().union(*(self._users[self._numbers[one]] for one in circuits))
 
-    def waiting(self, circuit: int) -> Sequence[Pair]:
+    def waiting(self, circuit: int) -> Sequence[_Number]:
         """Pairs in whose way it is."""
         return self._waiting[circuit]
 
-    def edges(self) -> Iterator[tuple[Pair, int] | tuple[int, Pair]]:
-        """From who has to go first: from users to their circuits, from these to who waits."""
+    def edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(who has to go first, who after that): users, their circuits, who waits for these.
+
+        Circuits are numbered after pairs.
+        """
+        found: list[tuple[int, int]] = []
         for circuit, pairs in self._users.items():
-            for pair in pairs:
-                yield pair, circuit
-            for pair in self._waiting[circuit]:
-                yield circuit, pair
+            node = self._pairs + circuit
+            found += [(pair, node) for pair in pairs]
+            found += [(node, pair) for pair in self._waiting[circuit]]
+        return _columns(found)
 
     def users_left(self) -> dict[int, int]:
         """Users of each circuit, for :meth:`let_go`."""
         return {circuit: len(pairs) for circuit, pairs in self._users.items()}
 
-    def let_go(self, pairs: Iterable[Pair], left: dict[int, int]) -> list[int]:
+    def let_go(self, pairs: Iterable[_Number], left: dict[int, int]) -> list[int]:
         """Count users that go; the circuits that at most one user has left by then."""
+        touched = set()
         for pair in pairs:
             for circuit in self._used.get(pair, ()):
                 left[circuit] -= 1
-        touched = {circuit for pair in pairs for circuit in self._used.get(pair, ())}
-        return [circuit for circuit in touched if left[circuit] <= 1]
+                touched.add(circuit)
+        return [circuit for circuit in sorted(touched) if left[circuit] <= 1]
 
-    def of_none(self, pairs: set[Pair], left: Mapping[int, int]) -> bool:
+    def of_none(self, pairs: Collection[_Number], left: Mapping[int, int]) -> bool:
         """Whether circuits in these pairs' way are used by themselves alone."""
-        return all(
-            left[circuit] == len(self._users[circuit] & pairs)
-            for pair in pairs
-            for circuit in self._before.get(pair, ())
-        )
+        before = {circuit for pair in pairs for circuit in self._before.get(pair, ())}
+        if not before or (len(pairs) == 1 and any(left[circuit] > 1 for circuit in before)):
+            return not before
+        its = Counter(circuit for pair in pairs for circuit in self._used.get(pair, ()))
+        return all(left[circuit] == its[circuit] for circuit in before)
+
+
+def _incidence(places: Mapping[int, Collection[int]], shape: tuple[int, int]) -> csr_array:
+    """A matrix with ones at (number, each of its places)."""
+    rows = np.repeat(list(places), [len(its) for its in places.values()]).astype(np.intp)
+    columns = np.array([one for its in places.values() for one in its], dtype=np.intp)
+    return csr_array((np.ones(len(columns)), (rows, columns)), shape)

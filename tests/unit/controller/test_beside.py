@@ -3,6 +3,7 @@
 import queue
 import random
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -17,11 +18,12 @@ from hydra.journal_format import INTENDED, read_state
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
+from hydra.reconfiguration.commands import Pause
 from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.reservation import ReservationRequest
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network, conditions_of
+from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
 
 FABRIC = small_fabric(racks=5, planes=1)
 POLICY = Policy(
@@ -55,6 +57,9 @@ class Stage:
         self.network = Network(FABRIC, STANDING, random.Random(1))
         self.before = lambda _step: None
         """Called before each step of a change."""
+        self.amid = lambda _batch: None
+        """Called while a batch is carried out."""
+        self.only_waits = False
         conditions = conditions_of(self.network, STANDING)
         planning = Planning(FABRIC, POLICY)
         self.uncertain = []
@@ -77,7 +82,7 @@ class Stage:
             FABRIC,
             CurrentPolicy(POLICY),
             planning,
-            SimpleNamespace(run=self.run),
+            self,
             upkeep,
             reach,
             SimpleNamespace(suspended=threading.Lock()),
@@ -103,7 +108,7 @@ class Stage:
             while True:
                 self.before(batch.step)
                 on_batch(batch)
-                outcomes = self.network.perform(batch, lambda _command: None)
+                outcomes = self.network.perform(batch, lambda _command, its=batch: self.amid(its))
                 for command in batch.commands:
                     if hasattr(command, "details"):
                         self.ledger.record(command.what, command.details)
@@ -111,10 +116,10 @@ class Stage:
         except StopIteration:
             return
 
-    def change(self):
+    def change(self, *, gives_way=False):
         entry = self.ledger.enter("operator")
         target = state_of(FABRIC, self.ledger.state, LATER)
-        self.mover.move(entry, target)
+        self.execution = self.mover.move(entry, target, gives_way=gives_way)
         return self.ledger.reconfiguration(entry.id)
 
     def asked_before(self, step, src, dst):
@@ -189,6 +194,144 @@ def test_one_that_needs_what_the_change_moves_has_its_turn_after_it(stage):
     assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
     stage.jobs.get()()
     assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
+
+
+def test_a_change_that_gives_way_leaves_it_the_ports_as_long_as_it_drains(stage):
+    made = stage.asked_before("drain", "h21", "h31")
+    whole = stage.change(gives_way=True)
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
+    assert len(stage.ledger.reconfigurations()) == 2, "it was made within the change"
+    assert paths(stage.ledger.state) == {path_of(FABRIC, 1, 2)}
+    assert whole.state is ReconfigurationState.PARTIAL
+    assert whole.reason == "gives way to another change, of r1 - r2, r2 - r3"
+    assert stage.execution.left is not None
+    for datapath in stage.network.names:
+        assert not list(stage.network.differing_rules(datapath, stage.ledger.state))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_switch_that_refused_the_others_rules_is_not_activated_by_the_change(stage, seed):
+    stage.network.rng.seed(seed)
+    stage.asked_before("drain", "h21", "h31")
+
+    def before(name, asked=stage.before):
+        asked(name)
+        of_the_other = len(stage.ledger.under_way) == 2
+        stage.network.faults = Faults(vswitch=float(of_the_other and name == "move"))
+
+    stage.before = before
+    stage.change(gives_way=True)
+    assert stage.execution.left is not None
+    for server in FABRIC.servers:
+        for rack in {one.id for one in FABRIC.racks} - {server.rack}:
+            for way in stage.network.sends_on(server, rack):
+                assert stage.network.arrives(way, server.rack, rack)
+
+
+def test_what_could_not_be_placed_beside_a_change_is_tried_again_in_its_turn_alone(stage):
+    made = stage.asked_before("drain", "h31", "h41")
+
+    def before(name, asked=stage.before):
+        asked(name)
+        of_the_other = len(stage.ledger.under_way) == 2
+        stage.network.faults = Faults(vswitch=float(of_the_other and name == "move"))
+
+    stage.before = before
+    stage.change()
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    assert len(stage.ledger.reconfigurations()) == 2
+
+
+def test_what_it_leaves_is_no_part_of_its_intent_any_more(stage):
+    stage.asked_before("drain", "h11", "h31")  # from where the change has another path planned
+    told = []
+
+    def before(name, asked=stage.before):
+        asked(name)
+        if name == "move" and len(stage.ledger.under_way) == 2:
+            told.append(stage.last_entry())
+
+    stage.before = before
+    stage.change(gives_way=True)
+    ((_, details),) = told
+    target = read_state(FABRIC, details["target"])
+    ends = [end for circuit in target.topology.circuits for end in circuit.ends]
+    assert len(ends) == len(set(ends))
+
+
+@pytest.mark.parametrize("step", ["move", "carrier"])
+def test_it_leaves_nothing_once_it_moves(stage, step):
+    made = stage.asked_before(step, "h21", "h31")
+    assert stage.change(gives_way=True).state is ReconfigurationState.DONE
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    stage.jobs.get()()
+    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
+
+
+def test_a_reserved_path_is_taken_over_by_nobody(stage):
+    first = stage.asked_before("intent", "h11", "h51")  # the change brings its path
+    assert stage.ledger.reservation
+    second = []
+
+    def before(name, asked=stage.before):
+        asked(name)
+        if name == "drain" and not second:
+            request = ReservationRequest("h21", "h31", 10.0)
+            second.append(stage.care.reserve(request).id)
+
+    stage.before = before
+    stage.change(gives_way=True)
+    assert LATER in paths(stage.ledger.state)
+    assert stage.ledger.reservation(second[0]).state is ReservationState.ACTIVATING
+    assert first
+
+
+def test_it_is_placed_while_the_change_only_waits(stage):
+    placed = []
+
+    def amid(batch):
+        stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
+        if batch.step == "drain" and stage.only_waits and not placed:
+            placed.append(stage.care.reserve(ReservationRequest("h31", "h41", 10.0)).id)
+            stage.mover.let_in_meanwhile()
+            placed.append(stage.ledger.reservation(placed[0]).state)
+
+    stage.amid = amid
+    assert stage.change().state is ReconfigurationState.DONE
+    assert placed[1] is ReservationState.ACTIVE
+    assert paths(stage.ledger.state) == {LATER, THERE}
+
+
+def test_nothing_is_placed_while_a_device_is_at_work(stage):
+    seen = []
+
+    def amid(batch):
+        if batch.step == "move" and not seen:
+            seen.append(stage.care.reserve(ReservationRequest("h31", "h41", 10.0)).id)
+            stage.mover.let_in_meanwhile()
+            seen.append(stage.ledger.reservation(seen[0]).state)
+
+    stage.amid = amid
+    stage.change()
+    assert seen[1] is ReservationState.ACTIVATING
+
+
+def test_one_that_breaks_off_while_the_change_waits_breaks_that_off(stage):
+    def amid(batch):
+        stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
+        if batch.step == "drain" and stage.only_waits and len(stage.ledger.under_way) == 1:
+            stage.care.reserve(ReservationRequest("h31", "h41", 10.0))
+            stage.journal.full = True
+            with suppress(JournalError):  # as the conductor does
+                stage.mover.let_in_meanwhile()
+
+            stage.journal.full = False
+
+    stage.amid = amid
+    with pytest.raises(JournalError):
+        stage.change()
+    assert not stage.ledger.under_way
+    assert stage.ledger.state.topology == STANDING.topology
 
 
 def test_one_on_a_device_of_which_something_is_open_has_its_turn(stage):

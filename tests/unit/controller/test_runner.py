@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import wait
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +22,15 @@ from hydra.errors import (
 from hydra.failures import Failure, FailureKind
 from hydra.model import PlaneId
 from hydra.policy import CurrentPolicy, Policy
-from hydra.reconfiguration.commands import ApplyRules, Batch, ReadMirrors
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    Batch,
+    MoveMirrors,
+    Pause,
+    ReadMirrors,
+    StageRules,
+)
+from hydra.reconfiguration.plan import MirrorMove
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
@@ -76,3 +86,27 @@ def test_each_switch_that_does_not_take_its_rules_counts(runner, metrics):
     assert [failure.subject for failure in outcome.value.values()] == [s.bridge for s in switches]
     assert {failure.kind for failure in outcome.value.values()} == {FailureKind.NOT_CONNECTED}
     assert counted(metrics, "ApplyRules", FailureKind.NOT_CONNECTED) == 2
+
+
+def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
+    seen = []
+
+    def wait_for(futures):
+        wait(futures[1:])
+        seen.append(runner.only_waits)
+        held.set()
+        wait(futures)
+
+    held = threading.Event()
+    monkeypatch.setattr(runner, "_wait_for", wait_for)
+    monkeypatch.setattr(runner, "_handlers", {
+        Pause: lambda _command: held.wait(5), MoveMirrors: lambda _command: held.wait(5),
+        StageRules: lambda _command: None,
+    })  # fmt: skip
+    assert not runner.only_waits
+    rules = StageRules({})
+    for command in (Pause(1.0), MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))):
+        held.clear()
+        runner.perform(Batch("drain", (command, rules)))
+    assert seen == [True, False]
+    assert not runner.only_waits

@@ -11,6 +11,7 @@ from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.policy import Beyond
+from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.plan import hold, pair_of
 from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Stage
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -409,7 +410,7 @@ def test_pairs_that_can_not_be_moved_are_tried_again_with_the_last_stage_alone(m
     staged = Staged()
     move, moves = staged.staging._mover.move, []
 
-    def held(entry, target, _plan=None):
+    def held(entry, target, _plan=None, **_named):
         moves.append(entry.id)
         return move(entry, hold(staged.ledger.state, target, stuck, ()))
 
@@ -496,7 +497,7 @@ def test_a_paused_change_can_be_stopped():
 
 @pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
 def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
-    def fails(*_arguments):
+    def fails(*_arguments, **_named):
         raise error
 
     staged = Staged()
@@ -510,7 +511,7 @@ def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
 
 @pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
 def test_so_does_a_later_one_with_what_is_done(monkeypatch, error):
-    def fails(*_arguments):
+    def fails(*_arguments, **_named):
         raise error
 
     staged = Staged()
@@ -520,4 +521,42 @@ def test_so_does_a_later_one_with_what_is_done(monkeypatch, error):
         staged.next()
     assert staged.entry(entry).state is ReconfigurationState.PARTIAL
     assert staged.entry(entry).reason == f"after stage 1: {error}"
+    assert not staged.staging.under_way
+
+
+def leaves_something(monkeypatch, staged):
+    """Have the next change leave something to another, which takes nothing of the goal here."""
+    mover = staged.staging._mover
+    move = mover.move
+
+    def left(*arguments, **named):
+        monkeypatch.setattr(mover, "move", move)
+        execution = move(*arguments, **named)
+        execution.left = Touched()
+        return execution
+
+    monkeypatch.setattr(mover, "move", left)
+
+
+def test_what_one_change_leaves_to_others_another_sees_to(monkeypatch):
+    staged = Staged(to_r4=0.4)
+    leaves_something(monkeypatch, staged)
+    first = staged.begin()
+    assert staged.entry(first).state is ReconfigurationState.DONE
+    newest = staged.ledger.reconfigurations()[0]
+    assert newest.reason == f"what {first} could not do, since it gave way to others"
+    assert [one.id for one in staged.ledger.unfinished()] == [newest.id], "also after a restart"
+    while staged.queue:
+        staged.next()
+    assert staged.entry(newest.id).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+    assert not staged.staging.under_way
+
+
+def test_a_change_that_recurs_is_planned_anew_by_the_next_decision(monkeypatch):
+    staged = Staged(to_r4=0.4)
+    staged.recurs = True
+    leaves_something(monkeypatch, staged)
+    staged.begin()
+    assert staged.queue == []
     assert not staged.staging.under_way

@@ -5,9 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.withdrawals import Withdrawals
+from apps.planning.engine import Planning
 from hydra.errors import HydraError
 from hydra.faults.surveillance import LostPath
 from hydra.model import NetworkState
+from hydra.policy import Policy
+from hydra.reconfiguration.beside import Touched
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=4, planes=1)
@@ -36,7 +39,9 @@ class Stage:
         )
         reservations = SimpleNamespace(restore=lambda: None, rejoin=lambda _: None)
         planning = SimpleNamespace(reduced=lambda *_: None)
-        mover = SimpleNamespace(move=self._move)
+        mover = self.mover = SimpleNamespace(
+            move=self._move, let_in=lambda _others, first: None, touched=Touched()
+        )
         self.withdrawals = Withdrawals(
             planning,
             self.ledger,
@@ -123,3 +128,82 @@ def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
     with pytest.raises(HydraError, match="the journal is full"):
         stage.withdrawals.of_dead_circuits()
     assert stage.diverted == [list(PATH.circuits)]
+
+
+class Beside(Stage):
+    """Withdrawals that a change under way lets in between two of its steps."""
+
+    OTHER = path_of(FABRIC, 2, 3)
+
+    def __init__(self):
+        super().__init__()
+        self.ledger.state = state_of(FABRIC, NOTHING, PATH, self.OTHER)
+        self.ledger.under_way = ("a change",)
+        self.ledger.keep_standing = lambda: None
+        planning = Planning(FABRIC, Policy())
+        self.withdrawals._planning = planning
+        self.why_not = None
+        self.moved, self.quarantined = [], []
+        self.mover.why_not_beside = lambda _plan: self.why_not
+        self.mover.move_beside = self._move_beside
+        self.upkeep.divert_meanwhile = lambda circuits, paths: self.diverted.append([*paths])
+        self.withdrawals._quarantine.put = lambda ends, why, _paths: self.quarantined.append(why)
+        self.again = None
+        """The path that a pair is given after its loss."""
+        self.withdrawals._reservations.rejoined_beside = lambda _lost: (
+            state_of(FABRIC, self.ledger.state, *self.ledger.state.topology.paths, self.again)
+            if self.again
+            else self.ledger.state
+        )
+
+    def _move_beside(self, _entry, plan):
+        self.moved.append(plan)
+        self.ledger.state = plan.target
+
+    def lose(self, path=PATH):
+        vlan = self.ledger.state.vlans[path]
+        lost = [LostPath(path, vlan, frozenset(path.circuits), "probes lost")]
+        self.withdrawals.divert_meanwhile(lost)
+        return lost
+
+
+def test_it_is_withdrawn_and_planned_around_between_the_steps_of_a_change():
+    stage = Beside()
+    lost = stage.lose()
+    assert stage.withdrawals.beside()
+    assert set(stage.ledger.state.topology.paths) == {stage.OTHER}
+    assert stage.told == ["probes lost"]
+    assert stage.quarantined == ["probes lost"]
+    stage.again = PATH
+    assert stage.withdrawals.beside()
+    assert set(stage.ledger.state.topology.paths) == {PATH, stage.OTHER}
+    assert stage.told[1:] == ["planned around it"]
+    assert not stage.withdrawals.beside(), "nothing is left to do"
+    stage.withdrawals.of_lost_paths(lost[:0])
+    assert stage.attempts == [], "nor in its turn"
+
+
+def test_what_can_not_be_planned_around_beside_a_change_is_in_its_turn():
+    stage = Beside()
+    asked = []
+    stage.withdrawals._reservations.rejoin = asked.append
+    lost = stage.lose()
+    assert stage.withdrawals.beside()
+    assert not stage.withdrawals.beside()
+    assert stage.withdrawals.due
+    stage.withdrawals.of_lost_paths(lost)
+    assert asked == [set(PATH.directions)]
+    assert not stage.withdrawals.due
+
+
+def test_what_a_change_touches_keeps_its_turn():
+    stage = Beside()
+    lost = stage.lose()
+    stage.why_not = "changes under way touch what it does"
+    assert not stage.withdrawals.beside()
+    assert stage.quarantined == []
+    stage.why_not = None
+    assert not stage.withdrawals.beside(), "it is looked at once for each change under way"
+    stage.held = False
+    stage.withdrawals.of_lost_paths(lost)
+    assert stage.attempts == [0.0]

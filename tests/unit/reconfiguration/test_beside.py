@@ -3,8 +3,8 @@
 from functools import partial
 
 from hydra.model import NetworkState, RackId
-from hydra.reconfiguration.beside import Touched, apart, moved_on
-from hydra.reconfiguration.plan import diff
+from hydra.reconfiguration.beside import Touched, apart, left_to, moved_on
+from hydra.reconfiguration.plan import diff, pair_of
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=6, planes=1)
@@ -47,3 +47,27 @@ def test_one_that_goes_on_has_what_the_other_made():
     both = {standing.vlans[HERE], standing.vlans[FAR]} - set(found.vlans.values())
     assert both <= found.resting, "what either has freed rests"
     assert moved_on(quick, standing, slow).topology == found.topology, "whichever ends first"
+
+
+def test_an_id_that_both_leave_is_no_matter_and_one_that_either_takes_is():
+    leaves, takes = (
+        Touched(vlans=frozenset({1})),
+        Touched(vlans=frozenset({1}), taken=frozenset({1})),
+    )
+    assert not leaves.meets(leaves)
+    assert leaves.meets(takes)
+    assert takes.meets(leaves)
+    assert takes.meets(takes)
+
+
+def test_what_is_left_to_another_stays_and_nothing_comes_there():
+    standing = state_of(FABRIC, EMPTY, HERE, THERE)
+    crossed = path_of(FABRIC, 0, 2), path_of(FABRIC, 1, 3)
+    goal = state_of(FABRIC, standing, *crossed, FAR)
+    theirs = Touched(ports=frozenset(HERE.circuits[0].ends), pairs=frozenset({pair_of(HERE)}))
+    found = left_to(theirs, standing, goal)
+    assert set(found.topology.paths) == {HERE, FAR}, "crossed needs a port of each"
+    beside = Touched.by(FABRIC, PLAN(standing, found))
+    assert not beside.meets(theirs)
+    free = Touched(ports=frozenset(FAR.circuits[0].ends))
+    assert set(left_to(free, standing, goal).topology.paths) == set(crossed)

@@ -1,7 +1,8 @@
 """Two and three changes under way, on devices that fail; the controller dies in the middle of them.
 
-A change is made between two steps of another, and a third between its own, if they touch nothing in
-common. The next controller recovers from what the journal's last entry tells. Replay as in
+A change is made between two steps of another, or while that only waits, and a third between its
+own, if they touch nothing in common, or the other leaves it what they do. The next controller
+recovers from what the journal's last entry tells. Replay as in
 :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -16,6 +17,7 @@ import pytest
 from hydra.model import PlaneId
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.beside import Touched, apart
+from hydra.reconfiguration.commands import AwaitRounds, PassMarkers, Pause, ReadPortPackets
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
 from tests.unit.core.fabrics import (
@@ -46,6 +48,9 @@ _DEEPEST = 3
 """Changes under way at a time."""
 _OFTEN = 0.5
 """Chance that somebody wants a change before a step."""
+_NOW_AND_THEN = 0.02
+"""Chance of that at a change of the network while a change only waits."""
+_WAITING = (AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 
 
 class Course(NamedTuple):
@@ -55,6 +60,10 @@ class Course(NamedTuple):
     """The number of changes that were under way as each ended."""
     interrupted: frozenset[str]
     """Steps before which another change was made."""
+    meanwhile: bool
+    """True if one was made while another only waited."""
+    left: bool
+    """True if one has left something to another."""
     died_among: int
     """Changes under way when the controller died; 0: it did not."""
 
@@ -66,6 +75,7 @@ class _Joint(Watch):
         super().__init__(world.network, execution, world.upkeep.uncertain)
         self._world = world
         self._others_unconfirmed: set[str] = set()
+        self._waits = False
 
     @property
     def unconfirmed(self):
@@ -78,11 +88,14 @@ class _Joint(Watch):
 
     def before(self, batch):
         self._world.before(batch.step, self)
+        self._waits = all(isinstance(command, _WAITING) for command in batch.commands)
         super().before(batch)
 
     def look(self, command):
         super().look(command)
         self._world.look()
+        if self._waits:
+            self._world.meanwhile(self)
 
     def learn(self, batch, outcomes):
         super().learn(batch, outcomes)
@@ -128,6 +141,7 @@ class _World:
             shake(self.network, rng)
         self.under_way: tuple[Execution, ...] = ()
         self.most, self.made, self.interrupted = 0, [], set()
+        self.made_meanwhile = self.left = False
         self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
         """After so many changes of the network the controller dies; 0: it does not."""
 
@@ -143,22 +157,43 @@ class _World:
                 self.carry_out(plan, watch)
                 return
 
+    def meanwhile(self, watch: _Joint) -> None:
+        """Somebody may want another change while this one only waits."""
+        innermost = self.under_way[-1] is watch.execution
+        if innermost and watch.execution.lets_others_in and self.rng.random() < _NOW_AND_THEN:
+            made = len(self.made)
+            self.before("", watch)
+            self.interrupted.discard("")
+            self.made_meanwhile |= len(self.made) > made
+
     def wishes(self) -> Iterator[Plan]:
-        """Plans that touch nothing that is under way, nor devices of which something is open."""
+        """Plans that touch nothing that is under way, or what it leaves, nor devices of which
+        something is open.
+        """
         state = self.upkeep.memory.state
         touched = Touched()
         for one in self.under_way:
             touched |= one.touched
         goal = random_state(self.fabric, apart(state, touched), self.rng)
         moving = moving_pairs(state, goal)
-        free = sorted(moving - touched.pairs)
+        everything = self.rng.random() < 0.5
+        free = sorted(moving if everything else moving - touched.pairs)
         for _ in range(3):
             chosen = self.rng.sample(free, min(len(free), self.rng.randint(1, 2)))
             target = hold(state, goal, moving.difference(chosen), ())
             plan = diff(self.fabric, state, target, self.order)
             mine = Touched.by(self.fabric, plan)
-            if not plan.empty and not mine.meets(touched) and not self._is_open(plan, mine):
+            if not plan.empty and self._is_left(mine) and not self._is_open(plan, mine):
                 yield plan
+
+    def _is_left(self, touched: Touched) -> bool:
+        """Whether changes under way leave this to another, as far as they touch it."""
+        for one in self.under_way:
+            if one.touched.meets(touched) and (
+                one.leaving_to(touched) is None or one.touched.but_for(touched).meets(touched)
+            ):
+                return False
+        return True
 
     def _is_open(self, plan: Plan, touched: Touched) -> bool:
         """Whether a device of a plan may hold something else than is known."""
@@ -173,7 +208,13 @@ class _World:
 
     def carry_out(self, plan: Plan, outer: _Joint | None = None) -> None:
         upkeep, beside = self.upkeep, self.under_way
-        execution = Execution(self.fabric, _POLICY, plan, upkeep.conditions(), self.order, beside)
+        touched = Touched.by(self.fabric, plan)
+        for one in beside:
+            if one.touched.meets(touched):
+                one.leave_to(touched, one.leaving_to(touched))
+                self.left = True
+        conditions, gives_way = upkeep.conditions(), self.rng.random() < 0.7
+        execution = Execution(self.fabric, _POLICY, plan, conditions, self.order, beside, gives_way)
         watch = _Joint(self, execution)
         self.under_way = (*beside, execution)
         self.most = max(self.most, len(self.under_way))
@@ -218,7 +259,14 @@ class _World:
             self.die()
         else:
             self.settle_down()
-        return Course(self.most, tuple(self.made), frozenset(self.interrupted), died_among)
+        return Course(
+            self.most,
+            tuple(self.made),
+            frozenset(self.interrupted),
+            self.made_meanwhile,
+            self.left,
+            died_among,
+        )
 
     def die(self) -> None:
         """The next controller knows the state that was saved, and the journal's last entry."""
@@ -263,5 +311,7 @@ def test_the_seeds_reach_every_corner():
     assert {1, 2, 3} <= {course.most for course in courses}
     assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
+    assert any(course.meanwhile for course in courses)
+    assert any(course.left for course in courses)
     interrupted = frozenset().union(*(course.interrupted for course in courses))
     assert {"divert", "drain", "move", "announce"} <= interrupted, "in every substep"
