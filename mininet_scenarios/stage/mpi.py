@@ -240,12 +240,12 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
     )
     first = stage.fabric.server_by_name[job.servers[0]].addresses
     subnet = str(next(one.network for one in first if one.version == 4))
+    plm = "ssh"
     parameters = {
-        "plm": "rsh",
-        "plm_rsh_agent": f"{sys.executable} -m {_AGENT} {places}",
-        "plm_rsh_no_tree_spawn": "1",  # servers can't start programs on each other
-        "plm_rsh_num_concurrent": str(len(servers)),
-        "oob_tcp_if_include": subnet,
+        "plm": plm,
+        f"plm_{plm}_agent": f"{sys.executable} -m {_AGENT} {places}",
+        f"plm_{plm}_no_tree_spawn": "1",  # servers can't start programs on each other
+        f"plm_{plm}_num_concurrent": str(len(servers)),
         "btl_tcp_if_include": subnet,
         "btl_tcp_sndbuf": str(job.window_bytes or 0),
         "btl_tcp_rcvbuf": str(job.window_bytes or 0),
