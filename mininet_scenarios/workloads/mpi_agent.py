@@ -3,8 +3,8 @@
     python -m mininet_scenarios.workloads.mpi_agent SERVERS NAME COMMAND…
 
 ``SERVERS`` is a JSON file: by a server's name, the id of a process in its network namespace. Beside
-the server's network, a rank gets a host name, System V objects, processes, and a ``/dev/shm`` that it
-shares with no other: so MPI finds nothing that it could take for memory shared between ranks.
+the server's network, a rank gets a host name, System V objects, processes, and a ``/dev/shm`` that
+it shares with no other: so MPI finds nothing that it could take for memory shared between ranks.
 """
 
 from __future__ import annotations
