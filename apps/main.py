@@ -226,14 +226,22 @@ class HydraApplication:
             self._webhooks.start()
 
     def stop(self) -> None:
+        """End in order. Where others stand by, that takes as long as possible while this controller
+        still leads, or once it leads no more: in between nobody does.
+        """
         self._term.end_soon()
         self._heart.stop()
-        self._rest.stop()
+        if not self._term.is_shared:
+            self._rest.stop()
         with self._beginning:
             self._stopping = True
         if self._began:
             self._webhooks.stop()
-            self._controller.stop()
+            self._controller.end_soon()
+        self._term.take_no_more()
+        self._rest.drain()
+        if self._began:
+            self._controller.stop(self._resign)
         if self._view is not None:
             self._view.stop()
         if self._worker_leases is not None:
@@ -241,9 +249,17 @@ class HydraApplication:
         if self._exchange is not None:
             self._exchange.stop()
         self._leave()
+        self._rest.stop()
         self._traces.close()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
+
+    def _resign(self) -> None:
+        """Let another controller lead, once switches are told that this one does not."""
+        self._term.resign()
+        if self._term.is_shared:
+            self._controller.fleet.stand_aside()
+        self._leave()
 
 
 def _own_url(settings: ControllerSettings) -> str:

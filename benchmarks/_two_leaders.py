@@ -6,7 +6,8 @@ one has the reply to a request with a later generation. A write that is sent on 
 has to be refused. Writes are flow-mods, group-mods, meter-mods, port-mods, table-mods, commits of
 bundles, and requests for mastership with a generation of the past. A switch refuses a slave's by
 itself, and takes an equal's: so connections are counted as well that were told of ports, and lived
-for :data:`_ROLE_S` after that, without being a slave's or a master's.
+for :data:`_ROLE_S` after that, without being a slave's or a master's, where another controller was
+the switch's master.
 
 Layouts: OpenFlow Switch Specification 1.3.5, sections 7.1 to 7.3; bundles: EXT-230, and for later
 versions 1.4.0, section 7.3.9. Segments may come twice and in any order. The time of a message is
@@ -142,8 +143,8 @@ class _Connection:
     claim: _Write | None = None
     described_s: float | None = None
     """When the switch first told of its ports: from then on the controller knows it."""
-    role_s: float | None = None
-    """When it told first that it has this connection as a slave's or its master's."""
+    has_role: bool = False
+    """True once it has told that it has this connection as a slave's or its master's."""
     stands_aside: bool = False
     """True if the controller has asked to be a slave, and for no mastership since."""
     was_slave: bool = False
@@ -236,16 +237,17 @@ class _Judge:
             self._verdict.unread += 1
         for write in connection.pending:
             self._verdict.unanswered += self._is_of_another(connection, write)
-        self._judge_role(connection)
+        self._judge_role(connection, connection.last_s)
 
-    def _judge_role(self, connection: _Connection) -> None:
+    def _judge_role(self, connection: _Connection, now_s: float) -> None:
+        """Judge the time in which a connection had no role, where another controller led."""
         switch, since_s = connection.switch, connection.described_s
-        if switch is None or since_s is None:
+        if switch is None or since_s is None or connection.has_role:
             return
-        ended_s = connection.last_s if connection.role_s is None else connection.role_s
-        took_s = max(0.0, ended_s - since_s)
-        if connection.role_s is not None:
-            self._verdict.longest_equal_s = max(self._verdict.longest_equal_s, took_s)
+        took_s = now_s - since_s
+        if switch.led_by in {None, connection.controller}:
+            return
+        self._verdict.longest_equal_s = max(self._verdict.longest_equal_s, took_s)
         if took_s >= _ROLE_S:
             self._verdict.equals.append(
                 f"switch {switch.datapath:#x} had {connection.controller} as an equal for "
@@ -315,8 +317,9 @@ class _Judge:
             self._accepted(connection, connection.pending.pop(0), time_s)
 
     def _told_of_role(self, connection: _Connection, role: int, time_s: float) -> None:
-        if role in {_MASTER, _SLAVE} and connection.role_s is None:
-            connection.role_s = time_s
+        if role in {_MASTER, _SLAVE}:
+            self._judge_role(connection, time_s)
+            connection.has_role = True
         if role == _SLAVE:
             self._verdict.slaves += not connection.was_slave
             connection.was_slave = True

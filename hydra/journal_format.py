@@ -17,7 +17,7 @@ from hydra.rings import whole_rings
 INTENDED: Final = "reconfiguration intended"
 """Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
 FINISHED: Final = "reconfiguration finished"
-"""Entry with the record of the resulting ``state``, which is saved next."""
+"""Entry of earlier releases with the record of the resulting ``state``, which they saved next."""
 
 
 _NETWORK: Final = "network"

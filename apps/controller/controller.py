@@ -283,21 +283,30 @@ class Controller:
         self._prober.start()
         self._policing.start()
 
-    def stop(self) -> None:
-        """End after the job under way; the network goes on as it is."""
+    def end_soon(self) -> None:
+        """Begin nothing more by itself; what is asked for is done until :meth:`stop`."""
         self._devices.end_soon()
         self._policing.stop()
         self._prober.stop()
-        self._load_recorder.stop()
-        self._poller.stop()
         self._tor_counters.stop()
         self._announcer.stop()
+
+    def stop(self, nothing_follows: Callable[[], None] = lambda: None) -> None:
+        """End after the job under way; the network goes on as it is.
+
+        ``nothing_follows`` is called once no device and no journal is written any more: another
+        controller may lead from then on, while the rest of this one ends.
+        """
+        self.end_soon()
         self._conductor.stop()
         self._mastership.stop()
-        self._planner.close()
         self._runner.close()
         self._devices.close()
         self._ledger.close()
+        nothing_follows()
+        self._load_recorder.stop()
+        self._poller.stop()
+        self._planner.close()
 
     def alive(self) -> bool:
         """True if the conductor's thread runs."""

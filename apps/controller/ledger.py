@@ -60,6 +60,7 @@ from hydra.service import Reconfiguration
 LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
+_PLACED: Final = "has another path or VLAN"
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure this long after an earlier one is another outage, and is logged."""
@@ -165,7 +166,8 @@ class Ledger:
         """
         if self.events.waiting:
             with self.events.writing() as events:
-                self._journal.write(self._event_changes(events))
+                if events:  # else another write has taken them along meanwhile
+                    self._journal.write(self._event_changes(events))
 
     def _event_changes(self, events: Iterable[Event]) -> list[Change]:
         run = self.events.run
@@ -379,23 +381,45 @@ class Ledger:
     def save(self, what: str) -> None:
         """Write the state to the journal, with the paths that the reservations have in it."""
         with self._lock:
-            self._note_paths()
+            placed = self._place(self._promised_paths())
+            self._note_of(placed, _PLACED)
             self._late_state = what
-            with suppress(JournalError):
-                self._write_state(what)
+            try:
+                self._write_state(what, placed)
+            except JournalError:
+                self._late_records |= self._by_id(placed)
+                self.events.put(_news(placed))
 
-    def _write_state(self, what: str) -> None:
+    def finish(self, reconfiguration_id: str, **changes: Any) -> None:
+        """:meth:`update` the record of a reconfiguration that is over, and :meth:`save` the state
+        to which it has led: all in one write, before anybody hears of either.
+        """
+        with self._lock:
+            self.update(reconfiguration_id, **changes)
+            self.save("reconfigured")
+
+    def _write_state(self, what: str, placed: Collection[Reservation] = ()) -> None:
+        """Write the state, and reservations that were ``placed`` in it. Raises JournalError."""
         now_s, state = time.time(), self._state
         changes = save_state(self._fabric, state, now_s, what)
         if self._under_way:  # the last entry tells what may be found half done
             more = intent(self._fabric, state, state, self._under_way)
             changes.append(entry(now_s, more.what, more.details))
-        self._write(changes)
+        self._write_records(self._by_id(placed), news=_news(placed), more=changes)
         self._unsettled, self._late_state = frozenset(), None
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
-        """Append to the journal. Raises JournalError."""
-        self._journal.write([entry(time.time(), what, details)])
+        """Append to the journal, with the events that wait to be told; not in the lock: what can't
+        wait goes on meanwhile. Raises JournalError, also if the state is late and can't be written:
+        an intent counts from the one that is saved.
+        """
+        if self._late_state is not None:
+            with self._lock:
+                if self._late_state is not None:
+                    self._write_state(self._late_state)
+        with self.events.writing() as events:
+            told = self._event_changes(events)
+            self._journal.write([entry(time.time(), what, details), *told])
 
     @property
     def behind(self) -> bool:
@@ -462,17 +486,19 @@ class Ledger:
         records: Mapping[str, Record],
         deletions: Collection[str] = (),
         news: Sequence[Event] = (),
+        more: Sequence[Change] = (),
     ) -> None:
-        """Write reservations, with the news of them, and all late records. Raises JournalError."""
+        """Write reservations, with the news of them, all late records, and ``more``. Raises
+        JournalError.
+        """
         self._late_deletions |= frozenset(deletions)
         everything: dict[str, Record | None] = {**self._late_records, **records}
         for reservation_id in self._late_deletions:
             everything.pop(reservation_id, None)
-        if everything or self._late_deletions:
+        if everything or self._late_deletions or more:
             changes = everything | dict.fromkeys(self._late_deletions)
-            self._write(
-                (Change(Kind.RESERVATION, key, record) for key, record in changes.items()), news
-            )
+            reserved = [Change(Kind.RESERVATION, key, record) for key, record in changes.items()]
+            self._write([*reserved, *more], news)
         elif news:
             self.events.put(news)
         self._late_records, self._late_deletions = {}, frozenset()
@@ -499,19 +525,22 @@ class Ledger:
         """Count all present paths without a reservation as asked for in their own right."""
         with self._lock:
             self._keep_standing()
-            self._note_paths()
+            self._note(self._place(self._promised_paths()))
 
-    def _note_paths(self) -> None:
-        """Note reservations' paths: a change for one pair may give another's path a new VLAN."""
+    def _promised_paths(self) -> list[Path]:
+        """Paths of reservations: a change for one pair may give another's path a new VLAN."""
         promised = {reservation.booked for reservation in self._book.active()}
-        self._place([path for path in self._state.vlans if path in promised])
+        return [path for path in self._state.vlans if path in promised]
 
-    def _place(self, paths: Iterable[Path]) -> None:
-        """Note with their pairs' reservations that these paths stand, where that is news."""
+    def _place(self, paths: Iterable[Path]) -> list[Reservation]:
+        """Note in the book that these paths stand; the reservations to which that is news."""
         before = {reservation.id: reservation for reservation in self._book.active()}
-        for path in paths:
-            placed = self._book.place(path, self._state.vlans[path])
-            self._note([r for r in placed if r != before[r.id]])
+        return [
+            one
+            for path in paths
+            for one in self._book.place(path, self._state.vlans[path])
+            if one != before[one.id]
+        ]
 
     def _keep_standing(self) -> None:
         reserved = {reservation.pair for reservation in self._book.active()}
@@ -716,8 +745,8 @@ class Ledger:
 
     def _note(self, reservations: Collection[Reservation]) -> None:
         """Write and publish where the reservations' paths are now."""
+        self._note_of(reservations, _PLACED)
         self._write_in_time(self._by_id(reservations), news=_news(reservations))
-        self._note_of(reservations, "has another path or VLAN")
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
         """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now."""
@@ -729,8 +758,8 @@ class Ledger:
             ):
                 return before
             reservation = self._book.transition(reservation_id, state, reason, now=time.time())
-            self._write_in_time(*self._records(reservation), _news([reservation]))
             self._note_of([reservation])
+            self._write_in_time(*self._records(reservation), _news([reservation]))
             return reservation
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
@@ -811,7 +840,7 @@ class Ledger:
             promised = {r.booked for r in self._book.active() if r.pair == pair}
             if not paths or promised != set(paths):
                 return False
-            self._place(paths[:1])
+            self._note(self._place(paths[:1]))
             return True
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:

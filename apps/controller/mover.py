@@ -319,11 +319,10 @@ class Mover:
         self, entry: Reconfiguration, execution: Execution, started_s: float, *, undisturbed: bool
     ) -> None:
         """``undisturbed``: no other change was made between its steps."""
-        self._ledger.save("reconfigured")
         outage_s = outage_of(execution) if undisturbed else None
         if outage_s is not None and not execution.failures:
             self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
-        self._ledger.update(
+        self._ledger.finish(
             entry.id,
             state=execution.state,
             timeline=_timeline(execution, started_s),

@@ -8,8 +8,9 @@ from typing import Final
 
 from hydra.journal import JournalError
 
-_TOGETHER_S: Final = 0.005
-"""Events that come within this time are one write."""
+_TOGETHER_S: Final = 0.05
+"""Events that come within this time are one write, unless another one takes them along. A change
+tells of half a dozen states, and each write costs all members of the store."""
 _TRY_AGAIN_S: Final = 1.0
 
 

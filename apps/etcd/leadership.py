@@ -47,6 +47,7 @@ _SOON_S: Final = 0.02
 """Between two looks of a standby while the leader ends."""
 _TELL_S: Final = 0.5
 _BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
+_ENDS: Final = "this controller ends, and another one leads soon: ask again in a moment"
 _UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
@@ -92,7 +93,7 @@ class Leadership:
         """When the lease ends for us, by :func:`boot_s`."""
         self._created: int | None = None
         """The revision of etcd that made this controller the leader; None: it stands by."""
-        self._begun = False
+        self._begun = self._ends = False
         self._closing = threading.Event()
         self._renewed = threading.Event()
         self._thread = threading.Thread(target=self._stand, name="lease", daemon=True)
@@ -136,14 +137,21 @@ class Leadership:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
-        """Give the lease back, so that another one leads at once; optional, and repeatable."""
+    def take_no_more(self) -> None:
+        self._ends = True
+
+    def resign(self) -> None:
         self._closing.set()
         self._renewed.set()
         for thread in (self._thread, self._watch):
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
-        lease, self._lease, self._created = self._lease, None, None
+        self._created = None
+
+    def close(self) -> None:
+        """Give the lease back, so that another one leads at once; optional, and repeatable."""
+        self.resign()
+        lease, self._lease = self._lease, None
         if lease is not None:
             try:
                 self._etcd.ask("/lease/revoke", {"ID": str(lease)}, patience_s=self._patience_s)
@@ -154,6 +162,8 @@ class Leadership:
 
     def standby(self) -> Standby | None:
         if not self.over():
+            if self._ends:
+                return Standby(_ENDS)
             return None if self._begun else Standby(_BEGINS)
         seen, trouble = self._leader_seen, self._trouble
         leader = None if seen is None or seen.id == self._me.id else seen

@@ -180,6 +180,11 @@ class EtcdJournal:
         self._id = uuid.uuid4().hex
         self._held = {kind: _KindHeld() for kind in Kind}
         self._next_order = 1
+        self._is_fresh = False
+        """True from opening to the first write: what was read then is what there is.
+
+        Between the two a controller begins to lead, and nobody does meanwhile.
+        """
         self._unknown: tuple[str, _Work] | None = None
         """(The owner's value after a write that was not answered, what takes that back)."""
         self._to_carry: list[_Work] = []
@@ -256,6 +261,7 @@ class EtcdJournal:
             self._held[kind].set(order, held)
             self._next_order = max(self._next_order, order + 1)
         self._carry_over()
+        self._is_fresh = True
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -265,6 +271,7 @@ class EtcdJournal:
                 raise self._error("write", _CLOSED)
             if self._read_only:
                 raise self._error("write", "it was opened to be read")
+            self._is_fresh = False
             try:
                 self._settle()
                 self._carry_over()
@@ -453,11 +460,14 @@ class EtcdJournal:
         with self._lock:
             if self._closed:
                 raise self._error("read", _CLOSED)
-            try:
-                entries = self._entries(kind, newest)
-            except (EtcdRefused, EtcdUnanswered) as error:
-                raise self._error("read", error) from error
-        found = [text for _, _, text in texts(entries)]
+            if self._is_fresh:
+                found = [one.text for one in self._held[kind].records.values()]
+            else:
+                try:
+                    entries = self._entries(kind, newest)
+                except (EtcdRefused, EtcdUnanswered) as error:
+                    raise self._error("read", error) from error
+                found = [text for _, _, text in texts(entries)]
         if newest is not None:
             found = found[len(found) - min(newest, len(found)) :]
         return [self._read_json(text) for text in found]

@@ -102,6 +102,14 @@ class Term(Protocol):
         """Tell those that stand by that this controller is about to end."""
         ...
 
+    def take_no_more(self) -> None:
+        """Have requests refused from now on: :meth:`standby` says that this controller ends."""
+        ...
+
+    def resign(self) -> None:
+        """Have the term be over; nobody else leads before the lease is given back."""
+        ...
+
 
 class Alone:
     """The term of a controller that no other one stands by for: it ends with the process."""
@@ -119,6 +127,12 @@ class Alone:
         return None
 
     def end_soon(self) -> None:
+        pass
+
+    def take_no_more(self) -> None:
+        pass
+
+    def resign(self) -> None:
         pass
 
     def hand_over(self) -> tuple[Replica, ...]:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
@@ -26,6 +27,7 @@ _BACKLOG: Final = 128
 _START_TIMEOUT_S: Final = 10.0
 _GRACE_S: Final = 2
 """Seconds that requests under way get to finish."""
+_LOOK_S: Final = 0.005
 _STOP_TIMEOUT_S: Final = 10.0
 _HEAD_S: Final = 10.0
 """From the connection, or the answer before, to the end of a request's headers."""
@@ -123,6 +125,18 @@ class RestServer:
                 f"the REST server on {self._host}:{port} did not start: its log says why"
             )
         self._running = (server, thread, port)
+
+    def drain(self) -> None:
+        """Wait until the requests under way are finished (waiting ones answer at once), or have had
+        their time; those that come now are answered as ever.
+        """
+        if self._running is None:
+            return
+        self._app.state.closing.set()
+        until_s = time.monotonic() + _GRACE_S
+        under_way = self._running[0].server_state.tasks
+        while under_way and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
 
     def stop(self) -> None:
         """Finish the requests under way (waiting ones answer at once) and return; repeatable."""

@@ -25,7 +25,7 @@ from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.resteering import Resteering, diverting, steering_of
 from hydra.forwarding.rules import Remove, RemoveByCookie, RuleChange
 from hydra.forwarding.substrate import Steering, Substrate, substrate_of
-from hydra.journal_format import FINISHED, INTENDED, state_record
+from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
     ReconfigurationState,
@@ -92,7 +92,7 @@ _LETS_OTHERS_IN: Final = frozenset(
         ReconfigurationState.GATING,
     }
 )
-"""States between an intent and an outcome: either is a record of the state as a whole."""
+"""States after an intent and before the result is saved: either tells of the state as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,10 @@ class Execution:
     # -- the course of a reconfiguration ------------------------------------------------------
 
     def run(self) -> Steps:
-        """Drive to the end with ``send``; afterwards read the attributes."""
+        """Drive to the end with ``send``; afterwards read the attributes, and save the result.
+
+        Until then, the journal's last entry is the intent.
+        """
         if self.plan.empty:
             self.result = self.plan.target
             self._enter(ReconfigurationState.DONE)
@@ -325,10 +328,6 @@ class Execution:
         yield from self._gate()
         self._enter(ReconfigurationState.ACTIVATING)
         yield from self._activate()
-        outcome = Record(FINISHED, {"state": state_record(self.fabric, self.result)})
-        if self.beside:  # which are not over
-            outcome = self._intent(self.result, self.result)
-        yield Batch("outcome", (outcome,))
         partial = self.failures or self.obstacles
         self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
 

@@ -1,6 +1,7 @@
 """What is promised is in the journal or is not promised; what has happened is written late."""
 
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -357,6 +358,87 @@ def test_events_are_told_once_they_are_in_the_store(shared, disk):
     disk.full = False
     shared.catch_up()
     assert events_of(shared, 2) == [(3, "reservation")]
+
+
+def writes_of(disk, monkeypatch):
+    """Kinds of what is written from now on, by write."""
+    writes, write = [], disk.write
+
+    def noted(changes):
+        changes = list(changes)
+        write(changes)
+        writes.append(sorted({change.kind for change in changes}))
+
+    monkeypatch.setattr(disk, "write", noted)
+    return writes
+
+
+def test_the_end_of_a_change_is_one_write(shared, disk, monkeypatch):
+    """State, reservations in it, circuits' builders, history and events; with SQLite a write takes
+    a moment, with etcd it takes milliseconds of all its members.
+    """
+    kept = reserve(shared)
+    entry = shared.enter("operator")
+    shared.record(INTENDED, {})
+    shared.settle(state_of(FABRIC, NetworkState(), kept.booked))
+    writes = writes_of(disk, monkeypatch)
+    shared.finish(
+        entry.id, state=ReconfigurationState.DONE, connected=shared.state.topology.circuits
+    )
+    every = [Kind.BUILDER, Kind.ENTRY, Kind.EVENT, Kind.HISTORY, Kind.RESERVATION, Kind.STATE]
+    assert writes == [sorted(every)]
+    assert not shared.events.waiting
+    told = shared.events.after(0)[0]
+    assert Progress(entry.id, ReconfigurationState.DONE) in [one.progress for one in told]
+    assert restarted(disk).state == shared.state
+
+
+def test_an_end_that_can_not_be_written_is_told_once_it_can(shared, disk):
+    kept = reserve(shared)
+    entry = shared.enter("operator")
+    shared.settle(state_of(FABRIC, NetworkState(), kept.booked))
+    disk.full = True
+    shared.finish(entry.id, state=ReconfigurationState.DONE)
+    assert shared.behind
+    assert len(shared.events.after(0)[0]) == 1, "that the reservation begins"
+    with pytest.raises(JournalError):
+        shared.record(INTENDED, {})
+    disk.full = False
+    shared.record(INTENDED, dict.fromkeys(("current", "target"), state_record(FABRIC, STANDING)))
+    assert not shared.behind
+    assert restarted(disk).state.topology == shared.state.topology
+    last, before = disk.records(Kind.ENTRY, newest=2)[::-1]
+    assert (last["what"], before["what"]) == (INTENDED, "reconfigured")
+
+
+def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
+    """Circuits that move are told of before anything does."""
+    shared.foretell(STANDING.topology.circuits, "it moves")
+    writes = writes_of(disk, monkeypatch)
+    shared.record(INTENDED, {})
+    assert writes == [[Kind.ENTRY, Kind.EVENT]]
+    assert events_of(shared) == [(1, "circuit-moving")]
+    shared._tell_waiting()
+    assert len(writes) == 1
+
+
+def test_what_another_write_has_told_is_not_written_again(shared, disk, monkeypatch):
+    """The teller finds something that waits, and has to wait for that write."""
+    complain(shared)
+    writing = shared.events.writing
+
+    @contextmanager
+    def after_another():
+        with writing() as events:
+            disk.write(shared._event_changes(events))
+        writes.clear()
+        with writing() as events:
+            yield events
+
+    writes = writes_of(disk, monkeypatch)
+    monkeypatch.setattr(shared.events, "writing", after_another)
+    shared._tell_waiting()
+    assert writes == []
 
 
 def test_whoever_leads_next_goes_on_with_the_events(shared, disk):

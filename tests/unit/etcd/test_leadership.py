@@ -34,6 +34,10 @@ def await_standby(leader):
     wait_until(lambda: leader.leadership.replicas().standing_by)
 
 
+def words_of(candidate):
+    return candidate.leadership.standby().words
+
+
 class Candidate:
     def __init__(self, settings, name, release="1.0"):
         self.gone = threading.Event()
@@ -93,6 +97,12 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(settings):
                 "this controller stands by, and a leads: ask at http://a:8080"
             )
             first = a.leadership.generation
+            a.leadership.take_no_more()
+            assert "this controller ends, and another one leads soon" in words_of(a)
+            assert not a.leadership.over(), "what is under way is finished"
+            a.leadership.resign()
+            assert a.leadership.over()
+            assert (b.leadership.over(), who_leads(settings)) == (True, "a"), "not yet"
             given_back_s = boot_s()
             a.leadership.close()
             assert b.leads.get(timeout=LONG_S) - given_back_s < LEASE_S
@@ -231,13 +241,10 @@ def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
 
 
 def test_a_leader_that_was_paused_says_so(settings):
-    with candidate(settings, "a") as a:
-        a.leads.get(timeout=LONG_S)
-        pauses = threading.Event()
-        a.leadership._renewed.wait = lambda _s: pauses.wait(LEASE_S + 1)  # what a stop does to it
-        a.leadership._closing.wait = lambda _s: pauses.wait(LEASE_S + 2)
-        _, why = a.lost.get(timeout=LONG_S)
-        assert re.search(r"its process did not run when the lease ended, \d\.\d s ago$", why), why
+    one = Candidate(settings, "a").leadership
+    paused = "its process did not run when the lease ended, 4.2 s ago"
+    assert one._why_not_renewed(4.2) == paused
+    assert one._why_not_renewed(0.01) == "the thread that renews it did not run"
 
 
 def test_a_leader_whose_lease_etcd_has_ended_ends(settings):

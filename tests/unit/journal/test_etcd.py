@@ -104,6 +104,22 @@ def test_a_write_that_is_never_answered_is_refused_and_stays_so(way, settings, w
         assert ids(journal) == ["a", "b", "d"]
 
 
+def test_what_was_read_when_it_was_opened_is_not_read_again(way, settings):
+    """Not until something is written: whoever is about to lead does not ask for each kind."""
+    with over(way, settings) as first:
+        first.write([webhook("a"), webhook("b"), decision(1), decision(2)])
+    with over(way, settings) as journal:
+        with losing(way, journal, "requests"):
+            assert (ids(journal), ids(journal, Kind.DECISION)) == (["a", "b"], [1, 2])
+            assert journal.records(Kind.DECISION, newest=1) == [{"id": 2}]
+            assert [one.key for one in journal.changes(Kind.WEBHOOK)] == ["a", "b"]
+            assert way.lost == 0
+        journal.write([webhook("c")])
+        with losing(way, journal, "requests"), pytest.raises(JournalError, match="can't read"):
+            ids(journal)
+        assert ids(journal) == ["a", "b", "c"]
+
+
 def test_who_was_taken_over_while_it_did_not_know_is_told(way, settings):
     with over(way, settings) as first:
         with losing(way, first, "replies"), pytest.raises(JournalError):

@@ -217,22 +217,27 @@ def test_who_stands_aside_is_the_master_no_more(wire, pair):
 
 
 def test_connections_that_stay_equals_are_found(wire):
-    """Told of ports, and for a second after that neither a slave's nor the master's."""
-    slave, late, equal, ended = (wire.connect(7001, 0x1000 + one) for one in range(4))
-    for one in (slave, late, equal):  # frames are a tenth of a second apart
+    """Told of ports, and for a second after that neither a slave's nor the master's, while another
+    controller leads.
+    """
+    slave, late, equal, ended, leader = (wire.connect(7001, 0x1000 + one) for one in range(5))
+    for number in range(4):
+        wire.connect(7002, 0x1000 + number).claims(50, 1 << 28)
+    for one in (slave, late, equal, leader):  # frames are a tenth of a second apart
         one.describes_ports(60)
     slave.stands_aside(61, 1 << 28)
     for number in range(6):
         equal.writes(62 + number)
-    late.claims(80, 1 << 28)
+    late.stands_aside(80, 1 << 28)
+    leader.claims(80, 2 << 28)
     ended.describes_ports(60)
     found = wire.verdict()
-    assert (found.slaves, found.accepted) == (1, [])
+    assert (found.slaves, found.accepted) == (2, [])
     assert found.equals == [
-        "switch 0x1001 had a as an equal for 1.80 s",
-        "switch 0x1002 had a as an equal for 1.40 s",
+        "switch 0x1001 had a as an equal for 2.00 s",
+        "switch 0x1002 had a as an equal for 1.60 s",
     ]
-    assert found.longest_equal_s == pytest.approx(1.8)
+    assert found.longest_equal_s == pytest.approx(2.0)
 
 
 def test_switches_are_told_apart(wire, pair):

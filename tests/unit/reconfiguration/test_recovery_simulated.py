@@ -232,7 +232,7 @@ def test_leaders_that_lead_no_more_are_refused():
 
 def test_they_die_in_every_step():
     courses = [simulate(seed) for seed in range(600)]
-    assert {"intent", "divert", "drain", "move", "carrier", "probe", "activate", "outcome"} <= {
+    assert {"intent", "divert", "drain", "move", "carrier", "probe", "activate"} <= {
         course.died_in for course in courses
     }
     cut_off = [one for course in courses for one in course.recoveries[:-2]]

@@ -55,7 +55,6 @@ _ORDER = (
     "probe",
     "activate",
     "tidy",
-    "outcome",
 )
 
 

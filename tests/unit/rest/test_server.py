@@ -107,6 +107,33 @@ def test_stopping_does_not_wait_for_those_who_wait(service):
     assert (answer.status_code, answer.json()["state"]) == (201, "activating")
 
 
+def test_draining_waits_for_what_is_under_way_and_lets_others_in(service, monkeypatch):
+    """A leader that ends answers what it was asked, and tells those that ask now to ask again."""
+    begun, go_on = threading.Event(), threading.Event()
+    read = service.reservations
+
+    def slow():
+        begun.set()
+        go_on.wait(10)
+        return read()
+
+    monkeypatch.setattr(service, "reservations", slow)
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.drain()  # it does not run: nothing is under way
+    server.start()
+    with ThreadPoolExecutor(2) as pool:
+        asked = pool.submit(get, server, "/v1/reservations")
+        begun.wait(10)
+        drained = pool.submit(server.drain)
+        assert get(server).status_code == 200
+        assert not drained.done()
+        go_on.set()
+        drained.result(10)
+        assert asked.result(10).status_code == 200
+    assert get(server).status_code == 200
+    server.stop()
+
+
 def test_a_client_that_hangs_up_harms_nobody(server, service):
     request = b"POST /v1/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
