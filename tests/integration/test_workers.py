@@ -26,7 +26,7 @@ SWITCHES = 8
 """Vswitches of the demo."""
 MOVING_S = 1.5
 LEASE_S = 7
-"""Longer than the default: other tests keep the machine busy."""
+"""Longer than the defaults, of leaders and of workers: other tests keep the machine busy."""
 ENDED = {"done", "partial", "refused", "failed"}
 
 
@@ -34,6 +34,11 @@ ENDED = {"done", "partial", "refused", "failed"}
 def stage(demo_testbed, tmp_path):
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     return Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
+
+
+def bridges_of(stage):
+    vswitches = [one.vswitch.bridge for one in stage.fabric.servers]
+    return [*vswitches, *(one.tor.bridge for one in stage.fabric.racks)]
 
 
 def seen_by(process):
@@ -46,7 +51,7 @@ def dark_frames(testbed):
 
 def test_a_reconfiguration_goes_through_a_worker(stage):
     with (
-        workers(stage, {}, ("w1",), launch=warm().launch) as (process, _),
+        workers(stage, {}, ("w1",), lease_s=LEASE_S, launch=warm().launch) as (process, _),
         ControllerClient(process.base_url) as client,
     ):
         (worker,) = seen_by(process)()
@@ -64,12 +69,13 @@ def test_a_reconfiguration_goes_through_a_worker(stage):
 def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
     """Its switches move to the other one, and a stopped one that goes on sends nothing."""
     with (
-        workers(stage, {}, ("w1", "w2"), launch=warm().launch) as (process, these),
+        workers(stage, {}, ("w1", "w2"), lease_s=LEASE_S, launch=warm().launch) as (process, these),
         ControllerClient(process.base_url) as client,
     ):
         seen = seen_by(process)
-        both = await_workers(seen, lambda two: all(one["serves"] for one in two) and len(two) == 2)
-        assert [one["switches"] for one in both] == [sum(one["serves"] for one in both)] * 2
+        everywhere = [len(bridges_of(stage))] * 2
+        both = await_workers(seen, lambda two: [one["switches"] for one in two] == everywhere)
+        both = await_workers(seen, lambda two: all(one["serves"] for one in two))
         assert sorted(both[0]["shards"] + both[1]["shards"]) == [0, 1, 2, 3]
         dark, dropped = dark_frames(stage.testbed), dropped_frames(stage.testbed)
         with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
@@ -84,7 +90,7 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
             assert client.reconfiguration(number).state not in ENDED, "it was over before"
             wait_until(lambda: client.reconfiguration(number).state in ENDED, 60)
             ended = client.reconfiguration(number)
-            wait_until(lambda: seen()[0]["serves"] == both[0]["switches"])
+            await_workers(seen, lambda one: one[0]["serves"] == both[0]["switches"])
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.clear()
             all_there(process)
@@ -115,8 +121,7 @@ def all_there(process):
 
 def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
     """One of two controllers is killed; the worker obeys the other one as soon as that leads."""
-    bridges = [one.vswitch.bridge for one in stage.fabric.servers]
-    bridges += [one.tor.bridge for one in stage.fabric.racks]
+    bridges = bridges_of(stage)
     before = f"tcp:{stage.config['controller']['openflow']}"
     links = {name: free_port() for name in "ab"}
     with EtcdMembers(tmp_path / "etcd") as etcd, ExitStack() as stack:
@@ -124,7 +129,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
         controllers = {}
         for name, link in links.items():
             own = {"store": store, "rest": f"127.0.0.1:{free_port()}"}
-            own["workers"] = {"listen": f"127.0.0.1:{link}", "shards": 4}
+            own["workers"] = {"listen": f"127.0.0.1:{link}", "shards": 4, "lease_s": LEASE_S}
             controllers[name] = ControllerProcess(
                 stage.written({}, own), launch=warm().launch, ready_timeout_s=60
             )
