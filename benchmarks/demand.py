@@ -36,7 +36,7 @@ from hydra.demand.known import KnownDemand
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Topology
 from topology.algorithms import algorithm
 from topology.demand import estimate_flows, max_min_rates, served_mbps
-from topology.estimator import Traffic, estimate, surety
+from topology.estimator import Traffic, estimate
 from topology.problem import Budget, Reserved
 
 CASES: Final = 10_000
@@ -92,13 +92,23 @@ class Ours:
         )
         into = counted.load_mbps[links : 2 * links].reshape(n, case.servers)
         ports_mbps = np.full(links, RATE_MBPS), receiving(into) * RATE_MBPS
-        found = estimate(traffic, load, capacity, *ports_mbps)
+        found = estimate(traffic, load, capacity, *ports_mbps, self._came(case, uses, load, sent))
         self.wanted = np.zeros((n, n))
         np.add.at(self.wanted, self._pair, found.mbps)
         clear = np.ones((n, n), dtype=bool)
         np.logical_and.at(clear, self._pair, found.clear)
         self._known.learn(self.wanted, clear, now_s)
-        return self.wanted * surety(by_rack, self.wanted)
+        expected = np.zeros((n, n))
+        np.add.at(expected, self._pair, found.expected_mbps)
+        return expected
+
+    def _came(self, case: Case, uses: np.ndarray, load: Floats, sent: Floats) -> Floats:
+        """What vswitches count on its way to each electrical uplink."""
+        links = 2 * case.fabric.n_racks * case.servers
+        uplinks = case.fabric.n_racks * (1 if case.shared else case.servers)
+        first = uses[:, 2]
+        electrical = (first >= links) & (first < links + uplinks)
+        return np.bincount(first, np.where(electrical, sent, 0.0), len(load))
 
     def _connections(self, case: Case) -> Floats | None:
         if not case.agents:
