@@ -48,6 +48,7 @@ from topology.problem import FabricArrays
 SIZE: Final = Size(16, 4, 4)
 ELECTRICAL_SHARE: Final = 0.1
 PERIOD_S: Final = 10.0
+POLL_S: Final = 0.5
 SEED: Final = 1
 _UNEVEN: Final = 0.05
 _NOBODY: Final = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
@@ -116,17 +117,21 @@ class Eyes:
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         self._network = Network(fabric)
+        policy = replace(policy, poll_interval_s=POLL_S)
         self._estimator = DemandEstimator(fabric, CurrentPolicy(policy))
 
     def look(self, loop: Rehearsal, now_s: float, demand: DemandMatrix) -> Found:
-        """Of slots, each is read once."""
-        states = [loop.state] if loop.week is None else [slot.state for slot in loop.week.slots]
+        """Of slots, each is read once; else the first reading and the last one since a decision."""
+        if loop.week is not None:
+            states = [slot.state for slot in loop.week.slots]
+            times_s = now_s + loop.period_s / len(states) * np.arange(len(states))
+        else:
+            states, times_s = [loop.state] * 2, now_s - np.array([loop.period_s - POLL_S, 0.0])
         counted = [self._network.counted(state.topology, demand) for state in states]
         mean = np.mean([one.sent_mbps for one in counted], axis=0)
-        each_s = loop.period_s / len(states)
         looks = [
-            self._find(state, seen, mean, now_s + number * each_s)
-            for number, (state, seen) in enumerate(zip(states, counted, strict=True))
+            self._find(state, seen, mean, at_s)
+            for state, seen, at_s in zip(states, counted, times_s.tolist(), strict=True)
         ]
         return looks[-1]
 
