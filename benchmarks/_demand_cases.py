@@ -73,13 +73,17 @@ class Case:
         np.add.at(demand, racks, mbps)
         return demand
 
-    def truth(self) -> Floats:
-        """Rate of each flow on an ideal switch, where servers' links alone are limits, Mbps."""
+    def truth(self, offered_mbps: Floats | None = None) -> Floats:
+        """Rate of each flow on an ideal switch, where servers' links alone are limits, Mbps.
+
+        ``offered_mbps`` may be what flows would offer instead.
+        """
         links = self.fabric.n_racks * self.servers
         uses = np.stack([self.flows.src, links + self.flows.dst], axis=1)
         capacity = np.full(2 * links, RATE_MBPS)
         flows = self.flows
-        return max_min_rates(uses, capacity, flows.offered_mbps, flows.connections)
+        offered = flows.offered_mbps if offered_mbps is None else offered_mbps
+        return max_min_rates(uses, capacity, offered, flows.connections)
 
 
 class Network:

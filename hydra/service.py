@@ -120,6 +120,9 @@ class DemandReport:
 
     spilled: DemandMatrix | None = None
     """Part of the flows of pairs with full circuits that is electrical; None: nothing is."""
+    expected_mbps: DemandMatrix | None = None
+    """Mean of what elephants may want, at most :attr:`estimated_mbps`: by how much plans prefer
+    one guess to another. None: nobody knows what was full."""
 
     @property
     def planned_mbps(self) -> DemandMatrix:

@@ -29,6 +29,12 @@ ODD: Final = 1.1
 HEADROOM: Final = 1.05
 """Traffic that nothing held back may want this many times what it sends: rates are averages."""
 
+OVERRUN: Final = 2.0
+"""TCP slows down before this many times what a queue lets through comes to it, datagrams do not."""
+COMPARABLE: Final = 0.1
+"""Traffic that sends less than this part of what constrained traffic sends on the average says
+nothing of it: mice are no sample of elephants."""
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
@@ -57,6 +63,8 @@ class Estimate:
     """Shapes as in :class:`Traffic`."""
 
     mbps: Floats
+    expected_mbps: Floats
+    """Mean of what it may want: of :attr:`mbps`, what plans should count on."""
     constrained: NDArray[np.bool_]
     """Something on its way was full: it sends less than it wants. Otherwise it was measured."""
     clear: NDArray[np.bool_]
@@ -71,12 +79,15 @@ def estimate(
     capacity_mbps: Floats,
     out_mbps: Floats,
     in_mbps: Floats,
+    came_mbps: Floats | None = None,
 ) -> Estimate:
     """Demand in Mbps, and which of it rests on a guess.
 
     ``load_mbps`` and ``capacity_mbps`` have shape (R,): what counters say of each resource, NaN
     where they say nothing. ``out_mbps`` are the links of the senders, ``in_mbps`` those of the
-    racks: the limits of an ideal switch.
+    racks: the limits of an ideal switch. ``came_mbps``, shape (R,), is what is sent into the queue
+    of each resource, 0 where nobody counts it: of far more than it lets through, what is sent is
+    what is wanted.
 
     Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
     max-min fair share of what that leaves of the ideal switch, by its number of connections as far
@@ -111,7 +122,36 @@ def estimate(
     near = ~(load_mbps < CLEAR * capacity_mbps)
     clear = ~along(np.logical_or, near, traffic.uses)
     met_odd = traffic.uses[doubted]
-    return Estimate(demand, constrained, clear, np.unique(met_odd[odd[met_odd]]))
+    shown = ~constrained | np.isfinite(most)
+    mean = demand
+    if came_mbps is not None:
+        overrun = came_mbps > OVERRUN * capacity_mbps
+        paced = constrained & along(np.logical_or, overrun, traffic.uses)
+        shown |= paced
+        mean = np.where(paced, np.minimum(demand, HEADROOM * sent), demand)
+    expected = _expected(sent, mean, ~shown)
+    return Estimate(demand, expected, constrained, clear, np.unique(met_odd[odd[met_odd]]))
+
+
+def _expected(sent: Floats, demand: Floats, guessed: NDArray[np.bool_]) -> Floats:
+    """Mean of what traffic wants of which ``demand`` may be ``guessed``; shape (F,).
+
+    The rates that traffic wants are taken to be exponentially distributed. Guessed ones are a
+    censored sample of them: they are what is sent, or more. The maximum likelihood of their mean is
+    the sum of all over the number of those that are known, and by as much a guessed one is expected
+    to be above what is sent, whatever that is (Epstein and Sobel, Life Testing, 1953). Where none
+    is known, all may be greedy. Nothing is expected to want more than its ``demand``.
+    """
+    expected = demand.copy()
+    if not guessed.any():
+        return expected
+    least = COMPARABLE * sent[guessed].mean()
+    sample = sent > least
+    known = np.count_nonzero(sample & ~guessed)
+    if known:
+        beyond = (np.where(guessed, sent, demand)[sample] - least).sum() / known
+        expected[guessed] = np.minimum(demand, sent + beyond)[guessed]
+    return expected
 
 
 def _share(

@@ -164,6 +164,7 @@ class Loop:
             found.basis,
             *self._forecast.told(),
             spilled=self._spills.shares(),
+            expected_mbps=found.expected_mbps,
         )
 
     def _find(self) -> Found:

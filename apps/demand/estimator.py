@@ -49,6 +49,8 @@ class Found:
     """``policy.demand``, by which :attr:`wanted_mbps` was found."""
     room: Room | None = None
     """Room for pairs on both networks; None: the policy does not want it."""
+    expected_mbps: DemandMatrix | None = None
+    """Mean of what elephants may want; None: :attr:`wanted_mbps` is no guess."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +151,7 @@ class DemandEstimator:
             wanted = np.zeros_like(wanted)
             np.add.at(wanted, self._pairs_of(backlog), backlog.volume_mbps)
         wanted = np.where(found.wanted_mbps > 0, wanted, 0.0)
-        return replace(found, wanted_mbps=wanted, basis=basis)
+        return replace(found, wanted_mbps=wanted, expected_mbps=None, basis=basis)
 
     def _find(self, seen: _Seen, state: NetworkState, now_s: float) -> Found:
         sent, backlog = seen.sent, seen.backlog
@@ -160,7 +162,7 @@ class DemandEstimator:
         np.add.at(waiting, self._pairs_of(backlog), backlog.mbps)
         ways = self._ways_of(state.topology, now_s)
         into = self._into(seen.received_mbps)
-        load, uses = self._loads(seen, pair, ways, into)
+        load, came, uses = self._loads(seen, pair, ways, into)
         more = self._of_entries(backlog, backlog.mbps, sent)
         changed_s = now_s - self._changed_s
         lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
@@ -171,6 +173,7 @@ class DemandEstimator:
         capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
         if seen.metered:
             load, capacity, uses = self._with_meters(seen.metered, sent, load, capacity, uses)
+            came = np.concatenate([came, np.zeros(len(load) - len(came))])
         found = estimate(
             Traffic(
                 sent.source,
@@ -185,10 +188,12 @@ class DemandEstimator:
             capacity,
             self._link_mbps,
             self._fabric.server_rate_mbps * self._receiving(into[0]),
+            came,
         )
         self._tell(found.odd, load, capacity, ways)
-        wanted = np.zeros((racks, racks))
+        wanted, expected = np.zeros((2, racks, racks))
         np.add.at(wanted, pair, found.mbps)
+        np.add.at(expected, pair, found.expected_mbps)
         constrained = np.zeros((racks, racks), dtype=bool)
         np.logical_or.at(constrained, pair, found.constrained)
         self._held_back = constrained
@@ -198,12 +203,14 @@ class DemandEstimator:
         np.logical_and.at(clear, pair, found.clear | confirmed)
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
-        wanted = np.where(elephants, wanted, 0.0)
+        wanted, expected = np.where(elephants, (wanted, expected), 0.0)
         room = None
         if self._policy.now.spill is Spill.ON:
             settled = changed_s >= self._settled_s
             room = self._room(sent, pair, ways, load, found.mbps, settled)
-        return Found(rates, waiting, wanted, constrained & elephants, room=room)
+        return Found(
+            rates, waiting, wanted, constrained & elephants, room=room, expected_mbps=expected
+        )
 
     def _pairs_of(self, backlog: Believed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return self._rack_of_server[backlog.server], backlog.rack
@@ -263,18 +270,19 @@ class DemandEstimator:
         pair: tuple[NDArray[np.intp], NDArray[np.intp]],
         ways: _Ways,
         into: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Load of each resource now, and the resources that each entry of ``sent`` uses."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+        """Load of each resource now, what comes to its queue as far as that is counted, and the
+        resources that each entry of ``sent`` uses.
+        """
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
         sent, way = seen.sent, ways.of_pair[pair]
         now = sent.latest_mbps
         electrical = np.where(way < 0, 1.0, seen.spilled[pair])
         by_packets = electrical * now
-        load = np.zeros(last + 1)
+        load, came = np.zeros((2, last + 1))
         np.add.at(load, at.link + sent.source, now)
         # Counters see what comes to the first queue. What leaves it comes to the next one.
         for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
-            came = np.zeros(len(load))
             np.add.at(came, place + where, by_packets)
             capacity = self._capacity[place + where]
             by_packets = by_packets * (capacity / np.maximum(came[place + where], capacity))
@@ -297,7 +305,7 @@ class DemandEstimator:
         ):
             uses[shared, column] = place + where[shared]
         uses[way >= 0, 6:] = ways.listed[way[way >= 0]]
-        return load, uses
+        return load, came, uses
 
     def _with_meters(
         self,

@@ -47,6 +47,7 @@ class Rehearsal:
     _forecast: Forecast = field(init=False)
     _rates_mbps: DemandMatrix = field(init=False)
     _estimated_mbps: DemandMatrix = field(init=False)
+    _expected_mbps: DemandMatrix | None = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,14 +68,19 @@ class Rehearsal:
         return self._forecast.told().error_share
 
     def see(
-        self, now_s: float, rates_mbps: DemandMatrix, wanted_mbps: DemandMatrix | None = None
+        self,
+        now_s: float,
+        rates_mbps: DemandMatrix,
+        wanted_mbps: DemandMatrix | None = None,
+        expected_mbps: DemandMatrix | None = None,
     ) -> None:
         """Take in a reading; :meth:`step` decides by the last one.
 
         ``wanted_mbps`` is None where nobody knows: each elephant pair then wants its max-min fair
-        share of an ideal switch, or what it sends, as ``policy.demand`` has it.
+        share of an ideal switch, or what it sends, as ``policy.demand`` has it. ``expected_mbps``
+        is the mean of what it may be; None: nobody knows what was full.
         """
-        self._rates_mbps = rates_mbps
+        self._rates_mbps, self._expected_mbps = rates_mbps, expected_mbps
         if wanted_mbps is None:
             wanted_mbps = self._elephants.elephants(rates_mbps)
             if self.policy.demand is DemandBasis.ESTIMATE:
@@ -93,6 +99,7 @@ class Rehearsal:
             (),
             basis=self.policy.demand,
             predicted_mbps=told.predicted_mbps,
+            expected_mbps=self._expected_mbps,
         )
         demand = seen.planned_mbps
         if seen.basis is DemandBasis.BACKLOG:

@@ -61,9 +61,13 @@ class PeriodicRequests:
 
 def _surety(seen: DemandReport) -> DemandMatrix:
     """Weights of what was estimated; rates and what waits are no guess."""
+    weights = np.ones_like(seen.estimated_mbps)
     if seen.basis is not DemandBasis.ESTIMATE:
-        return np.ones_like(seen.estimated_mbps)
-    return surety(seen.known_mbps, seen.estimated_mbps)
+        return weights
+    if seen.expected_mbps is None:
+        return surety(seen.known_mbps, seen.estimated_mbps)
+    wanted = seen.estimated_mbps
+    return np.divide(seen.expected_mbps, wanted, out=weights, where=wanted > 0)
 
 
 def _pairs(directed: NDArray[np.bool_]) -> frozenset[tuple[RackId, RackId]]:

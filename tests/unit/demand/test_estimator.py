@@ -203,6 +203,22 @@ def test_datagrams_that_an_uplink_loses_fill_no_queue_behind_it():
     assert not found.constrained[R2, R3]
 
 
+def test_datagrams_that_overrun_an_uplink_show_their_size_and_greedy_traffic_is_tried_first():
+    """Uplinks of 10 Mb/s: one server sends 30 into its own, another's TCP all that it gets."""
+    found = Network().find((H11, R2, 9.5), (H12, R3, 30.0))
+    assert found.constrained[R1, [R2, R3]].all()
+    assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([100.0, 100.0])
+    assert found.expected_mbps[R1, R3] == pytest.approx(HEADROOM * 30)
+    assert found.expected_mbps[R1, R2] > found.expected_mbps[R1, R3]
+
+
+def test_what_is_no_guess_needs_no_mean():
+    for basis in (DemandBasis.RATE, DemandBasis.BACKLOG):
+        assert Network(demand=basis).find((H11, R2, 9.5)).expected_mbps is None
+    nothing = Network().find((H11, R2, 0.5), (H12, R3, 30.0)).expected_mbps[R1, R2]
+    assert nothing == 0, "mice"
+
+
 def test_elephants_alone_have_a_demand():
     found = Network().find((H11, R2, 9.0), (H11, R3, 0.5))
     assert found.wanted_mbps[R1, R3] == 0

@@ -90,7 +90,7 @@ class Loop:
                 {},
             )
             self.before = latest
-            self.rehearsal.see(self.now_s, found.sent_mbps, found.wanted_mbps)
+            self.rehearsal.see(self.now_s, found.sent_mbps, found.wanted_mbps, found.expected_mbps)
             if second % 2:
                 changes += self.rehearsal.step(self.now_s).action is Action.CHANGE
         return changes

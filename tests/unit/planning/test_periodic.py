@@ -86,6 +86,22 @@ def test_edmonds_joins_those_for_whom_most_waits(basis, joined):
     assert set(paths_by_pair(state)) == {joined}
 
 
+def test_of_two_guesses_the_one_that_is_expected_to_be_larger_comes_first():
+    """And what is gained is told of what may be wanted."""
+    one_plane = small_fabric(racks=3, planes=1, servers=1)
+    planning = Planning(one_plane, POLICY)
+    sent, wanted, expected = np.zeros((3, 3, 3))
+    sent[0, [1, 2]], wanted[0, [1, 2]], expected[0, [1, 2]] = (4.0, 3.0), (60.0, 50.0), (8.0, 9.0)
+    told = replace(seen(), rate_mbps=sent, estimated_mbps=wanted, expected_mbps=expected)
+    state = step(PeriodicRequests(), Sharing.BY_DEMAND, told, NetworkState(), planning)
+    assert set(paths_by_pair(state)) == {(0, 2)}
+    request = PeriodicRequests().request(Sharing.BY_DEMAND, told)
+    assert request.demand.tolist() == wanted.tolist()
+    nobody_knows = replace(told, expected_mbps=None)
+    state = step(PeriodicRequests(), Sharing.BY_DEMAND, nobody_knows, NetworkState(), planning)
+    assert set(paths_by_pair(state)) == {(0, 1)}
+
+
 @pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])
 def test_gains_are_told_of_the_traffic_not_of_whose_turn_it_is(sharing):
     request = PeriodicRequests().request(sharing, seen((0, 1, 50.0), (2, 3, 20.0)))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.errors import PlanError
-from topology.estimator import FULL, HEADROOM, ODD, Traffic, estimate, surety
+from topology.estimator import COMPARABLE, FULL, HEADROOM, ODD, Traffic, estimate, surety
 
 LINK = 100.0
 
@@ -17,9 +17,9 @@ def traffic(*entries, **more):
     )
 
 
-def estimated(seen, load, capacity, out=(LINK,) * 4, into=(LINK,) * 4):
+def estimated(seen, load, capacity, out=(LINK,) * 4, into=(LINK,) * 4, came=None):
     arrays = (np.array(one, dtype=float) for one in (load, capacity, out, into))
-    return estimate(seen, *arrays)
+    return estimate(seen, *arrays, None if came is None else np.array(came))
 
 
 def test_what_met_nothing_full_was_measured():
@@ -150,6 +150,56 @@ def test_the_order_is_of_no_matter(rows, load, random):
     one, _ = drawn(rows, load, [0] * 12)
     other, _ = drawn([rows[place] for place in order], load, [0] * 12)
     assert np.allclose(one.mbps[order], other.mbps)
+
+
+def test_where_nothing_was_measured_all_may_be_greedy():
+    found = estimated(traffic((0, 1, 6.0, [0]), (0, 2, 3.0, [0])), [9.5], [10.0])
+    assert found.expected_mbps.tolist() == found.mbps.tolist()
+
+
+def test_what_was_measured_tells_how_much_is_hidden():
+    """Of rates of 30, more than 5 and more than 4 Mb/s the mean is 39, beyond a least of 0.45."""
+    seen = traffic((0, 1, 30.0 / HEADROOM, [1]), (1, 2, 5.0, [0]), (2, 3, 4.0, [0]))
+    found = estimated(seen, [9.0, 30.0], [10.0, 100.0])
+    beyond = 30 + 5 + 4 - 3 * COMPARABLE * 4.5
+    assert found.constrained.tolist() == [False, True, True]
+    assert found.expected_mbps == pytest.approx([30.0, 5 + beyond, 4 + beyond])
+    assert found.mbps == pytest.approx([30.0, LINK, LINK])
+
+
+def test_more_than_twice_what_a_queue_lets_through_shows_what_datagrams_want():
+    seen = traffic((0, 1, 20.0, [0]), (1, 2, 5.0, [0]), (2, 3, 4.0, [1]))
+    found = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[25.0, 4.0])
+    beyond = 20 * HEADROOM + 5 * HEADROOM + 4 - 3 * COMPARABLE * 4
+    assert found.constrained.all()
+    assert found.expected_mbps == pytest.approx([20 * HEADROOM, 5 * HEADROOM, 4 + beyond / 2])
+    less = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[20.0, 4.0])
+    assert less.expected_mbps.tolist() == less.mbps.tolist(), "TCP may send as much"
+
+
+def test_mice_are_no_sample_of_elephants():
+    """A thousand of them make no greedy elephant a small one."""
+    mice = [(3, 1, 0.001, [1])] * 1000
+    found = estimated(traffic((0, 1, 9.0, [0]), *mice), [9.0, 1.0], [10.0, 100.0])
+    assert found.expected_mbps[0] == found.mbps[0] == pytest.approx(LINK, rel=0.02)
+
+
+def test_what_is_known_from_before_is_no_guess():
+    seen = traffic(
+        (0, 1, 5.0, [0]), (1, 2, 5.0, [0]), most_mbps=np.array([20.0, np.inf]),
+    )  # fmt: skip
+    found = estimated(seen, [10.0], [10.0])
+    assert found.expected_mbps == pytest.approx([20.0, 5 + 20 + 5 - 2 * COMPARABLE * 5])
+
+
+@given(entries, fullness, st.lists(st.integers(0, 64), min_size=12, max_size=12))
+def test_nothing_is_expected_to_want_more_than_it_may(rows, load, connections):
+    found, seen = drawn(rows, load, connections)
+    assert (found.expected_mbps > 0).all()
+    assert (found.expected_mbps <= found.mbps).all()
+    free = ~found.constrained
+    assert (found.expected_mbps[free] == found.mbps[free]).all()
+    assert (found.expected_mbps >= np.minimum(seen.mbps, found.mbps)).all()
 
 
 def test_plans_are_made_for_something_between_what_is_sent_and_what_is_wanted():
