@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ from apps.openflow.seam import PortInfo, SwitchEvents
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.failures import FailureKind
 
+LOG = logging.getLogger("hydra.framework")
 _NOT_MASTER = (
     (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_IS_SLAVE),
     (ofproto_v1_3.OFPET_ROLE_REQUEST_FAILED, ofproto_v1_3.OFPRRFC_STALE),
@@ -60,6 +62,17 @@ _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
 
 
+_MANY: Final = {
+    ofproto_v1_3.OFPT_BARRIER_REPLY: _HEADER.size,
+    ofproto_v1_3.OFPT_FLOW_REMOVED: _FLOW_REMOVED.size,
+    ofproto_v1_3.OFPT_MULTIPART_REPLY: 16,
+}
+_NEVER: Final = (1 << 16, None)
+_direct: dict[int, tuple[int, Any]] = {}
+"""Readers of messages that come by the thousand, and the fewest bytes that they need: of switches
+that are known, these are read past the package's ways."""
+
+
 def _connection_of(datapath: Any) -> Any:
     """Its :class:`~apps.openflow.seam.SwitchConnection`.
 
@@ -86,6 +99,17 @@ def read_message(datapath: Any, whole: bytes) -> bool:
     if datapath.state == DEAD_DISPATCHER:
         return False
     version, kind, length, xid = _HEADER.unpack_from(whole)
+    shortest, parse = _direct.get(kind, _NEVER)
+    if (
+        version == ofproto_v1_3.OFP_VERSION
+        and datapath.state == MAIN_DISPATCHER
+        and shortest <= length <= len(whole)
+    ):
+        try:
+            parse(datapath, version, kind, length, xid, whole)
+        except Exception:
+            LOG.exception("%s: a message of type %d is not handled", datapath.address[0], kind)
+        return True
     message = ofproto_parser.msg(datapath, version, kind, length, xid, whole)
     if message:
         _hand_on(datapath, message)
@@ -146,12 +170,16 @@ def parsers(events: SwitchEvents) -> dict[int, Any]:
     def unread(*_message: Any) -> None:
         """Not asked for; of replies about bundles, the barrier after them says what became."""
 
+    statistics, replies = _of_statistics(events), _of_replies(events)
+    _direct.clear()
+    for kind, shortest in _MANY.items():
+        _direct[kind] = shortest, (statistics | replies)[kind]
     return {
         **dict.fromkeys(known, unread),
         **{kind: known[kind] for kind in _PARSED_KINDS},
-        **_of_statistics(events),
+        **statistics,
         **_of_packets(events),
-        **_of_replies(events),
+        **replies,
     }
 
 
