@@ -92,15 +92,18 @@ class ControllerKilledInStages(ControllerKilled):
         self._lives_s = lives_s
 
     def strike(self) -> None:
-        (src, dst), demand = (
-            self._pairs[0],
-            [{"src": a, "dst": b, "mbps": _STAGED_MBPS} for a, b in self._pairs],
-        )
         # Other faults may keep it from answering.
         with contextlib.suppress(httpx.TransportError), rest(self.field.process.base_url) as client:
             client.patch("/v1/policy", json={"divert_share": _STAGED_SHARE})
-            client.post("/v1/reconfigurations", json={"demand": demand})
+            half = len(self._pairs) // 2
+            for pairs, headers in (
+                (self._pairs[:half], {"Prefer": "wait=3"}),
+                (self._pairs[half:], {}),
+            ):
+                demand = [{"src": a, "dst": b, "mbps": _STAGED_MBPS} for a, b in pairs]
+                client.post("/v1/reconfigurations", json={"demand": demand}, headers=headers)
             time.sleep(self._lives_s / 2)
+            src, dst = self._pairs[0]
             wanted = {"src": src, "dst": dst, "bandwidth_mbps": 1.0, "duration_s": _RESERVED_S}
             client.post("/v1/reservations", json=wanted)
         time.sleep(self._lives_s / 2)
