@@ -5,8 +5,9 @@ and three reconfigurations with lost, late and doubled replies and devices that 
 upkeep between them; and one more in which the controller dies, with two to four recoveries, of
 which all but two die, too, once more with leases, so that what a former leader had begun comes out
 under the next one; one in the middle of which a circuit dies, with two withdrawals, audits, and
-flows that spill; and one between whose steps up to two others are under way, during which the
-controller may die. After every event of every run the invariants of
+flows that spill; one between whose steps, or while it waits, up to two others are made, for which
+it may give way, and during which the controller may die; and one in stages, with a death within one
+and another between two. After every event of every run the invariants of
 :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
 see :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -27,6 +28,7 @@ from tests.unit.reconfiguration import (
     test_executor_simulated,
     test_meanwhile_simulated,
     test_recovery_simulated,
+    test_stages_simulated,
 )
 from tests.unit.reconfiguration.watch import Violation
 
@@ -66,6 +68,10 @@ def beside(seeds: range) -> list[str]:
     return broken(test_beside_simulated.simulate, seeds)
 
 
+def in_stages(seeds: range) -> list[str]:
+    return broken(test_stages_simulated.simulate, seeds)
+
+
 def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[float, list[str]]:
     """(seeds a minute, broken invariants)."""
     shares = [range(first, min(first + SHARE, seeds)) for first in range(0, seeds, SHARE)]
@@ -89,6 +95,7 @@ def main(argv: Sequence[str] = ()) -> int:
         ("a lease that ends, and those that lead next", leases, 1),
         ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
         ("a change, and others between its steps", beside, 1),
+        ("a change in stages, with deaths within and between them", in_stages, 1),
     ):
         per_minute, found = played(case, play, seeds)
         violations += found

@@ -13,7 +13,7 @@ circuits of others where these have room (:mod:`hydra.reconfiguration.detours`),
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -234,21 +234,31 @@ class _Cut:
         With ``crowded``, those that are too many for a rack fit if it has no others; the fewest
         come first.
         """
-        chosen: set[Pair] = set()
+        chosen: list[_Number] = []
         load: _Load = {}
-        left = self._in_the_way.users_left()
-        circles = self._circles()
         if crowded:
+            left = self._in_the_way.users_left()
+            circles = list(self._circles.all())
             circles.sort(key=lambda circle: max(self._load(circle).values(), default=0.0))
-        for circle in circles:
-            if not self._in_the_way.of_none(circle, left):
-                continue
-            more = self._load(circle)
-            if self._fit(load, more, crowded=crowded):
-                chosen.update(self._pairs[number] for number in circle)
-                _add(load, more.items())
-                self._in_the_way.let_go(circle, left)
-        return chosen
+            for circle in circles:
+                more = self._load(circle)
+                if self._in_the_way.of_none(circle, left) and self._fit(load, more, crowded=True):
+                    chosen += circle
+                    _add(load, more.items())
+                    self._in_the_way.let_go(circle, left)
+        else:
+            turns = self._circles.turns()
+            circle = next(turns, None)
+            while circle is not None:
+                more = self._load(circle)
+                if fits := self._fit(load, more):
+                    chosen += circle
+                    _add(load, more.items())
+                try:
+                    circle = turns.send(fits)
+                except StopIteration:
+                    break
+        return {self._pairs[number] for number in chosen}
 
     def moves(self) -> set[Pair]:
         """Pairs that fit together, of which some let others have their ports, and wait."""
@@ -382,46 +392,9 @@ class _Cut:
         moving = moving_pairs(self._current, state)
         return state if moving <= moving_pairs(self._current, plain) | more else None
 
-    def _circles(self) -> list[list[_Number]]:
-        """Sets of pairs that need each other's ports; pairs that do not, alone.
-
-        Those that others wait for come first, and of several those that gain most.
-        """
-        pairs = len(self._pairs)
-        before, after = self._in_the_way.edges()
-        nodes = pairs + self._in_the_way.number
-        graph = csr_array((np.ones(len(before), dtype=np.int8), (before, after)), (nodes, nodes))
-        circles, circle_of = connected_components(graph, connection="strong")
-        members: list[list[_Number]] = [[] for _ in range(circles)]
-        gain_mbps = [0.0] * circles
-        involved = np.union1d(np.array(self._arriving, dtype=np.intp), before[before < pairs])
-        for number, circle in zip(involved.tolist(), circle_of[involved].tolist(), strict=True):
-            members[circle].append(number)
-            gain_mbps[circle] += self._gain_mbps[number]
-        following: list[list[int]] = [[] for _ in range(circles)]
-        missing = [0] * circles
-        links = np.unique(np.stack([circle_of[before], circle_of[after]], axis=1), axis=0)
-        for one, other in links[links[:, 0] != links[:, 1]].tolist():
-            following[one].append(other)
-            missing[other] += 1
-        # A circuit alone is no circle: who waits for it comes as soon as its users have.
-        free = [
-            (bool(its), -gain_mbps[circle], its[:1], circle)
-            for circle, its in enumerate(members)
-            if not missing[circle]
-        ]
-        heapify(free)
-        order = []
-        while free:
-            *_, circle = heappop(free)
-            if members[circle]:
-                order.append(members[circle])
-            for other in following[circle]:
-                missing[other] -= 1
-                if not missing[other]:
-                    its = members[other]
-                    heappush(free, (bool(its), -gain_mbps[other], its[:1], other))
-        return order
+    @cached_property
+    def _circles(self) -> _Circles:
+        return _Circles(self._in_the_way, self._arriving, np.array(self._gain_mbps))
 
     def _fit(self, load: _Load, more: _Load, *, crowded: bool = False) -> bool:
         for place, mbps in more.items():
@@ -498,7 +471,7 @@ class _InTheWay:
         for number, pairs in self._users.items():
             for pair in pairs:
                 self._used.setdefault(pair, []).append(number)
-        self._pairs = len(numbers)
+        self.pairs = len(numbers)
 
     @property
     def number(self) -> int:
@@ -508,7 +481,7 @@ class _InTheWay:
     @cached_property
     def _others(self) -> csr_array:
         """By pair: pairs who use the circuits in its way, itself among them if it does."""
-        shape = self._pairs, len(self._circuits)
+        shape = self.pairs, len(self._circuits)
         before = _incidence(self._before, shape)
         using = _incidence(self._used, shape)
         found = csr_array(before @ using.T)
@@ -546,14 +519,12 @@ class _InTheWay:
     def edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(who has to go first, who after that): users, their circuits, who waits for these.
 
-        Circuits are numbered after pairs.
+        Circuits are numbered after :attr:`pairs`.
         """
-        found: list[tuple[int, int]] = []
-        for circuit, pairs in self._users.items():
-            node = self._pairs + circuit
-            found += [(pair, node) for pair in pairs]
-            found += [(node, pair) for pair in self._waiting[circuit]]
-        return _columns(found)
+        users, used = _entries(self._users)
+        waiting, awaited = _entries(self._waiting)
+        before = np.concatenate([users, self.pairs + awaited])
+        return before, np.concatenate([self.pairs + used, waiting])
 
     def users_left(self) -> dict[int, int]:
         """Users of each circuit, for :meth:`let_go`."""
@@ -577,8 +548,70 @@ class _InTheWay:
         return all(left[circuit] == its[circuit] for circuit in before)
 
 
+class _Circles:
+    """Sets of pairs that need each other's ports; pairs that do not, alone."""
+
+    def __init__(
+        self, in_the_way: _InTheWay, arriving: Sequence[_Number], gain_mbps: _Floats
+    ) -> None:
+        before, after = in_the_way.edges()
+        nodes = in_the_way.pairs + in_the_way.number
+        graph = csr_array((np.ones(len(before), dtype=np.int8), (before, after)), (nodes, nodes))
+        circles, circle_of = connected_components(graph, connection="strong")
+        pairs = np.union1d(np.array(arriving, dtype=np.intp), before[before < in_the_way.pairs])
+        order = np.argsort(circle_of[pairs], kind="stable")
+        self._pairs = pairs[order].tolist()
+        places = np.arange(circles + 1)
+        self._starts = np.searchsorted(circle_of[pairs][order], places).tolist()
+        self._gain_mbps = np.bincount(circle_of[pairs], gain_mbps[pairs], circles).tolist()
+        both = circle_of[before].astype(np.int64) * circles + circle_of[after]
+        first, then = np.divmod(np.unique(both), circles)
+        first, then = first[first != then], then[first != then]
+        self._after = then.tolist()
+        self._first_after = np.searchsorted(first, places).tolist()
+        self._before = np.bincount(then, minlength=circles)
+
+    def _members(self, circle: int) -> list[_Number]:
+        return self._pairs[self._starts[circle] : self._starts[circle + 1]]
+
+    def all(self) -> Iterator[list[_Number]]:
+        return filter(None, map(self._members, range(len(self._gain_mbps))))
+
+    def turns(self) -> Generator[list[_Number], bool]:
+        """Circles that wait for nobody but those that have gone, who gains most before others.
+
+        It is sent whether each goes.
+        """
+        missing = self._before.tolist()
+        free = [self._entry(circle) for circle in np.flatnonzero(self._before == 0).tolist()]
+        heapify(free)
+        while free:
+            *_, circle = heappop(free)
+            # A circuit alone is no circle: who waits for it may go as soon as its users have gone.
+            members = self._members(circle)
+            if members and not (yield members):
+                continue
+            for other in self._after[self._first_after[circle] : self._first_after[circle + 1]]:
+                missing[other] -= 1
+                if not missing[other]:
+                    heappush(free, self._entry(other))
+
+    def _entry(self, circle: int) -> tuple[bool, float, int, int]:
+        start, end = self._starts[circle : circle + 2]
+        first = self._pairs[start] if end > start else -1
+        return end > start, -self._gain_mbps[circle], first, circle
+
+
+def _entries(
+    places: Mapping[int, Collection[int]],
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(each of its places, the number that has it), of all numbers."""
+    columns = np.array([one for its in places.values() for one in its], dtype=np.intp)
+    numbers = np.array(list(places), dtype=np.intp)
+    return columns, np.repeat(numbers, [len(its) for its in places.values()])
+
+
 def _incidence(places: Mapping[int, Collection[int]], shape: tuple[int, int]) -> csr_array:
     """A matrix with ones at (number, each of its places)."""
-    rows = np.repeat(list(places), [len(its) for its in places.values()]).astype(np.intp)
-    columns = np.array([one for its in places.values() for one in its], dtype=np.intp)
+    columns, rows = _entries(places)
     return csr_array((np.ones(len(columns)), (rows, columns)), shape)

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,10 @@ from mininet_scenarios.stage.controller_process import ControllerProcessError
 
 _BLOCK_BYTES: Final = 4096
 _PLANNER_S: Final = 15.0
+_STAGED_MBPS: Final = 80.0
+_STAGED_SHARE: Final = 0.002
+"""Share of the electrical network in which one or two pairs of racks fit with their datagrams."""
+_RESERVED_S: Final = 2.0
 _POLL_S: Final = 0.1
 _IMPORTS_S: Final = 30.0
 """Time after which a process that has not come so far won't."""
@@ -73,6 +78,36 @@ class ControllerKilledInRecovery(ControllerKilled):
     def _start(self) -> None:
         with contextlib.suppress(ControllerProcessError):
             self.field.process.start()
+
+
+class ControllerKilledInStages(ControllerKilled):
+    """Killed within or between the stages of a large change, and beside a reservation's."""
+
+    def __init__(self, field: Field, pairs: Sequence[tuple[str, str]], lives_s: float) -> None:
+        """``pairs`` of racks: half of them have circuits, and then the others, and the first one a
+        reservation; ``lives_s``: time from the request for the change to the end.
+        """
+        super().__init__(field)
+        self._pairs = pairs
+        self._lives_s = lives_s
+
+    def strike(self) -> None:
+        # Other faults may keep it from answering.
+        with contextlib.suppress(httpx.TransportError), rest(self.field.process.base_url) as client:
+            client.patch("/v1/policy", json={"divert_share": _STAGED_SHARE})
+            half = len(self._pairs) // 2
+            for pairs, headers in (
+                (self._pairs[:half], {"Prefer": "wait=3"}),
+                (self._pairs[half:], {}),
+            ):
+                demand = [{"src": a, "dst": b, "mbps": _STAGED_MBPS} for a, b in pairs]
+                client.post("/v1/reconfigurations", json={"demand": demand}, headers=headers)
+            time.sleep(self._lives_s / 2)
+            src, dst = self._pairs[0]
+            wanted = {"src": src, "dst": dst, "bandwidth_mbps": 1.0, "duration_s": _RESERVED_S}
+            client.post("/v1/reservations", json=wanted)
+        time.sleep(self._lives_s / 2)
+        super().strike()
 
 
 class JournalRolledBack(ControllerKilled):

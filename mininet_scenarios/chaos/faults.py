@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Final
 
 from hydra.model import Server
@@ -14,6 +15,7 @@ from mininet_scenarios.chaos.controller_faults import (
     ClockStepped,
     ControllerKilled,
     ControllerKilledInRecovery,
+    ControllerKilledInStages,
     ControllerStopped,
     DiskFull,
     DiskSlow,
@@ -97,6 +99,13 @@ def _learning_lost(field: Field, chance: random.Random) -> Fault | None:
     return FlowsDeleted.of_tor(field, chance.choice(field.fabric.racks))
 
 
+def _killed_in_stages(field: Field, chance: random.Random) -> Fault:
+    pairs = list(combinations([rack.name for rack in field.fabric.racks], 2))
+    return ControllerKilledInStages(
+        field, chance.sample(pairs, len(pairs)), chance.uniform(0.1, 2.0)
+    )
+
+
 def _foreign(field: Field, chance: random.Random) -> Fault:
     used = field.watch.ports_in_use()
     idle = [port for port in field.fabric.ports if port.tor_port not in used]
@@ -118,6 +127,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "controller-killed-in-recovery": lambda field, chance: ControllerKilledInRecovery(
         field, chance.uniform(0.0, 1.5)
     ),
+    "controller-killed-in-stages": _killed_in_stages,
     "journal-cut": lambda field, chance: JournalCut(field, chance.random()),
     "journal-rolled-back": lambda field, _: JournalRolledBack(field),
     "controller-stopped": lambda field, _: ControllerStopped(field),
