@@ -66,7 +66,7 @@ class Podman:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=1800,
             check=False,
         )
 
