@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from apps.etcd.gateway import Answer, Entry, Etcd, EtcdRefused, EtcdUnanswered, get, has_value
-from apps.journal.etcd import after, carry, check_format, staged, texts
+from apps.journal.etcd import after, carry, check_format, in_one_moment, staged, texts
 from hydra.journal import JournalError, JournalOfAnotherFormat, Kind
 from hydra.policy import EtcdSettings
 
@@ -87,7 +87,7 @@ class Copying:
         now_s = time.time()
         changed: Sequence[Kind] = self._kinds
         if before is None or self._owner is None:  # None: there was no journal
-            self._read_all()
+            in_one_moment(self._read_all)
         else:
             changed = self._read_changed(self._owner)
         kinds = {} if before is None else dict(before.kinds)
@@ -117,7 +117,7 @@ class Copying:
         counts = dict(zip(self._kinds, answer.counts[3:], strict=True))
         whole = all(len((self._entries | entries)[kind]) == counts[kind] for kind in self._kinds)
         if not owned or redo or not whole:
-            self._read_all()
+            in_one_moment(self._read_all)
             return self._kinds
         self._entries |= {kind: dict(sorted(some.items())) for kind, some in entries.items()}
         self._owner, self._revision = owned[0].value, answer.revision

@@ -22,10 +22,10 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from apps.etcd.gateway import (
     PATIENCE_S,
@@ -66,6 +66,7 @@ _COMPACTED: Final = "has been compacted"
 _FULL: Final = "space exceeded"
 _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
+_T = TypeVar("_T")
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 _AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
 
@@ -508,13 +509,7 @@ class EtcdJournal:
 
     def _everything(self, first: str, *more: str) -> dict[str, str]:
         """All keys that begin with ``first``, and ``more``, in their order, as of one moment."""
-        for attempt in range(_MOST_READINGS):
-            try:
-                return self._read_pages(first, more)
-            except EtcdRefused as error:
-                if _COMPACTED not in str(error) or attempt == _MOST_READINGS - 1:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        return in_one_moment(lambda: self._read_pages(first, more))
 
     def _read_pages(self, first: str, more: Sequence[str]) -> dict[str, str]:
         begin = self._key(first)
@@ -572,6 +567,19 @@ def _staged_key(number: int) -> str:
 
 
 _NOTHING_STAGED: Final = _Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
+
+
+def in_one_moment(read: Callable[[], _T]) -> _T:
+    """What ``read`` returns, which reads as of one moment; again, if etcd has compacted that
+    meanwhile. Raises EtcdRefused, EtcdUnanswered.
+    """
+    for _ in range(_MOST_READINGS - 1):
+        try:
+            return read()
+        except EtcdRefused as error:
+            if _COMPACTED not in str(error):
+                raise
+    return read()
 
 
 def after(prefix: str) -> str:

@@ -3,72 +3,26 @@
 from __future__ import annotations
 
 import json
-import queue
 import re
 import signal
-import threading
 import time
 import uuid
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from apps.etcd.gateway import Etcd, delete, put
-from apps.etcd.leadership import Leadership, boot_s, who_leads
+from apps.etcd.leadership import boot_s, who_leads
 from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
+from tests.unit.etcd.candidates import LONG_S, Candidate, candidate, wait_until
 
 LEASE_S = 3
-LONG_S = 60.0
-
-
-def wait_until(condition):
-    until_s = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 def await_standby(leader):
     wait_until(lambda: leader.leadership.replicas().standing_by)
-
-
-def words_of(candidate):
-    return candidate.leadership.standby().words
-
-
-class Candidate:
-    def __init__(self, settings, name, release="1.0"):
-        self.gone = threading.Event()
-        self.leads, self.lost, self.ended = (queue.SimpleQueue() for _ in range(3))
-        self.switches = 0
-        self.leadership = Leadership(
-            settings,
-            name,
-            f"http://{name}:8080",
-            release,
-            lambda: self.leads.put(boot_s()),
-            self._lose,
-            self.ended.put,
-            lambda: self.switches,
-        )
-
-    def _lose(self, why):
-        """As the process does it: nothing comes after."""
-        self.lost.put((boot_s(), why))
-        self.gone.wait()
-
-
-@contextmanager
-def candidate(settings, name, release="1.0"):
-    one = Candidate(settings, name, release)
-    one.leadership.start()
-    try:
-        yield one
-    finally:
-        one.gone.set()
-        one.leadership.close()
 
 
 @pytest.fixture
@@ -98,7 +52,7 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(settings):
             )
             first = a.leadership.generation
             a.leadership.take_no_more()
-            assert "this controller ends, and another one leads soon" in words_of(a)
+            assert "this controller ends, and another one leads soon" in a.words
             assert not a.leadership.over(), "what is under way is finished"
             a.leadership.resign()
             assert a.leadership.over()

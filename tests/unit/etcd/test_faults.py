@@ -1,0 +1,176 @@
+"""etcd fails, and a leader goes on or ends as it should; on real members.
+
+A quorum that is lost is in tests/integration/test_replicas.py, a member that is stopped in
+test_leadership.py, lost requests and replies in tests/unit/journal/test_etcd.py.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import uuid
+from contextlib import closing, contextmanager
+
+import pytest
+
+import apps.journal.copy as copy_module
+import apps.journal.etcd as journal_module
+from apps.etcd.gateway import Etcd, EtcdRefused, delete, put
+from apps.journal.copy import Copying
+from apps.journal.etcd import EtcdJournal
+from hydra.journal import Change, JournalError, Kind
+from mininet_scenarios.stage.etcd_members import EtcdMembers
+from tests.unit.etcd.candidates import LONG_S, candidate, wait_until
+
+pytestmark = pytest.mark.takes(40)
+LEASE_S, LONG_LEASE_S = 3, 6
+QUOTA_BYTES = 16 << 20
+
+
+def webhook(key):
+    return Change(Kind.WEBHOOK, key, {"id": key})
+
+
+def ids(journal):
+    return [record["id"] for record in journal.records(Kind.WEBHOOK)]
+
+
+def goes_on(leader, journal, lease_s):
+    """It leads, and its journal can be written, for longer than its lease."""
+    until_s = time.monotonic() + 1.5 * lease_s
+    while time.monotonic() < until_s:
+        journal.write([webhook("a")])
+        assert leader.lost.empty()
+        assert not leader.leadership.over()
+        time.sleep(0.1)
+
+
+@contextmanager
+def leading(settings):
+    with candidate(settings, "a") as leader, closing(EtcdJournal(settings, later=True)) as journal:
+        leader.leads.get(timeout=LONG_S)
+        journal.open(leader.leadership.conditions())
+        yield leader, journal
+
+
+def test_the_leader_of_etcd_is_killed(tmp_path):
+    """Another one is elected within a second or two, and the lease is renewed there."""
+    with (
+        EtcdMembers(tmp_path, 3) as members,
+        leading(members.settings(lease_s=LONG_LEASE_S)) as (leader, journal),
+    ):
+        for _ in range(2):
+            name = members.leader()
+            members.kill(name)
+            goes_on(leader, journal, LONG_LEASE_S)
+            members.start(name)
+            members.await_quorum()
+
+
+def test_a_slow_etcd_is_waited_for(tmp_path):
+    """As where its disk, or its machine, is: it stands still most of the time."""
+    with (
+        EtcdMembers(tmp_path, 1) as members,
+        leading(members.settings(lease_s=LONG_LEASE_S)) as (leader, journal),
+    ):
+        over = threading.Event()
+
+        def stand_still():
+            while not over.wait(0.1):
+                members.signal("m1", signal.SIGSTOP)
+                time.sleep(0.4)
+                members.signal("m1", signal.SIGCONT)
+
+        slow = threading.Thread(target=stand_still)
+        slow.start()
+        try:
+            goes_on(leader, journal, LONG_LEASE_S)
+        finally:
+            over.set()
+            slow.join()
+
+
+def fill(etcd):
+    """Write, as others do that use it, until there is no more space; a key's versions count."""
+    with pytest.raises(EtcdRefused, match="space exceeded"):
+        for _ in range(1000):
+            etcd.transaction([], [put("others", "x" * 300_000)], patience_s=LONG_S)
+
+
+def free(etcd):
+    """What the operator's guide says."""
+    revision = etcd.transaction([], [delete("others")]).revision
+    etcd.ask("/kv/compaction", {"revision": str(revision), "physical": True})
+    etcd.ask("/maintenance/defragment", {}, patience_s=LONG_S)
+    raised = etcd.ask("/maintenance/alarm", {"action": "GET"})["alarms"]
+    for alarm in raised:
+        etcd.ask("/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
+
+
+def test_the_space_of_etcd_is_full(tmp_path):
+    """Who leads goes on to, and promises nothing; nobody else begins to. With space it is over."""
+    with EtcdMembers(tmp_path, 1, [f"--quota-backend-bytes={QUOTA_BYTES}"]) as members:
+        settings = members.settings(lease_s=LEASE_S)
+        with closing(Etcd(settings)) as etcd, leading(settings) as (leader, journal):
+            journal.write([webhook("a")])
+            with candidate(settings, "b") as other:
+                wait_until(lambda: leader.leadership.replicas().standing_by)
+                fill(etcd)
+                for _ in range(2 * LEASE_S):
+                    with pytest.raises(JournalError, match=r"etcd's space is full.*disarm"):
+                        journal.write([webhook("b")])
+                    time.sleep(1)
+                assert leader.lost.empty()
+                assert not leader.leadership.over()
+                assert "space exceeded" in other.words
+                (member,) = leader.leadership.replicas().store
+                assert "NOSPACE" in str(member.problems)
+                leader.leadership.close()
+                time.sleep(LEASE_S)
+                assert other.leads.empty()
+                free(etcd)
+                other.leads.get(timeout=LONG_S)
+                journal.open(other.leadership.conditions())
+                journal.write([webhook("c")])
+                assert ids(journal) == ["a", "c"]
+
+
+def test_clocks_that_are_set_change_nothing(etcd, monkeypatch):
+    """A lease is counted by a clock that nobody sets."""
+    with leading(etcd.settings(f"/test/{uuid.uuid4().hex}/", LEASE_S)) as (leader, journal):
+        now_s = time.time
+        for by_s in (86_400.0, -86_400.0):
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "time", lambda by_s=by_s: now_s() + by_s)
+                goes_on(leader, journal, LEASE_S)
+
+
+@pytest.mark.parametrize("reader", ["journal", "copy"])
+def test_etcd_compacts_what_is_being_read(etcd, monkeypatch, reader):
+    """A reading is of one moment, which a compaction takes away between two of its pages."""
+    monkeypatch.setattr(journal_module, "_PAGE", 2)
+    monkeypatch.setattr(copy_module, "_PAGE", 2)
+    settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
+    with closing(EtcdJournal(settings)) as journal, closing(Etcd(settings)) as other:
+        journal.write([webhook(str(one)) for one in range(7)])
+        ask, compacted = Etcd.ask, []
+
+        def compacting(self, path, body, **more):
+            answer = ask(self, path, body, **more)
+            if self is not other and not compacted:
+                compacted.append(journal_module)
+                journal.write([webhook("7")])
+                revision = other.transaction([], []).revision
+                other.ask("/kv/compaction", {"revision": str(revision), "physical": True})
+            return answer
+
+        if reader == "journal":
+            with closing(EtcdJournal(settings, read_only=True)) as looking:
+                monkeypatch.setattr(Etcd, "ask", compacting)
+                assert ids(looking) == [*map(str, range(8))]
+        else:
+            with closing(Copying(settings, (Kind.WEBHOOK,))) as copies:
+                monkeypatch.setattr(Etcd, "ask", compacting)
+                assert len(copies.look().texts(Kind.WEBHOOK)) == 8
+        assert compacted
