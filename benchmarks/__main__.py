@@ -37,6 +37,7 @@ from benchmarks import (
     statistics,
     sweep,
     topology,
+    tournament,
     undisturbed,
     whole_tables,
 )
@@ -50,6 +51,7 @@ BENCHMARKS = (
     slotted,
     topology,
     demand,
+    tournament,
     prediction,
     rule_encoding,
     control_plane,
