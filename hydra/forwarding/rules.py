@@ -119,7 +119,18 @@ def mac_as_int(mac: str) -> int:
 
 def constant(kind: RuleKind, *args: int) -> FlowRule:
     """A rule that belongs to no epoch and to no rack."""
-    return FlowRule(kind, args, cookie(kind))
+    return FlowRule(kind, args, _cookie_of(kind))
+
+
+@cache
+def _cookie_of(kind: RuleKind) -> int:
+    return cookie(kind)
+
+
+@lru_cache(maxsize=4096)
+def common_constant(kind: RuleKind, *args: int) -> FlowRule:
+    """A :func:`constant` that many switches have: they have the same object."""
+    return constant(kind, *args)
 
 
 def port_rules(
@@ -128,12 +139,12 @@ def port_rules(
     """Rules of the ingress table for frames from ``port``, behind which ``server`` is."""
     if source_check is SourceCheck.OFF:
         for kind in (RuleKind.PORT_MARKED_V4, RuleKind.PORT_MARKED_V6, RuleKind.PORT_ANY):
-            yield constant(kind, port)
+            yield common_constant(kind, port)
         return
     for mac in map(mac_as_int, server.macs):
         for kind in (RuleKind.PORT_OWN_MARKED_V4, RuleKind.PORT_OWN_MARKED_V6, RuleKind.PORT_OWN):
             yield constant(kind, port, mac)
-    yield constant(RuleKind.PORT_FOREIGN, port)
+    yield common_constant(RuleKind.PORT_FOREIGN, port)
     if source_check is SourceCheck.ADDRESSES:
         yield from _claim_rules(fabric, server, port)
 
@@ -168,15 +179,15 @@ def host_rules(
         if match_arguments(kind):
             yield from (constant(kind, mac_as_int(mac)) for mac in server.macs)
         else:
-            yield constant(kind)
+            yield common_constant(kind)
     yield from port_rules(fabric, server, Port.HOST, source_check)
-    yield constant(RuleKind.HOST_GROUP)
-    yield constant(RuleKind.HOST_ARP)
+    yield common_constant(RuleKind.HOST_GROUP)
+    yield common_constant(RuleKind.HOST_ARP)
     yield from neighbour_discovery_rules()
 
 
 def neighbour_discovery_rules() -> Iterator[FlowRule]:
-    return (constant(RuleKind.HOST_ND, icmpv6_type) for icmpv6_type in ND_TYPES)
+    return (common_constant(RuleKind.HOST_ND, icmpv6_type) for icmpv6_type in ND_TYPES)
 
 
 def default_rules() -> Iterator[FlowRule]:
@@ -206,8 +217,13 @@ def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterato
     """Own-rack traffic: through the ToR, untagged, unless the own uplink is dead."""
     port = Port.ELECTRICAL if uplink_dead else Port.OPTICAL
     for prefix in fabric.racks[server.rack].prefixes:
-        kind = RuleKind.OWN_RACK_V4 if prefix.version == 4 else RuleKind.OWN_RACK_V6
-        yield constant(kind, *prefix_args(prefix), port)
+        yield _own_rack_rule(prefix, port)
+
+
+@lru_cache(maxsize=1 << 12)
+def _own_rack_rule(prefix: IPv4Network | IPv6Network, port: int) -> FlowRule:
+    kind = RuleKind.OWN_RACK_V4 if prefix.version == 4 else RuleKind.OWN_RACK_V6
+    return constant(kind, *prefix_args(prefix), port)
 
 
 def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:

@@ -357,10 +357,11 @@ def without(
     and these ``paths``.
     """
     standing = whole_rings(state.topology.circuits - set(circuits))
+    gone = frozenset(paths)
     left = tuple(
         path
         for path in state.topology.paths
-        if path not in paths and standing.issuperset(path.circuits)
+        if path not in gone and standing.issuperset(path.circuits)
     )
     vlans = {path: state.vlans[path] for path in left}
     freed = frozenset(state.vlans.values()) - frozenset(vlans.values())

@@ -87,6 +87,14 @@ _IN_PORT: Final = 0xFFF8
 _FIN: Final = 0x01
 
 
+_FIELDS: Final[Mapping[int, str]] = {
+    Port.HOST: "host",
+    Port.OPTICAL: "optical",
+    Port.ELECTRICAL: "electrical",
+}
+"""Of :class:`SwitchPorts`, by symbolic port."""
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchPorts:
     """A switch's OpenFlow port numbers for the symbolic ports; 0: no such port."""
@@ -101,16 +109,14 @@ class SwitchPorts:
         """A symbolic port's number; a real number stays as it is."""
         if port >= 0:
             return port
+        if (name := _FIELDS.get(port)) is not None:
+            number: int = getattr(self, name)
+            return number
         if (place := place_of_server(port)) is not None:
             return self.servers[place]
         if (place := place_of_wired(port)) is not None:
             return self.wired[place]
-        return {
-            Port.HOST: self.host,
-            Port.OPTICAL: self.optical,
-            Port.ELECTRICAL: self.electrical,
-            Port.NORMAL: PORT_NORMAL,
-        }[Port(port)]
+        return {Port.NORMAL: PORT_NORMAL}[Port(port)]
 
 
 # --- compiling shapes ------------------------------------------------------------------------

@@ -84,6 +84,39 @@ def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
     assert switches.ready() == everybody - {second}
 
 
+def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down(core, monkeypatch):
+    """And all of them, once, if a port may have changed while nobody looked."""
+    switches, network = core.switches, core.network
+    everybody = frozenset(switches.owned)
+    looked, seen = [], switches._connections.port
+    monkeypatch.setattr(
+        switches._connections, "port", lambda *end: (looked.append(end[0]), seen(*end))[1]
+    )
+
+    def ends(*names):
+        servers = [FABRIC.server_by_name[name] for name in names]
+        return {server.vswitch.datapath_id for server in servers} | {
+            FABRIC.racks[server.rack].tor.datapath_id for server in servers
+        }
+
+    network.dead_uplinks.add("h11")
+    core.run(switches.follow_uplinks())  # not settled yet: passed over
+    switches.settled = True
+    core.run(switches.synchronise(everybody))
+    assert switches.dead_uplinks == {"h11"}
+    first, second = (FABRIC.server_by_name[name].vswitch.datapath_id for name in ("h11", "h21"))
+    network.dead_uplinks.clear()
+    network.dead_uplinks.add("h21")
+    looked.clear()
+    core.run(switches.synchronise([second]))
+    assert switches.dead_uplinks == {"h21"}
+    assert set(looked) <= ends("h11", "h21")
+    looked.clear()
+    core.run(switches.synchronise([first]))
+    assert switches.dead_uplinks == {"h21"}
+    assert set(looked) <= ends("h11", "h21")
+
+
 def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_one(core):
     switches = core.switches
     switches.settled = True

@@ -1,0 +1,28 @@
+"""Announcements go to the switches of the servers that are announced, and to no others."""
+
+from apps.controller.announcer import Announcer
+from hydra.forwarding.frames import announcement
+from hydra.forwarding.pipeline import Port
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import VlanId
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=2, planes=1, servers=3)
+
+
+class Fleet:
+    def send_frames(self, frames):
+        self.sent = {datapath: list(some) for datapath, some in frames.items()}
+
+
+def test_only_switches_of_these_servers_are_sent_anything():
+    fleet, (first, _, third, *_) = Fleet(), FABRIC.servers
+    announcer = Announcer(fleet, substrate_of(FABRIC), tuple, 60.0)
+    announcer.announce([(first, (VlanId(7),)), (third, ())])
+    assert fleet.sent == {
+        server.vswitch.datapath_id: [
+            (port, announcement(server.mac, vlan, 0)) for port, vlan in (*some, *always)
+        ]
+        for always in [((Port.OPTICAL, None), (Port.ELECTRICAL, None))]
+        for server, some in ((first, [(Port.OPTICAL, VlanId(7))]), (third, []))
+    }
