@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from apps.openflow import framework
 from apps.process.allocator import share_one_arena
+from apps.process.garbage import uncollected
 from apps.workers.settings import VARIABLE as WORKER_VARIABLE
 from apps.workers.settings import WorkerOptions, handed_on
 from hydra.errors import HydraError
@@ -22,15 +22,18 @@ def _check(config: Path | None) -> str:
 
     Raises HydraError if it can't; None: the variable tells it already.
     """
-    # Applications of other people's do without these, which take two seconds to import.
-    from apps.main import CONFIG_VARIABLE, configuration_path  # noqa: PLC0415
-    from apps.process.configuration import load_configuration  # noqa: PLC0415
+    # Applications of other people's do without these, which take a second to import.
+    with uncollected():
+        from apps.main import CONFIG_VARIABLE, configuration_path  # noqa: PLC0415
+        from apps.process.configuration import load_configuration  # noqa: PLC0415
 
     load_configuration(config or configuration_path())
     return CONFIG_VARIABLE
 
 
 def _serve(arguments: list[str]) -> int:
+    with uncollected():
+        from apps.openflow import framework  # noqa: PLC0415  (most of a second, too)
     share_one_arena()
     os.umask(0o077)  # the journal, its log and its copies hold webhooks' keys
     try:

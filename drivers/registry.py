@@ -1,35 +1,16 @@
 """Driver names of the configuration file, and the modules that they stand for.
 
-A new driver is a file and an entry here. ``hydra`` does not import drivers: callers that load a
-configuration pass it :func:`plane_checks` and :func:`rack_checks`.
+A new driver is a file and an entry here: a module, or ``module:Class``. ``hydra`` does not import
+drivers: callers that load a configuration pass it :func:`plane_checks` and :func:`rack_checks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pkgutil import resolve_name
+from typing import Final, Protocol, TypeVar, cast
 
-from drivers.optical import (
-    calient_tl1,
-    glimmerglass_tl1,
-    manual,
-    openflow_xc,
-    polatis_netconf,
-    polatis_restconf,
-    polatis_scpi,
-    polatis_tl1,
-    sonic_ocs,
-    template,
-)
-from drivers.tor import (
-    ibm_g8264,
-    ibm_g8264_netconf,
-    openconfig_vlan,
-    openconfig_vlan_gnmi,
-    openflow,
-    ovs_ovsdb,
-    sonic_vlan,
-)
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import Problem, UnknownName
 from hydra.model import Plane, Rack
@@ -55,37 +36,57 @@ class TorDriver(Protocol):
     def check(self, rack: Rack) -> Iterable[Problem]: ...
 
 
-OPTICAL: Final[Mapping[str, OpticalDriver]] = {
-    "calient-tl1": calient_tl1,
-    "glimmerglass-tl1": glimmerglass_tl1,
-    "manual": manual,
-    "openflow-xc": openflow_xc,
-    "polatis-netconf": polatis_netconf,
-    "polatis-restconf": polatis_restconf,
-    "polatis-scpi": polatis_scpi,
-    "polatis-tl1": polatis_tl1,
-    "sonic-ocs": sonic_ocs,
-    "template": template,
-}
-TOR: Final[Mapping[str, TorDriver]] = {
-    "ibm-g8264": ibm_g8264,
-    "ibm-g8264-netconf": ibm_g8264_netconf,
-    "openconfig-vlan": openconfig_vlan,
-    "openconfig-vlan-gnmi": openconfig_vlan_gnmi,
-    "openflow": openflow,
-    "ovs-ovsdb": ovs_ovsdb,
-    "sonic-vlan": sonic_vlan,
-}
+class _Entries(Mapping[str, _EntryT]):
+    """Drivers by name. Each is loaded when it is asked for: some bring large packages along."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> _EntryT:
+        return cast(_EntryT, resolve_name(self._places[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+OPTICAL: Final[Mapping[str, OpticalDriver]] = _Entries(
+    {
+        "calient-tl1": "drivers.optical.calient_tl1",
+        "glimmerglass-tl1": "drivers.optical.glimmerglass_tl1",
+        "manual": "drivers.optical.manual",
+        "openflow-xc": "drivers.optical.openflow_xc",
+        "polatis-netconf": "drivers.optical.polatis_netconf",
+        "polatis-restconf": "drivers.optical.polatis_restconf",
+        "polatis-scpi": "drivers.optical.polatis_scpi",
+        "polatis-tl1": "drivers.optical.polatis_tl1",
+        "sonic-ocs": "drivers.optical.sonic_ocs",
+        "template": "drivers.optical.template",
+    }
+)
+TOR: Final[Mapping[str, TorDriver]] = _Entries(
+    {
+        "ibm-g8264": "drivers.tor.ibm_g8264",
+        "ibm-g8264-netconf": "drivers.tor.ibm_g8264_netconf",
+        "openconfig-vlan": "drivers.tor.openconfig_vlan",
+        "openconfig-vlan-gnmi": "drivers.tor.openconfig_vlan_gnmi",
+        "openflow": "drivers.tor.openflow",
+        "ovs-ovsdb": "drivers.tor.ovs_ovsdb",
+        "sonic-vlan": "drivers.tor.sonic_vlan",
+    }
+)
 
 
 def plane_checks() -> dict[str, PlaneCheck]:
     """Checks of a configuration's planes, by driver name."""
-    return {name: driver.check for name, driver in OPTICAL.items()}
+    return {name: partial(_check_plane, name) for name in OPTICAL}
 
 
 def rack_checks() -> dict[str, RackCheck]:
     """Checks of a configuration's ToR switches, by driver name."""
-    return {name: driver.check for name, driver in TOR.items()}
+    return {name: partial(_check_rack, name) for name in TOR}
 
 
 def optical_switch(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -96,6 +97,14 @@ def optical_switch(plane: Plane, timeout_s: float) -> OpticalSwitch:
 def tor_switch(rack: Rack, timeout_s: float) -> TorSwitch:
     """The driver of a rack's ToR, not connected yet. ``timeout_s`` limits each call."""
     return _look_up(TOR, rack.tor.driver, f"rack {rack.name}").build(rack, timeout_s)
+
+
+def _check_plane(driver: str, plane: Plane) -> Iterable[Problem]:
+    return OPTICAL[driver].check(plane)
+
+
+def _check_rack(driver: str, rack: Rack) -> Iterable[Problem]:
+    return TOR[driver].check(rack)
 
 
 def _look_up(table: Mapping[str, _EntryT], driver: str, whose: str) -> _EntryT:

@@ -14,6 +14,8 @@ import logging
 import os
 import sys
 import warnings
+from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -79,12 +81,18 @@ else:
         warnings.simplefilter("ignore")
         import http.server
 
+        os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")  # nobody asks the hub for names
         import eventlet.wsgi
 
         # It leaves a green copy of http.server in its package, for everybody from now on.
         http.server = sys.modules["http.server"]
         if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
             eventlet.wsgi.ALREADY_HANDLED = object()
+
+        if sys.version_info < (3, 12):
+            # Ryu wants LooseVersion: the standard library's own, without all of setuptools.
+            with suppress(ImportError):
+                import_module("_distutils_hack").remove_shim()
 
         from ryu import cfg
         from ryu.base import app_manager

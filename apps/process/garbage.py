@@ -7,12 +7,28 @@ too, for a tenth of a second or more where thousands of reservations are remembe
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 _MANY: Final = 50_000
 """Objects that outlive a full collection, from which on they are passed over. A few among them
 belong to requests under way, and are not collected if they end in a cycle: among so many, that does
 not matter."""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """A block that imports much, all of which is there to stay.
+
+    Looking for garbage in it would take a quarter of the block's time, and as much again later.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def spare_what_stays() -> None:

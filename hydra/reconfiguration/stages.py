@@ -248,14 +248,14 @@ class _Cut:
                     self._in_the_way.let_go(circle, left)
         else:
             turns = self._circles.turns()
-            circle = next(turns, None)
-            while circle is not None:
-                more = self._load(circle)
+            turn: list[_Number] | None = next(turns, None)
+            while turn is not None:
+                more = self._load(turn)
                 if fits := self._fit(load, more):
-                    chosen += circle
+                    chosen += turn
                     _add(load, more.items())
                 try:
-                    circle = turns.send(fits)
+                    turn = turns.send(fits)
                 except StopIteration:
                     break
         return {self._pairs[number] for number in chosen}
@@ -572,7 +572,8 @@ class _Circles:
         self._before = np.bincount(then, minlength=circles)
 
     def _members(self, circle: int) -> list[_Number]:
-        return self._pairs[self._starts[circle] : self._starts[circle + 1]]
+        members: list[_Number] = self._pairs[self._starts[circle] : self._starts[circle + 1]]
+        return members
 
     def all(self) -> Iterator[list[_Number]]:
         return filter(None, map(self._members, range(len(self._gain_mbps))))

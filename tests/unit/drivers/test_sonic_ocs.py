@@ -580,6 +580,6 @@ def test_the_other_drivers_do_without_them():
         "import sys\n"
         "sys.modules.update(grpc=None, pygnmi=None, redis=None)\n"
         "from drivers.registry import OPTICAL\n"
-        "assert 'sonic-ocs' in OPTICAL\n"
+        "assert len([*OPTICAL.values()]) > 5\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
