@@ -6,7 +6,7 @@ PACKAGES := hydra topology drivers apps mininet_scenarios
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test check lint style bench man site screenshots clean
+.PHONY: help bootstrap demo test check lint style bench man site image screenshots clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -56,6 +56,9 @@ man: bootstrap  ## manual pages of the hydra command, in build/man
 
 site: bootstrap  ## the documentation as a site, in build/site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
+image:  ## the controller as a container image, hydra, by podman (root)
+	@scripts/image.sh
 
 screenshots: bootstrap  ## pictures of the dashboard for the documents, in docs/screenshots (root)
 	$(PYTHON) -m benchmarks.screenshots

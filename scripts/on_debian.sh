@@ -20,24 +20,9 @@ if [[ $1 == --remove ]]; then
   exec rm -rf --one-file-system "$root"
 fi
 
-# Takes an archive's address from apt, which knows how this machine reaches one.
-archive() {
-  apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-    awk '$1 == "Debian" && !found { print $2; found = 1 }'
-}
-
 if [[ ! -e $root/etc/debian_version ]]; then
-  command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
-  mirror=${MIRROR:-$(archive)}
-  [[ $mirror ]] || fail "apt names no Debian archive here: set MIRROR to one"
   echo "on_debian: building $root (a minute or two)" >&2
-  rm -rf --one-file-system "$root.new"
-  # An older debootstrap does not know a newer release's name; all are built as sid is.
-  debootstrap --variant=minbase --include=ca-certificates,git,make \
-    "$release" "$root.new" "$mirror" /usr/share/debootstrap/scripts/sid >"$root.log" ||
-    fail "debootstrap could not build $release: see $root.log"
-  rm -f "$root.new"/var/cache/apt/archives/*.deb
-  mv "$root.new" "$root"
+  PACKAGES=ca-certificates,git,make scripts/debian_root.sh "$release" "$root"
 fi
 
 commit=$(git rev-parse HEAD)

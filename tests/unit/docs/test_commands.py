@@ -43,6 +43,7 @@ ELSEWHERE = {
     "hydra slurm": "tests/unit/cli/test_slurm.py",
     "sbatch": "tests/unit/cli/test_slurm.py",
     "make man": "tests/unit/cli/test_cli_look.py",
+    "make image": "tests/integration/test_container_image.py",
     "make site": "tests/unit/docs/test_site.py",
 }
 """Beginning of a command: the test that runs it, with what it needs."""
