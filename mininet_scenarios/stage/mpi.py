@@ -22,7 +22,7 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage, wait_for_file
 from mininet_scenarios.testbed.layout import server_interface, uplink_interfaces
 from mininet_scenarios.testbed.shell import TestbedError
 from mininet_scenarios.testbed.shell import run as run_tool
-from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, write_places
+from mininet_scenarios.workloads.mpi_agent import in_own_namespaces, write_places
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
 
 START_S: Final = 3.0
@@ -39,6 +39,9 @@ _SOURCE: Final = Path(mininet_scenarios.workloads.__file__).with_name("mpi_kerne
 # Names with the implementation: Debian may have another MPI beside this one.
 _COMPILER: Final = "mpicc.openmpi"
 _LAUNCHER: Final = "mpirun.openmpi"
+_STARTERS: Final = ("rsh", "ssh")
+"""What starts programs on other hosts: Open MPI's name for it until version 4, and from 5 on. Each
+version passes over the parameters of the other's."""
 _AGENT: Final = "mininet_scenarios.workloads.mpi_agent"
 
 
@@ -234,18 +237,17 @@ def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiR
 
 
 def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]:
-    servers = {stage.address(name): name for name in job.servers}
-    write_places(
-        places, {at: Place(name, stage.testbed.host(name).pid) for at, name in servers.items()}
-    )
+    write_places(places, {name: stage.testbed.host(name).pid for name in job.servers})
     first = stage.fabric.server_by_name[job.servers[0]].addresses
     subnet = str(next(one.network for one in first if one.version == 4))
+    starter = {
+        "agent": f"{sys.executable} -m {_AGENT} {places}",
+        "no_tree_spawn": "1",  # servers can't start programs on each other
+        "num_concurrent": str(len(job.servers)),
+    }
     parameters = {
-        "plm": "rsh",
-        "plm_rsh_agent": f"{sys.executable} -m {_AGENT} {places}",
-        "plm_rsh_no_tree_spawn": "1",  # servers can't start programs on each other
-        "plm_rsh_num_concurrent": str(len(servers)),
-        "oob_tcp_if_include": subnet,
+        "plm": "^slurm",
+        **{f"plm_{name}_{key}": value for name in _STARTERS for key, value in starter.items()},
         "btl_tcp_if_include": subnet,
         "btl_tcp_sndbuf": str(job.window_bytes or 0),
         "btl_tcp_rcvbuf": str(job.window_bytes or 0),
@@ -262,7 +264,7 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
     return [
         *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),
         "--leave-session-attached",  # a daemon would outlive the first process of its namespaces
-        *("-np", str(len(servers)), "--host", ",".join(f"{one}:1" for one in servers)),
+        *("-np", str(len(job.servers)), "--host", ",".join(f"{one}:1" for one in job.servers)),
         *(word for key, value in parameters.items() for word in ("--mca", key, value)),
     ]
 

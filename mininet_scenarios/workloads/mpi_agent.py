@@ -1,10 +1,10 @@
 """Runs a command on a server, in namespaces of its own; mpirun starts it in place of ssh.
 
-    python -m mininet_scenarios.workloads.mpi_agent SERVERS ADDRESS COMMAND…
+    python -m mininet_scenarios.workloads.mpi_agent SERVERS NAME COMMAND…
 
-``SERVERS`` is a JSON file of :class:`Place` by address. Beside the server's network, a rank gets a
-host name, System V objects, processes, and a ``/dev/shm`` that it shares with no other: so MPI
-finds nothing that it could take for memory shared between ranks.
+``SERVERS`` is a JSON file: by a server's name, the id of a process in its network namespace. Beside
+the server's network, a rank gets a host name, System V objects, processes, and a ``/dev/shm`` that
+it shares with no other: so MPI finds nothing that it could take for memory shared between ranks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,26 +23,20 @@ _SETTLE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A server of the testbed."""
-
-    name: str
-    pid: int
-    """Id of a process in its network namespace."""
+def write_places(path: Path, places: Mapping[str, int]) -> None:
+    """Write the file that the agent reads: by name, the id of a process of that server."""
+    path.write_text(json.dumps(dict(places)), encoding="utf-8")
 
 
-def write_places(path: Path, places: Mapping[str, Place]) -> None:
-    """Write the file that the agent reads; ``places`` by address."""
-    path.write_text(json.dumps({key: asdict(one) for key, one in places.items()}), "utf-8")
+def place_of(path: Path, name: str) -> int:
+    """Id of a process in the server's network namespace.
 
-
-def place_of(path: Path, address: str) -> Place:
-    """The place of ``address``. Raises WorkloadError for a server that the file does not name."""
-    places = json.loads(path.read_text(encoding="utf-8"))
-    if address not in places:
-        raise WorkloadError(f"{address} is none of the servers in {path}: {', '.join(places)}")
-    return Place(**places[address])
+    Raises WorkloadError for a server that the file does not name.
+    """
+    places: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    if name not in places:
+        raise WorkloadError(f"{name} is none of the servers in {path}: {', '.join(places)}")
+    return places[name]
 
 
 def in_own_namespaces(name: str, command: str) -> list[str]:
@@ -58,9 +51,9 @@ def in_own_namespaces(name: str, command: str) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     """Become the command; does not return."""
-    servers, address, *words = arguments
-    place = place_of(Path(servers), address)
-    command = ["mnexec", "-a", str(place.pid), *in_own_namespaces(place.name, " ".join(words))]
+    servers, name, *words = arguments
+    pid = place_of(Path(servers), name)
+    command = ["mnexec", "-a", str(pid), *in_own_namespaces(name, " ".join(words))]
     os.execvp(command[0], command)  # noqa: S606  # as the command itself, so that signals reach it
 
 
