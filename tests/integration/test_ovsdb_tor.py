@@ -250,6 +250,7 @@ def test_over_tcp_as_the_configuration_writes_it(bridge, demo):
     control = ["ovs-appctl", "-t", "ovsdb-server"]
     run(*control, "ovsdb-server/add-remote", remote)
     try:
+        wait_until(lambda: listens(port))  # it answers before it does
         rack = demo.fabric.racks[0]
         tor = dataclasses.replace(rack.tor, address=f"127.0.0.1:{port}", bridge=BRIDGE)
         rack = dataclasses.replace(rack, tor=tor)
@@ -267,6 +268,11 @@ def test_open_and_close_may_be_repeated(tor):
     for _ in range(2):
         tor.close()
     assert PORTS[0] in tor.vlans([PORTS[0]])  # the next use connects again
+
+
+def listens(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_until(condition, timeout_s: float = 10.0) -> None:

@@ -78,7 +78,8 @@ def test_freed_memory_of_open_vswitch_goes_to_who_asks_next(demo_testbed: Testbe
 def test_hosts_have_the_addresses_of_the_file(demo_testbed: Testbed) -> None:
     for server in demo_testbed.fabric.servers:
         host = demo_testbed.host(server.name)
-        shown = host.cmd(f"ip -o address show dev {server.name}-eth0; ip -o link")
+        ip = "ip -color=never -o"  # hosts have a terminal, on which newer ones colour addresses
+        shown = host.cmd(f"{ip} address show dev {server.name}-eth0; {ip} link")
         assert str(server.mac) in shown
         assert all(address.with_prefixlen in shown for address in server.addresses)
         assert "tentative" not in shown
