@@ -103,7 +103,7 @@ class Leadership:
         self._trouble: tuple[float, str] | None = None
         """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
         self._asked_s: float | None = None
-        """When the request under way began, by :func:`boot_s`; None: there is none."""
+        """When the renewal under way began, by :func:`boot_s`; None: there is none."""
         self._leader_seen: Replica | None = None
         self._leader_ends = False
         """True if the leader is about to give its lease back."""
@@ -258,7 +258,8 @@ class Leadership:
             try:
                 if boot_s() - renewed_s >= renew_s:
                     asked_s = boot_s()
-                    self._renew()
+                    with self._asking():
+                        self._renew()
                     renewed_s = asked_s
                 if not self.leads:
                     self._try_to_lead()
@@ -354,12 +355,10 @@ class Leadership:
     def _ask_etcd(
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
     ) -> Answer:
-        with self._asking():
-            return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
+        return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
 
     def _ask(self, path: str, body: dict[str, Any]) -> Json:
-        with self._asking():
-            return self._etcd.ask(path, body, patience_s=self._patience_s)
+        return self._etcd.ask(path, body, patience_s=self._patience_s)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
