@@ -79,10 +79,14 @@ class ReplicaSet:
         self.frozen.add(name)
         os.kill(self.processes[name].pid, signal.SIGSTOP)
 
-    def thaw(self, name: str) -> int:
-        """Let it go on; the exit status with which it ends. Raises ScenarioError if it goes on."""
+    def release(self, name: str) -> None:
+        """Let a stopped one go on."""
         os.kill(self.processes[name].pid, signal.SIGCONT)
         self.frozen.discard(name)
+
+    def thaw(self, name: str) -> int:
+        """Let it go on; the exit status with which it ends. Raises ScenarioError if it goes on."""
+        self.release(name)
         return self.await_end(name)
 
     def await_end(self, name: str) -> int:

@@ -91,6 +91,8 @@ class Leadership:
         self._lease: int | None = None
         self._until_s = 0.0
         """When the lease ends for us, by :func:`boot_s`."""
+        self._granted_s = 0.0
+        """When the renewal was asked for that was answered last."""
         self._created: int | None = None
         """The revision of etcd that made this controller the leader; None: it stands by."""
         self._begun = self._ends = False
@@ -101,7 +103,7 @@ class Leadership:
         self._trouble: tuple[float, str] | None = None
         """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
         self._asked_s: float | None = None
-        """When the request under way began, by :func:`boot_s`; None: there is none."""
+        """When the renewal under way began, by :func:`boot_s`; None: there is none."""
         self._leader_seen: Replica | None = None
         self._leader_ends = False
         """True if the leader is about to give its lease back."""
@@ -256,7 +258,8 @@ class Leadership:
             try:
                 if boot_s() - renewed_s >= renew_s:
                     asked_s = boot_s()
-                    self._renew()
+                    with self._asking():
+                        self._renew()
                     renewed_s = asked_s
                 if not self.leads:
                     self._try_to_lead()
@@ -305,6 +308,7 @@ class Leadership:
             self._tell(self._lease)
 
     def _note_until(self, asked_s: float, granted_s: int) -> None:
+        self._granted_s = asked_s
         self._until_s = asked_s + granted_s * (1 - DRIFT) - MARGIN_S
         self._renewed.set()
 
@@ -341,19 +345,20 @@ class Leadership:
             return self._trouble[1]
         if late_s > MARGIN_S:
             return f"its process did not run when the lease ended, {late_s:.1f} s ago"
-        if asked_s is not None:
-            return f"{self._etcd.name} has not answered for {boot_s() - asked_s:.1f} s"
-        return "the thread that renews it did not run"
+        late = "the thread that renews it did not run in time"
+        if asked_s is None:
+            return late
+        silent = f"{self._etcd.name} has not answered for {boot_s() - asked_s:.1f} s"
+        in_time = asked_s - self._granted_s < 2 * self._settings.lease_s / _RENEWALS
+        return silent if in_time else f"{late}, and {silent}"
 
     def _ask_etcd(
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
     ) -> Answer:
-        with self._asking():
-            return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
+        return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
 
     def _ask(self, path: str, body: dict[str, Any]) -> Json:
-        with self._asking():
-            return self._etcd.ask(path, body, patience_s=self._patience_s)
+        return self._etcd.ask(path, body, patience_s=self._patience_s)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

@@ -86,6 +86,13 @@ class EtcdMembers:
                 env={key: value for key, value in os.environ.items() if "ETCD" not in key},
             )
 
+    def start_all(self) -> None:
+        """Start those that were killed, and wait until a reading is answered."""
+        for name in self.names:
+            if name not in self._processes:
+                self.start(name)
+        self.await_quorum()
+
     def await_quorum(self) -> None:
         """Wait until a reading is answered. Raises TimeoutError."""
         etcd = Etcd(self.settings())

@@ -6,7 +6,9 @@ pytest shows how soon.
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
 import threading
 import time
 from contextlib import contextmanager
@@ -83,6 +85,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
         http, urls = these.http, {name: one.base_url for name, one in these.processes.items()}
 
         refuses_to_be_taken_for_the_leader(http, urls)
+        wait_until(lambda: roles_at_switches(these) == {("a", "master"), ("b", "slave")})
         follower = Follower([urls["b"], urls["a"]])
         promise = Promise(http, urls)
         dark, dropped = dark_frames(demo_testbed), dropped_frames(demo_testbed)
@@ -107,6 +110,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
             promise.stands("b")
             these.start("a")
             these.standing_by(1)
+            wait_until(lambda: roles_at_switches(these) == {("a", "slave"), ("b", "master")})
             with watched(urls, tmp_path, page) as operator:
                 with operator.incident(without_quorum(etcd)):
                     assert these.await_end("b") == LOST_LEASE
@@ -123,6 +127,20 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
         assert dark_frames(demo_testbed) == dark
         assert max(0, result.lost - (dropped_frames(demo_testbed) - dropped)) == 0
         assert result.sent > 200 * LEASE_S
+
+
+def roles_at_switches(these):
+    """Each controller with what Open vSwitch says that it is, at whichever switch."""
+    shown = subprocess.run(
+        ["ovs-vsctl", "--format=json", "--columns=target,role", "list", "controller"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    names = {
+        f"tcp:127.0.0.1:{one.settings.openflow_port}": name for name, one in these.processes.items()
+    }
+    return {(names[target], role) for target, role in json.loads(shown)["data"]}
 
 
 def refuses_to_be_taken_for_the_leader(http, urls):

@@ -198,7 +198,11 @@ def test_a_leader_that_was_paused_says_so(settings):
     one = Candidate(settings, "a").leadership
     paused = "its process did not run when the lease ended, 4.2 s ago"
     assert one._why_not_renewed(4.2) == paused
-    assert one._why_not_renewed(0.01) == "the thread that renews it did not run"
+    late = "the thread that renews it did not run in time"
+    assert one._why_not_renewed(0.01) == late
+    one._granted_s = boot_s() - LEASE_S
+    with one._asking():
+        assert one._why_not_renewed(0.01).startswith(f"{late}, and etcd http://")
 
 
 def test_a_leader_whose_lease_etcd_has_ended_ends(settings):
