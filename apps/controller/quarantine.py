@@ -51,35 +51,49 @@ class Quarantine:
 
         One that is in quarantine for the same reason stays there for longer: that is no news.
         """
-        if not ports:
+        self.put_each([(ports, reason)], paths)
+
+    def put_each(
+        self, failed: Iterable[tuple[Collection[PortId], str]], paths: Iterable[Path] = ()
+    ) -> None:
+        """:meth:`put` several, each with its reason: all are written down at once."""
+        failed = [(ports, reason) for ports, reason in failed if ports]
+        if not failed:
             return
         now_s = time.time()
         length_s = self._policy.now.quarantine_s
         until_s = None if length_s is None else now_s + length_s
-        pairs: dict[PortId, set[Pair]] = {port: set() for port in ports}
+        pairs: dict[PortId, set[Pair]] = {port: set() for ports, _ in failed for port in ports}
         for path in paths:
             for end in {end for circuit in path.circuits for end in circuit.ends} & pairs.keys():
                 pairs[end].add(pair_of(path))
+        news = []
         with self._lock:
-            news = False
-            for port in ports:
-                old = self._entries.get(port)
-                entry = Quarantined(port, reason, now_s, until_s, tuple(sorted(pairs[port])))
-                if old is not None and old.reason == reason and old.blocks(now_s):
-                    hurt = tuple(sorted({*old.pairs, *entry.pairs}))
-                    entry = replace(entry, since_unix_s=old.since_unix_s, pairs=hurt)
-                else:
-                    news = True
-                self._entries[port] = entry
+            for ports, reason in failed:
+                fresh = [self._enter(port, reason, now_s, until_s, pairs[port]) for port in ports]
+                if any(fresh):
+                    news.append((ports, reason))
             self._try_to_save()
-        if not news:
-            return
         racks = self._fabric.racks
-        every = sorted(set().union(*pairs.values()))
-        self._tell(
-            f"{reason}: {self._names(ports)} left out of plans",
-            [(racks[a].name, racks[b].name) for a, b in every],
-        )
+        for ports, reason in news:
+            every = sorted(set().union(*(pairs[port] for port in ports)))
+            self._tell(
+                f"{reason}: {self._names(ports)} left out of plans",
+                [(racks[a].name, racks[b].name) for a, b in every],
+            )
+
+    def _enter(
+        self, port: PortId, reason: str, now_s: float, until_s: float | None, pairs: set[Pair]
+    ) -> bool:
+        """Note a port; True if that is news. Called with the lock."""
+        old = self._entries.get(port)
+        entry = Quarantined(port, reason, now_s, until_s, tuple(sorted(pairs)))
+        known = old is not None and old.reason == reason and old.blocks(now_s)
+        if known and old is not None:
+            hurt = tuple(sorted({*old.pairs, *entry.pairs}))
+            entry = replace(entry, since_unix_s=old.since_unix_s, pairs=hurt)
+        self._entries[port] = entry
+        return not known
 
     def passed(self, ports: Collection[PortId]) -> None:
         """Free the ports among these that were on trial: their circuits passed the gate."""

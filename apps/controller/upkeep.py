@@ -316,11 +316,13 @@ class Upkeep:
         self._care.learn(execution)
         self._switches.learn(execution)
         waiting, target = self._panels.waiting(execution), execution.plan.target
-        for circuit, failure in execution.failures.items():
+        failed = [
+            (circuit.ends, str(failure))
+            for circuit, failure in execution.failures.items()
             # Untried for want of servers: the fibres may be good.
-            untried = failure.kind is FailureKind.NOT_PROBED
-            if circuit not in waiting and not untried:
-                self._quarantine.put(circuit.ends, str(failure), target.topology.paths)
+            if circuit not in waiting and failure.kind is not FailureKind.NOT_PROBED
+        ]
+        self._quarantine.put_each(failed, target.topology.paths)
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(
             [end for circuit in passed & execution.plan.connect for end in circuit.ends]

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -21,6 +21,7 @@ from hydra.forwarding.frames import announcement
 from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE
 from hydra.model import MacAddress, VlanId
 from hydra.roles import PortVlans
+from mininet_scenarios.emulators.certificate import CA, certify
 from mininet_scenarios.emulators.ports import free_port
 
 pytestmark = pytest.mark.ovs
@@ -299,8 +300,8 @@ class Database:
         bridge = ["--", "add-br", BRIDGE, "--", "add-port", BRIDGE, "p1"]
         self.vsctl("--no-wait", "init", *bridge)
 
-    def start(self) -> None:
-        command = ["ovsdb-server", str(self._file), f"--remote=punix:{self.socket}"]
+    def start(self, *more: str) -> None:
+        command = ["ovsdb-server", str(self._file), f"--remote=punix:{self.socket}", *more]
         command.append("--remote=db:Open_vSwitch,Open_vSwitch,manager_options")
         command += ["--unixctl=none", f"--log-file={self._log}", "-vconsole:off"]
         self.process = subprocess.Popen(command)
@@ -394,6 +395,37 @@ def test_a_server_that_ends_is_unavailable_and_found_again(detached, database):
         detached.set_vlans(WANTED)
     database.start()
     assert "p1" in detached.vlans(["p1"])  # the lost session is no error of this call
+
+
+def test_over_tls_with_a_certificate_of_an_authority_of_the_machine(
+    database, tmp_path, monkeypatch
+):
+    certificate, key = certify(tmp_path, "OVSDB's authority")
+    port = free_port()
+    files = [f"--certificate={certificate}", f"--private-key={key}", "--ca-cert=none"]
+    database.end()
+    database.start(f"--remote=pssl:{port}:127.0.0.1", *files)
+    wait_until(lambda: accepts(port))
+    driver = OvsTor("r1", f"ssl:127.0.0.1:{port}", BRIDGE, timeout_s=5)
+    with closing(driver):
+        with pytest.raises(DeviceUnavailable, match=r"(?i)certificate"):
+            driver.open()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / CA))
+        ports = [f"server{number}" for number in range(8)]
+        added = [word for name in ports for word in ("--", "add-port", BRIDGE, name)]
+        database.vsctl("--no-wait", *added[1:])
+        database.vsctl("--no-wait", "set", "Open_vSwitch", ".", "cur_cfg=1000000")
+        wanted = dict.fromkeys(ports, PortVlans(frozenset(range(100, 4000)), native=10))
+        driver.set_vlans(wanted)
+        assert driver.vlans(ports) == wanted
+    stranger = OvsTor("r1", f"ssl:127.0.0.1:{free_port()}", BRIDGE, timeout_s=1)
+    with pytest.raises(DeviceUnavailable, match="refused"):
+        stranger.open()
+
+
+def accepts(port: int) -> bool:
+    with closing(socket.socket()) as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_no_server_at_all(tmp_path):

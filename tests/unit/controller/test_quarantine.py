@@ -53,6 +53,23 @@ def test_it_blocks_for_its_time_and_is_on_trial_then(clock, journal):
     assert [entry.port for entry in quarantine.entries()] == [FIRST, SECOND]
 
 
+def test_several_are_written_down_at_once_and_told_of_one_by_one(clock, journal, monkeypatch):
+    told, written, write = [], [], journal.write
+    monkeypatch.setattr(journal, "write", lambda changes: (written.append(changes), write(changes)))
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0), lambda text, _pairs: told.append(text))
+    quarantine.put_each([([FIRST], "no carrier"), ([], "nothing"), ([SECOND], "no probe came")])
+    assert len(written) == 1
+    assert [entry.reason for entry in quarantine.entries()] == ["no carrier", "no probe came"]
+    assert [text.partition(":")[0] for text in told] == ["no carrier", "no probe came"]
+    later = Quarantine(FABRIC, journal, lasting(60.0))
+    later.load()
+    assert later.blocked() == {FIRST, SECOND}
+    quarantine.put_each([([FIRST], "no carrier"), ([SECOND], "no light")])
+    assert len(told) == 3, "one that stays for the same reason is no news"
+    quarantine.put_each([])
+    assert len(written) == 2
+
+
 def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
     quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     quarantine.put([FIRST, SECOND], "no carrier")

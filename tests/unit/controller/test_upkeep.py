@@ -73,6 +73,9 @@ class Stage:
         quarantine = SimpleNamespace(
             blocked=frozenset,
             put=lambda ends, why, _paths: self.quarantined.update(dict.fromkeys(ends, why)),
+            put_each=lambda failed, _paths: self.quarantined.update(
+                (end, why) for ends, why in failed for end in ends
+            ),
         )
         quarantine.passed = lambda _ends: None
         panels = SimpleNamespace(ports=frozenset, waiting=lambda _execution: ())
@@ -307,7 +310,7 @@ def test_what_is_missing_for_a_change_is_told_before_it(stage):
         "optical switch p2 is left out: no answer",
         "rack r3 is left out, for its ToR: not known",
     )
-    assert stage.reach.at_risk([(RackId(2), RackId(3))])[0] == "vswitch v-h31 is not connected"
+    assert stage.reach.at_risk([(RackId(2), RackId(2))])[0] == "vswitch v-h31 is not connected"
 
 
 def test_where_many_are_missing_some_are_named_and_the_others_counted():
