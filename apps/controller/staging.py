@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import Beyond, CurrentPolicy
+from hydra.reconfiguration.beside import Touched, left_to
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import (
@@ -93,6 +94,8 @@ class _Change:
     """Pairs that a stage was to move and could not: they have their next turn in the last."""
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
+    theirs: Touched = field(default_factory=Touched)
+    """What others have asked for since it was planned."""
     stopped_by: str | None = None
     paused: bool = False
     waits: bool = False
@@ -207,6 +210,8 @@ class Staging:
         The entry ends with the last stage. Raises HydraError where the first one can't be begun, or
         broke off; the ledger's entry says so too.
         """
+        for other in self._others(entry):
+            other.theirs |= Touched.by(self._fabric, plan)
         sent_mbps = asker.sent_mbps()
         ahead = self.foresee(plan, sent_mbps)
         late = self._is_too_early(ahead) and not asker.recurs
@@ -216,6 +221,7 @@ class Staging:
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
             execution = self._mover.move(entry, plan.target, plan, gives_way=True)
+            self._leave_as_it_is(execution, entry)
             asker.moved(execution, True)
             self._see_to_the_rest(change, execution)
             return
@@ -271,6 +277,28 @@ class Staging:
         self._changes[entry.id] = rest
         self._journal(rest)
         self._put(lambda: self._go_on(rest))
+
+    def _others(self, change: Reconfiguration) -> list[_Change]:
+        """Changes with stages ahead, but for this one."""
+        return [one for one in self._changes.values() if one.entry.id != change.id]
+
+    def _leave_as_it_is(self, execution: Execution, by: Reconfiguration) -> None:
+        """Have other changes with stages ahead leave what this one has made as it is.
+
+        Of two that want the same, the one that was asked for later has it.
+        """
+        touched = Touched.by(self._fabric, execution.plan)
+        for change in self._others(by):
+            change.theirs |= touched
+            left = self._left_to_others(change).topology
+            if left != change.goal:
+                change.goal = left
+                self._journal(change)
+
+    def _left_to_others(self, change: _Change) -> NetworkState:
+        """The state that a change leads to, if it leaves to others what they have asked for."""
+        state = self._ledger.state
+        return left_to(change.theirs, state, self._planning.toward(state, change.goal))
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
         """Raise PlanError if a stage diverts more than there is room for, and may not now."""
@@ -413,7 +441,8 @@ class Staging:
                 if not self._look_again(change, late=late):
                     return
                 state = self._ledger.state
-                goal = self._planning.toward(state, change.goal)
+                goal = self._left_to_others(change)
+                change.goal = goal.topology
                 near = hold(state, goal, change.put_off, ()) if change.put_off else goal
                 traffic = self._traffic(self._sent_mbps(change))
                 stage = next_stage(state, near, traffic, self._detours())
@@ -525,6 +554,7 @@ class Staging:
             entry = self._ledger.enter(change.entry.trigger, words)
         reached = goal if stage.last else stage.target
         execution = self._mover.move(entry, reached, gives_way=True)
+        self._leave_as_it_is(execution, change.entry)
         change.asker.moved(execution, change.done == 0)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()

@@ -10,6 +10,7 @@ from apps.controller.staging import Asker
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
+from hydra.model import Topology
 from hydra.policy import Beyond
 from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.plan import hold, pair_of
@@ -559,4 +560,42 @@ def test_a_change_that_recurs_is_planned_anew_by_the_next_decision(monkeypatch):
     leaves_something(monkeypatch, staged)
     staged.begin()
     assert staged.queue == []
+    assert not staged.staging.under_way
+
+
+def with_paths(state, gone=(), come=()):
+    """The state without and with paths, and their circuits; other circuits stand, used or not."""
+    topology = state.topology
+    circuits = topology.circuits.difference(*(path.circuits for path in gone))
+    circuits = circuits.union(*(path.circuits for path in come))
+    paths = tuple(sorted([*(one for one in topology.paths if one not in gone), *come]))
+    return replace(state, topology=Topology(circuits, paths))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_another_change_has_made_between_two_stages_stays(restarted):
+    staged = Staged()
+    number = staged.begin()
+    assert staged.pairs == {(0, 1), (2, 3)}, "the others wait"
+    state = staged.ledger.state
+    (gone,) = [path for path in state.topology.paths if pair_of(path) == (0, 1)]
+    staged.begin(with_paths(state, gone=[gone]))
+    if restarted:
+        staged, number = staged.started_anew()
+    while staged.queue:
+        staged.next()
+    assert staged.pairs == {(2, 3), (0, 2), (1, 3)}, "each has reached its goal"
+    assert staged.entry(number).state is ReconfigurationState.DONE
+
+
+def test_what_a_later_change_asks_for_is_its_own():
+    staged = Staged()
+    staged.begin()
+    state = staged.ledger.state
+    (gone,) = [path for path in state.topology.paths if pair_of(path) == (0, 1)]
+    wanted = path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, 0))
+    staged.begin(with_paths(state, gone=[gone], come=[wanted]))
+    while staged.queue:
+        staged.next()
+    assert wanted in staged.ledger.state.topology.paths, "its ports were to be others'"
     assert not staged.staging.under_way
