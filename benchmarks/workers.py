@@ -56,7 +56,7 @@ class Session:
                 stack.callback(worker.kill)
                 worker.start()
             for worker in self._workers:
-                worker.await_start()
+                worker.await_start(READY_WITHIN_S)
             process = ControllerProcess(config, ready_timeout_s=READY_WITHIN_S)
             stack.callback(process.kill)
             switches.say("start")
