@@ -25,9 +25,9 @@ def _check(config: Path | None) -> str:
     # Applications of other people's do without these, which take a second to import.
     with uncollected():
         from apps.main import CONFIG_VARIABLE, configuration_path  # noqa: PLC0415
-        from apps.process.configuration import load_configuration  # noqa: PLC0415
+        from apps.process.configuration import check_configuration  # noqa: PLC0415
 
-    load_configuration(config or configuration_path())
+    check_configuration(config or configuration_path())
     return CONFIG_VARIABLE
 
 

@@ -24,7 +24,7 @@ from apps.openflow.framework import OpenFlowApp
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
 from apps.openflow.switchboard import read_first
 from apps.process import logs
-from apps.process.configuration import load_configuration
+from apps.process.configuration import configuration_at_start, load_configuration
 from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port, check_private, journal_held
@@ -302,4 +302,4 @@ class HydRA(OpenFlowApp):
         # Here, since Ryu sets its own log up before it loads its applications.
         log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
         logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
-        return HydraApplication(load_configuration(configuration_path()), post)
+        return HydraApplication(configuration_at_start(configuration_path()), post)

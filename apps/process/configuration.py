@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import Loaded, load
@@ -25,3 +26,23 @@ def load_configuration(path: Path) -> Loaded:
         algorithms={name: partial(_objection, name) for name in ENTRIES},
         sparing={name for name, entry in ENTRIES.items() if entry.spares},
     )
+
+
+_CHECKED: Final[list[tuple[Path, Loaded]]] = []
+
+
+def check_configuration(path: Path) -> None:
+    """Read ``path`` for the start that follows. Raises ConfigError with all of its problems."""
+    _CHECKED[:] = [(path, load_configuration(path))]
+
+
+def configuration_at_start(path: Path) -> Loaded:
+    """The configuration as it was just checked, or else as it is. Raises ConfigError.
+
+    A large one takes half a second to read.
+    """
+    while _CHECKED:
+        checked, loaded = _CHECKED.pop()
+        if checked == path:
+            return loaded
+    return load_configuration(path)
