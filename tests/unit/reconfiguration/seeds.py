@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import TypeVar
 
 import pytest
 
 from tests.unit.reconfiguration.watch import Violation
 
 _CHUNKS = 10
+_CourseT = TypeVar("_CourseT")
 
 
 def chunks(usual_runs: int) -> list[range]:
@@ -20,6 +23,30 @@ def chunks(usual_runs: int) -> list[range]:
         return [range(int(one), int(one) + 1)]
     runs = int(os.environ.get("HYDRA_SIMULATION_RUNS", str(usual_runs)))
     return [range(chunk, runs, _CHUNKS) for chunk in range(_CHUNKS)]
+
+
+def remembering(
+    most: int,
+) -> Callable[[Callable[..., _CourseT]], Callable[..., _CourseT]]:
+    """Has a simulation play its seeds below ``most`` once, also for the test of what they reach.
+
+    With further arguments, and by ``__wrapped__``, it is played anew.
+    """
+
+    def decorate(simulate: Callable[..., _CourseT]) -> Callable[..., _CourseT]:
+        courses: dict[int, _CourseT] = {}
+
+        @wraps(simulate)
+        def play(seed: int, *others: object) -> _CourseT:
+            if others or seed >= most:
+                return simulate(seed, *others)
+            if seed not in courses:
+                courses[seed] = simulate(seed)
+            return courses[seed]
+
+        return play
+
+    return decorate
 
 
 def hold(simulate: Callable[[int], object], seeds: Iterable[int]) -> None:

@@ -15,7 +15,7 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, port_trunks, without
 from hydra.roles import PortVlans
 from tests.unit.core.fabrics import first_state, order_of, random_fabric
-from tests.unit.reconfiguration.seeds import chunks, hold
+from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation
@@ -47,6 +47,7 @@ def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
     return touched
 
 
+@remembering(150)
 def simulate(seed: int) -> tuple[set[object], Seen]:
     """Looks and mendings until nothing differs; what was changed, and what the first look saw."""
     rng = random.Random(seed)

@@ -28,7 +28,7 @@ from tests.unit.core.fabrics import (
     single_homed,
     small_fabric,
 )
-from tests.unit.reconfiguration.seeds import chunks
+from tests.unit.reconfiguration.seeds import chunks, remembering
 from tests.unit.reconfiguration.seeds import hold as hold_seeds
 from tests.unit.reconfiguration.simulation import Faults, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
@@ -297,6 +297,7 @@ class _World:
                 raise Violation(f"{name} differs from {state}: {differing}")
 
 
+@remembering(150)
 def simulate(seed: int) -> Course:
     return _World(seed).play()
 

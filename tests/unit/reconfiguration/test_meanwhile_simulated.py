@@ -21,7 +21,7 @@ from hydra.reconfiguration.commands import ApplyRules, Batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, pair_of, without
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
-from tests.unit.reconfiguration.seeds import chunks, hold
+from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import LONGEST_LAG_S, Faults, Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
@@ -214,6 +214,7 @@ class Unlucky:
                 raise Violation(f"{datapath:#x} diverts for good")
 
 
+@remembering(150)
 def simulate(seed: int) -> Unlucky:
     unlucky = Unlucky(seed)
     unlucky.play()

@@ -21,7 +21,7 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, port_trunks
 from hydra.reconfiguration.recovery import interrupted
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
-from tests.unit.reconfiguration.seeds import chunks, hold
+from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import (
     LONGEST_DELAY_S,
     LONGEST_STANDSTILL_S,
@@ -130,6 +130,7 @@ def simulate_leases(seed: int) -> Course:
     return simulate(seed, leads_next)
 
 
+@remembering(600)
 def simulate(seed: int, passes: Callable[[Network, Watch], None] = time_passes) -> Course:
     """A crash in a reconfiguration, up to two more in recoveries, and two undisturbed ones."""
     rng = random.Random(seed)

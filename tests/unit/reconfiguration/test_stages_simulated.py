@@ -25,7 +25,7 @@ from tests.unit.core.fabrics import (
     random_state,
     small_fabric,
 )
-from tests.unit.reconfiguration.seeds import chunks, hold
+from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import Faults, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
     CrashError,
@@ -59,6 +59,7 @@ class Course(NamedTuple):
     faults: bool
 
 
+@remembering(120)
 def simulate(seed: int) -> Course:
     """A change in stages, with up to one death within a stage and one between two."""
     rng = random.Random(seed)
