@@ -14,8 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,14 @@ from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.agents import agent_stage
 from mininet_scenarios.stage.controller_client import ControllerClient, OneWayDemand
-from mininet_scenarios.stage.stage import Stage, sent_bytes, tcp_transfer, udp_transfer
+from mininet_scenarios.stage.stage import (
+    ScenarioError,
+    Stage,
+    sent_bytes,
+    tcp_transfer,
+    udp_transfer,
+)
+from mininet_scenarios.stage.streams import paced_stream
 from topology.demand import max_min_rates
 
 SCALE: Final = 0.2
@@ -130,14 +137,20 @@ def rack_of(stage: Stage, server: str) -> str:
 
 @contextmanager
 def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
-    """All streams that begin with the block; the others begin by themselves."""
+    """All streams that begin with the block; the others begin by themselves.
+
+    Raises ScenarioError at the end if one of these did not.
+    """
+    failed: list[ScenarioError] = []
     with ExitStack() as stack:
         timers = []
         for number, one in enumerate(workload.streams):
             lasts_s = (one.ends - one.begins) * seconds + (2 if one.ends == 1 else 0)
 
             def begin(one: Stream = one, port: int = _PORT + number, s: float = lasts_s) -> None:
-                if one.mbps is None:
+                if one.begins:
+                    transfer = _later(stage, one, s)
+                elif one.mbps is None:
                     transfer = tcp_transfer(
                         stage, one.src, one.dst, port, s, streams=one.connections
                     )
@@ -148,15 +161,36 @@ def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
                     )  # fmt: skip
                 stack.enter_context(transfer)
 
+            def begin_later(begin: Callable[[], None] = begin) -> None:
+                try:
+                    begin()
+                except ScenarioError as error:
+                    failed.append(error)
+
             if one.begins == 0:
                 begin()
             else:
-                timers.append(threading.Timer(one.begins * seconds, begin))
+                timers.append(threading.Timer(one.begins * seconds, begin_later))
         for timer in timers:
             timer.start()
         yield
         for timer in timers:
             timer.join()
+    for error in failed:
+        raise error
+
+
+def _later(stage: Stage, one: Stream, seconds: float) -> AbstractContextManager[object]:
+    """Datagrams without a word before: iperf3's TCP would not get through an uplink that is overrun
+    by those of the stream before it.
+    """
+    if one.mbps is None:
+        raise ScenarioError(f"{one.src} to {one.dst}: TCP can't begin later")
+    pps = one.mbps * 1e6 / (8 * _DATAGRAM_BYTES)
+    return paced_stream(
+        stage, one.src, one.dst, pps=pps, payload_bytes=_DATAGRAM_BYTES,
+        count=int(pps * seconds), acquainted=True,
+    )  # fmt: skip
 
 
 def changes(workload: Workload) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Final
 from apps.openflow.framework import OpenFlowApp
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
 from apps.process import logs
-from apps.process.configuration import load_configuration
+from apps.process.configuration import configuration_at_start
 from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port
@@ -68,5 +68,5 @@ class Worker(OpenFlowApp):
     def compose(self, post: Post) -> Application:
         log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
         logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
-        loaded = load_configuration(Path(os.environ["HYDRA_CONFIG"]))
+        loaded = configuration_at_start(Path(os.environ["HYDRA_CONFIG"]))
         return WorkerApplication(loaded, handed_over(), post)

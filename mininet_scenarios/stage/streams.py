@@ -87,14 +87,23 @@ class Stream:
 
 @contextmanager
 def paced_stream(
-    stage: Stage, source: str, destination: str, *, pps: float, payload_bytes: int, count: int
+    stage: Stage,
+    source: str,
+    destination: str,
+    *,
+    pps: float,
+    payload_bytes: int,
+    count: int,
+    acquainted: bool = False,
 ) -> Iterator[Stream]:
     """Send ``count`` datagrams from one server to another, the first before the block begins.
 
-    The stream ends with the block at the latest.
+    The stream ends with the block at the latest. ``acquainted``: the ends have resolved each other
+    already.
     """
     address, port = stage.address(destination), str(next(_PORTS))
-    _introduce(stage, source, address)
+    if not acquainted:
+        _introduce(stage, source, address)
     listening, sending = stage.file("udp-listening", ""), stage.file("udp-sending", "")
     received, sent = stage.file("udp-received", ".json"), stage.file("udp-sent", ".json")
     receive = ["receive", "--bind", address, "--port", port]
