@@ -248,7 +248,7 @@ class _Cut:
                     self._in_the_way.let_go(circle, left)
         else:
             turns = self._circles.turns()
-            circle = next(turns, None)
+            circle: list[_Number] | None = next(turns, None)
             while circle is not None:
                 more = self._load(circle)
                 if fits := self._fit(load, more):
@@ -560,7 +560,7 @@ class _Circles:
         circles, circle_of = connected_components(graph, connection="strong")
         pairs = np.union1d(np.array(arriving, dtype=np.intp), before[before < in_the_way.pairs])
         order = np.argsort(circle_of[pairs], kind="stable")
-        self._pairs = pairs[order].tolist()
+        self._pairs: list[_Number] = pairs[order].tolist()
         places = np.arange(circles + 1)
         self._starts = np.searchsorted(circle_of[pairs][order], places).tolist()
         self._gain_mbps = np.bincount(circle_of[pairs], gain_mbps[pairs], circles).tolist()
