@@ -248,14 +248,14 @@ class _Cut:
                     self._in_the_way.let_go(circle, left)
         else:
             turns = self._circles.turns()
-            circle: list[_Number] | None = next(turns, None)
-            while circle is not None:
-                more = self._load(circle)
+            free: list[_Number] | None = next(turns, None)
+            while free is not None:
+                more = self._load(free)
                 if fits := self._fit(load, more):
-                    chosen += circle
+                    chosen += free
                     _add(load, more.items())
                 try:
-                    circle = turns.send(fits)
+                    free = turns.send(fits)
                 except StopIteration:
                     break
         return {self._pairs[number] for number in chosen}
