@@ -248,14 +248,14 @@ class _Cut:
                     self._in_the_way.let_go(circle, left)
         else:
             turns = self._circles.turns()
-            turn: list[_Number] | None = next(turns, None)
-            while turn is not None:
-                more = self._load(turn)
+            free: list[_Number] | None = next(turns, None)
+            while free is not None:
+                more = self._load(free)
                 if fits := self._fit(load, more):
-                    chosen += turn
+                    chosen += free
                     _add(load, more.items())
                 try:
-                    turn = turns.send(fits)
+                    free = turns.send(fits)
                 except StopIteration:
                     break
         return {self._pairs[number] for number in chosen}
@@ -560,7 +560,7 @@ class _Circles:
         circles, circle_of = connected_components(graph, connection="strong")
         pairs = np.union1d(np.array(arriving, dtype=np.intp), before[before < in_the_way.pairs])
         order = np.argsort(circle_of[pairs], kind="stable")
-        self._pairs = pairs[order].tolist()
+        self._pairs: list[_Number] = pairs[order].tolist()
         places = np.arange(circles + 1)
         self._starts = np.searchsorted(circle_of[pairs][order], places).tolist()
         self._gain_mbps = np.bincount(circle_of[pairs], gain_mbps[pairs], circles).tolist()
@@ -572,8 +572,7 @@ class _Circles:
         self._before = np.bincount(then, minlength=circles)
 
     def _members(self, circle: int) -> list[_Number]:
-        members: list[_Number] = self._pairs[self._starts[circle] : self._starts[circle + 1]]
-        return members
+        return self._pairs[self._starts[circle] : self._starts[circle + 1]]
 
     def all(self) -> Iterator[list[_Number]]:
         return filter(None, map(self._members, range(len(self._gain_mbps))))
