@@ -145,7 +145,8 @@ def _check_keys(
 @click.command(cls=Command, examples=["hydra worker-keys /etc/hydra/workers controller w1 w2"])
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("names", nargs=-1, required=True)
-def worker_keys(directory: Path, names: tuple[str, ...]) -> None:
+@json_option
+def worker_keys(directory: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Make keys by which a controller and its workers know each other.
 
     For each of NAMES a file NAME.key_secret, which stays on its machine, and NAME.key, which is for
@@ -157,6 +158,7 @@ def worker_keys(directory: Path, names: tuple[str, ...]) -> None:
     except HydraError as error:
         raise CommandError(str(error)) from error
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    made = []
     for name in names:
         if (directory / f"{name}.key_secret").exists():
             raise CommandError(
@@ -168,7 +170,11 @@ def worker_keys(directory: Path, names: tuple[str, ...]) -> None:
         finally:
             os.umask(before)
         Path(public).chmod(0o644)
-        click.echo(f"{public}\n{secret}")
+        made.append({"name": name, "public_file": str(public), "secret_file": str(secret)})
+        if not as_json:
+            click.echo(f"{public}\n{secret}")
+    if as_json:
+        print_json({"keys": made})
 
 
 @click.command(cls=Command, examples=["hydra workers", "hydra workers --json | jq .workers[].name"])

@@ -17,12 +17,12 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import Final
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hydra.errors import HydraError
 from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topology
@@ -35,6 +35,9 @@ from hydra.reconfiguration.plan import (
     pair_of,
     paths_by_pair,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _ROUNDING_MBPS: Final = 1e-6
 _Floats = NDArray[np.float64]
@@ -484,7 +487,7 @@ class _InTheWay:
         shape = self.pairs, len(self._circuits)
         before = _incidence(self._before, shape)
         using = _incidence(self._used, shape)
-        found = csr_array(before @ using.T)
+        found: csr_array = _sparse().csr_array(before @ using.T)
         found.data[:] = 1
         return found
 
@@ -556,8 +559,9 @@ class _Circles:
     ) -> None:
         before, after = in_the_way.edges()
         nodes = in_the_way.pairs + in_the_way.number
-        graph = csr_array((np.ones(len(before), dtype=np.int8), (before, after)), (nodes, nodes))
-        circles, circle_of = connected_components(graph, connection="strong")
+        joined = np.ones(len(before), dtype=np.int8), (before, after)
+        graph = _sparse().csr_array(joined, (nodes, nodes))
+        circles, circle_of = _sparse().csgraph.connected_components(graph, connection="strong")
         pairs = np.union1d(np.array(arriving, dtype=np.intp), before[before < in_the_way.pairs])
         order = np.argsort(circle_of[pairs], kind="stable")
         self._pairs: list[_Number] = pairs[order].tolist()
@@ -614,4 +618,11 @@ def _entries(
 def _incidence(places: Mapping[int, Collection[int]], shape: tuple[int, int]) -> csr_array:
     """A matrix with ones at (number, each of its places)."""
     columns, rows = _entries(places)
-    return csr_array((np.ones(len(columns)), (rows, columns)), shape)
+    found: csr_array = _sparse().csr_array((np.ones(len(columns)), (rows, columns)), shape)
+    return found
+
+
+def _sparse() -> ModuleType:
+    """``scipy.sparse``: a third of a second to load, for those alone who cut something."""
+    import_module("scipy.sparse.csgraph")
+    return import_module("scipy.sparse")

@@ -36,7 +36,7 @@ def commands() -> dict[str, click.Command]:
 
 
 RUN_BY_PROGRAMS = {"slurm prolog", "slurm epilog"}
-RUN_OTHERS = {"run", "agent", "with-bandwidth", "mpirun", "completion"}
+RUN_OTHERS = {"run", "agent", "worker", "with-bandwidth", "mpirun", "completion"}
 
 
 @pytest.mark.parametrize("name", sorted(commands().keys() - RUN_OTHERS - RUN_BY_PROGRAMS))

@@ -52,6 +52,10 @@ def test_keys_are_made_once_and_are_secret(run, tmp_path):
     again = run("worker-keys", str(folder), "w1")
     assert (again.exit_code, "is there already" in again.stderr) == (1, True)
     assert certificate(str(secret))[1] == key
+    told = json.loads(run("worker-keys", str(folder), "w2", "--json").stdout)
+    (keys,) = told["keys"]
+    assert keys["name"] == "w2"
+    assert keys["secret_file"] == str(folder / "w2.key_secret")
 
 
 @pytest.fixture

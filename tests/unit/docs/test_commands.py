@@ -102,6 +102,8 @@ def desk(tmp_path, monkeypatch, rest, service, network):
     document["controller"]["journal"] = str(tmp_path / "journal.db")
     (tmp_path / "fabric.yaml").write_text(yaml.safe_dump(document))
     SqliteJournal(document["controller"]["journal"]).close()
+    for name in ("w1.key_secret", "controller.key"):
+        (tmp_path / name).write_text("a key\n")
     (tmp_path / "hydra.log").write_text("2026-01-01 INFO    hydra: started\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HYDRA_URL", rest.url)

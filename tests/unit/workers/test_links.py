@@ -275,8 +275,9 @@ def test_the_poller_is_content_with_sums(stack):
     xids = {kind(one): struct.unpack_from("!I", one, 4)[0] for one in switch.sent}
     for which, body in ((MULTIPART_PORT_STATS, b"ports"), (MULTIPART_FLOW, flow_entry(2, 9))):
         w.hub.do(w.holder.statistics_replied, switch, xids[which], body, more=False)
-    assert asked[of_ports].result(LONG_S) == b"ports"
-    sums = asked[of_rules].result(LONG_S)
+    wait_until(lambda: all(one.done() for one in asked.values()))
+    assert asked[of_ports].result() == b"ports"
+    sums = asked[of_rules].result()
     assert (sums.octets.tolist(), sums.age_s) == ([0, 9], 4.0)
 
 
