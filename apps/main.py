@@ -107,7 +107,7 @@ class HydraApplication:
         exchange = self._exchange = needs_workers(
             settings.workers,
             fabric,
-            lambda: self._term.generation if self._term.is_shared else began,
+            lambda: self._incarnation(began),
         )
         if exchange is not None:
             post = exchange.post
@@ -254,8 +254,16 @@ class HydraApplication:
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
 
+    def _incarnation(self, began: int) -> int | None:
+        """The number of this leader to its workers; None: it does not lead, or not any more."""
+        if not self._term.is_shared:
+            return began
+        return None if self._term.over() else self._term.generation
+
     def _resign(self) -> None:
-        """Let another controller lead, once switches are told that this one does not."""
+        """Let another controller lead, and begin to tell switches that this one does not."""
+        if self._worker_leases is not None:
+            self._worker_leases.close()
         self._term.resign()
         if self._term.is_shared:
             self._controller.fleet.stand_aside()

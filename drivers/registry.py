@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from pkgutil import resolve_name
+from importlib import import_module
 from typing import Final, Protocol, TypeVar, cast
 
 from hydra.config.devices import PlaneCheck, RackCheck
@@ -43,7 +43,12 @@ class _Entries(Mapping[str, _EntryT]):
         self._places = places
 
     def __getitem__(self, name: str) -> _EntryT:
-        return cast(_EntryT, resolve_name(self._places[name]))
+        module, _, inside = self._places[name].partition(":")
+        loaded = import_module(module)
+        return cast(_EntryT, getattr(loaded, inside) if inside else loaded)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -108,7 +113,6 @@ def _check_rack(driver: str, rack: Rack) -> Iterable[Problem]:
 
 
 def _look_up(table: Mapping[str, _EntryT], driver: str, whose: str) -> _EntryT:
-    entry = table.get(driver)
-    if entry is None:
+    if driver not in table:
         raise UnknownName(f"{whose}: no driver {driver!r} (there are: {', '.join(sorted(table))})")
-    return entry
+    return table[driver]

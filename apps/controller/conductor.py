@@ -114,10 +114,10 @@ class Conductor:
         self.put(begin, first=first)
 
     def put_meanwhile(self, job: Job) -> None:
-        """Have a short job done while the one under way waits; not at all if none does.
+        """Have a job done while the one under way waits; not at all if none does.
 
-        It is for what something put first sees to as well, before this is called. It waits for
-        nothing by :meth:`wait_for`.
+        It is for what something put first sees to as well, before this is called. While it waits by
+        :meth:`wait_for` itself, others are done.
         """
         with self._lock:
             self._meanwhile[job] = None
@@ -139,7 +139,7 @@ class Conductor:
         while left:
             self._woken.wait()
             self._woken.clear()
-            for job in self._taken_meanwhile():
+            while (job := self._next_meanwhile()) is not None:
                 self._safely(job, "job")
 
     def in_part(self, duty: Duty, action: Job) -> None:
@@ -155,10 +155,15 @@ class Conductor:
             self._safely(action, duty.stage)
             duty.in_part_s = time.monotonic()
 
-    def _taken_meanwhile(self) -> Collection[Job]:
+    def _next_meanwhile(self) -> Job | None:
+        """One at a time: while it waits for devices, the next is done."""
         with self._lock:
-            taken, self._meanwhile = self._meanwhile, {}
-        return taken
+            job = next(iter(self._meanwhile), None)
+            if job is not None:
+                del self._meanwhile[job]
+            if self._meanwhile:
+                self._woken.set()
+        return job
 
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
@@ -204,7 +209,8 @@ class Conductor:
                 self._safely(self._first.get_nowait(), "job")
         # Of what could have been done meanwhile, all has been seen to by now.
         if self._first.empty():
-            self._taken_meanwhile()
+            with self._lock:
+                self._meanwhile.clear()
 
     def _do_if_due(self, duty: Duty) -> None:
         every_s, now_s = duty.every_s(), time.monotonic()

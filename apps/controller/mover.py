@@ -17,7 +17,7 @@ from apps.controller.runner import Runner
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from apps.process.logs import about
-from hydra.errors import HydraError
+from hydra.errors import HydraError, PlanError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
@@ -200,7 +200,12 @@ class Mover:
         breaks off, so do they.
         """
         touched = Touched.by(self._fabric, plan)
-        for one, left in (self._leavings(touched) or {}).items():
+        for one in self._ledger.under_way:
+            if not one.touched.meets(touched):
+                continue
+            left = one.leaving_to(touched)
+            if left is None:
+                raise PlanError("changes under way touch what it does")
             waiting = one.plan.affected - left.affected
             LOG.info("%d pairs keep waiting: ports of theirs are another's now", len(waiting))
             one.leave_to(touched, left)
@@ -293,6 +298,7 @@ class Mover:
             self._silence.during(execution, drains=False)
             self._ledger.end(execution)
             if not self._ledger.under_way:
+                self._broken_off_by = None
                 gc.enable()
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s, undisturbed=undisturbed)

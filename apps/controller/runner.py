@@ -181,7 +181,8 @@ class Runner:
     def only_waits(self) -> bool:
         """True if all that is in flight changes nothing: for the thread that performs it."""
         return bool(self._in_flight) and all(
-            future.done() or isinstance(command, _WAITING) for command, future in self._in_flight
+            isinstance(command, _WAITING) or (isinstance(command, StageRules) and future.done())
+            for command, future in self._in_flight
         )
 
     def _timed(self, step: str, command: Command) -> Outcome:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -210,19 +210,19 @@ class Staging:
         The entry ends with the last stage. Raises HydraError where the first one can't be begun, or
         broke off; the ledger's entry says so too.
         """
-        for other in self._others(entry):
-            other.theirs |= Touched.by(self._fabric, plan)
         sent_mbps = asker.sent_mbps()
         ahead = self.foresee(plan, sent_mbps)
         late = self._is_too_early(ahead) and not asker.recurs
         if not late:
             self._refuse_beyond(ahead)
+        for other in self._others(entry):
+            other.theirs |= Touched.by(self._fabric, plan)
         if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
             execution = self._mover.move(entry, plan.target, plan, gives_way=True)
-            self._leave_as_it_is(execution, entry)
             asker.moved(execution, True)
+            self._leave_as_it_is(execution, entry)
             self._see_to_the_rest(change, execution)
             return
         change = self._begun(entry, plan, asker, sent_mbps, ahead)
@@ -275,8 +275,9 @@ class Staging:
         rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
         rest.connected = rest.disconnected = frozenset()
         self._changes[entry.id] = rest
-        self._journal(rest)
-        self._put(lambda: self._go_on(rest))
+        with suppress(JournalError), self._ending_with(rest):  # what has been made is made
+            self._journal(rest)
+            self._put(lambda: self._go_on(rest))
 
     def _others(self, change: Reconfiguration) -> list[_Change]:
         """Changes with stages ahead, but for this one."""
@@ -290,10 +291,11 @@ class Staging:
         touched = Touched.by(self._fabric, execution.plan)
         for change in self._others(by):
             change.theirs |= touched
-            left = self._left_to_others(change).topology
-            if left != change.goal:
-                change.goal = left
-                self._journal(change)
+            with suppress(PlanError):  # of the other change, which meets it when it goes on
+                left = self._left_to_others(change).topology
+                if left != change.goal:
+                    change.goal = left
+                    self._journal(change)
 
     def _left_to_others(self, change: _Change) -> NetworkState:
         """The state that a change leads to, if it leaves to others what they have asked for."""
@@ -440,6 +442,8 @@ class Staging:
             with self._ending_with(change):
                 if not self._look_again(change, late=late):
                     return
+                if late:
+                    change.theirs = Touched()  # it was planned beside what they have made
                 state = self._ledger.state
                 goal = self._left_to_others(change)
                 change.goal = goal.topology
@@ -554,8 +558,8 @@ class Staging:
             entry = self._ledger.enter(change.entry.trigger, words)
         reached = goal if stage.last else stage.target
         execution = self._mover.move(entry, reached, gives_way=True)
-        self._leave_as_it_is(execution, change.entry)
         change.asker.moved(execution, change.done == 0)
+        self._leave_as_it_is(execution, change.entry)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()
         change.disconnected |= execution.plan.disconnect

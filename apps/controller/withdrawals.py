@@ -167,8 +167,10 @@ class Withdrawals:
         LOG.error("%s", told)
         self._ledger.note_loss(circuits)
         self._mover.move_beside(self._ledger.enter("circuit lost", told), plan)
-        self._diverted = []
-        self._cut |= before - directions(self._ledger.state)
+        self._diverted = self._standing(self._diverted)
+        after = self._ledger.state
+        self._left |= dict.fromkeys(frozenset(dark) & after.topology.circuits, told)
+        self._cut |= before - directions(after)
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
         state = self._ledger.state

@@ -301,7 +301,7 @@ class Exchange:
         looked_s = 0.0
         while not self._closing:
             self._do_posted()
-            if boot_s() - looked_s >= _PING_S:
+            if boot_s() - looked_s >= _PING_S or self._incarnation() != self._led:
                 looked_s = boot_s()
                 self._look()
             self._give_orders()
@@ -319,7 +319,7 @@ class Exchange:
             if not self._posted:
                 return
             self._safely(self._posted.popleft())
-        self._woken = True
+        self._woken = bool(self._posted)
 
     def _safely(self, function: Callable[[], None]) -> None:
         try:
@@ -335,8 +335,8 @@ class Exchange:
                 return
             try:
                 self._hear(identity, frames)
-            except (ValueError, KeyError, TypeError, IndexError) as error:
-                LOG.error("a worker says what no worker of this release does: %r", error)
+            except Exception:  # of one peer: others are heard
+                LOG.exception("a worker says what no worker of this release does")
                 if (worker := self._workers.get(identity)) is not None:
                     self._drop(worker, "it says what can't be read")
 
@@ -473,16 +473,19 @@ class Exchange:
         self._misplaced = True
 
     def _move(self) -> None:
-        """Have each switch spoken to by way of its owner; returns when that is done."""
+        """Have each switch spoken to by way of its owner, if it is connected to that.
+
+        Returns when it is done.
+        """
         done = threading.Event()
 
         def move() -> None:
             for datapath, active in tuple(self._active.items()):
-                better = self._best(datapath)
-                if better is not None and better is not active:
+                owned = self._seats.get(datapath, {}).get(self._owner(datapath))
+                if owned is not None and owned is not active:
                     active.worker.serves -= 1
                     self._events.switch_disconnected(datapath, active)
-                    self._activate(datapath, better)
+                    self._activate(datapath, owned)
             done.set()
 
         self.post(move)

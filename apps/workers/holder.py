@@ -203,6 +203,9 @@ class Holder:
         before = held.parts.pop(xid, None)
         most = MAX_MULTIPART_BYTES if xid in held.sums else _MOST_JOINED_BYTES
         if more and len(before or b"") + len(body) <= most:
+            while before is None and len(held.parts) >= _MOST_SUMS:  # that nobody has asked for
+                old = next(iter(held.parts))
+                self._answered(connection, Said.STATISTICS, old, 1, bytes(held.parts.pop(old)))
             parts = held.parts[xid] = before if before is not None else bytearray()
             parts += body
             return

@@ -156,6 +156,9 @@ class Links:
                 "orders of the controller at %s are thrown away: %s", link.name,
                 "the lease is over" if incarnation >= self._incarnation else "a later one leads",
             )  # fmt: skip
+            if incarnation >= self._incarnation:
+                link.lose()  # the controller is told so by the next renewal, and begins anew
+                self._awake()
             return
         self._incarnation, self._leader = incarnation, link
         for order in orders:
@@ -240,8 +243,8 @@ class Links:
                 return
             try:
                 self._hear(link, frames)
-            except (ValueError, KeyError, TypeError) as error:
-                LOG.error("the controller at %s says what can't be read: %r", link.name, error)
+            except Exception:  # of one controller: others are heard
+                LOG.exception("the controller at %s says what can't be read", link.name)
 
     def _hear(self, link: _Link, frames: list[bytes]) -> None:
         kind = frames[0]

@@ -214,7 +214,7 @@ class OvsTor:
         with Call(self._timeout_s) as call:
             session, present = self._read(columns, _VLANS, call)
             changed = {port: its for port, its in columns.items() if its != present[port]}
-            target = self._write(session, changed, call) if changed else _root(session)["next_cfg"]
+            target = self._write(session, changed, call) if changed else self._next_cfg(session)
             self._await_applied(session, target, call)
             if changed:
                 present = self._read_back(session, wanted, call)
@@ -256,7 +256,10 @@ class OvsTor:
         """The bridge's ports by name. Raises DeviceError if there is no bridge."""
         for bridge in session.rows["Bridge"].values():
             if bridge["name"] == self._bridge:
-                return _ports(bridge, session.rows["Port"])
+                try:
+                    return _ports(bridge, session.rows["Port"])
+                except SessionLostError as error:
+                    raise DeviceError(self._name, str(error)) from error
         raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
 
     def _some_ports(self, session: OvsdbSession, names: Collection[str]) -> dict[str, _Port]:
@@ -309,6 +312,8 @@ class OvsTor:
             return int(results[-1]["rows"][0]["next_cfg"])
         except SessionLostError as error:
             raise self._unconfirmed(str(error)) from error
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._unconfirmed(f"its answer has no sense: {error}") from error
         except NotOwnerError as error:
             self.close()
             raise self._held_elsewhere() from error
@@ -328,8 +333,14 @@ class OvsTor:
             return _select(session, self._some_ports(session, names), _VLANS, call)
         except SessionLostError as error:
             raise self._unconfirmed(f"it was not read back: {error}") from error
-        except RefusedError as error:
-            raise DeviceError(self._name, f"it can't be read back: {error}") from error
+        except (RefusedError, DeviceError) as error:
+            raise self._unconfirmed(f"it can't be read back: {error}") from error
+
+    def _next_cfg(self, session: OvsdbSession) -> int:
+        try:
+            return int(_root(session)["next_cfg"])
+        except SessionLostError as error:
+            raise self._unavailable(error) from error
 
     # --- the session ----------------------------------------------------------------------------
 
@@ -341,7 +352,14 @@ class OvsTor:
             except SessionLostError as error:
                 LOG.debug("%s: %s", self._name, error)
                 self.close()
+        self._leave_if_robbed()
         return self._session
+
+    def _leave_if_robbed(self) -> None:
+        """End a session whose lock another one has taken: connecting anew tells who has it."""
+        robbed = self._session is not None and not self._session.has_lock
+        if robbed and self._lock_name is not None:
+            self.close()
 
     def _synchronise(self, call: Call) -> OvsdbSession:
         """A session that knows what there is now: a new one if the old one is gone."""
@@ -350,6 +368,7 @@ class OvsTor:
                 self._session.echo(call)
             except SessionLostError:
                 self.close()
+        self._leave_if_robbed()
         return self._session or self._connected(call)
 
     def _connected(self, call: Call) -> OvsdbSession:

@@ -100,25 +100,25 @@ class OvsdbSession:
         self.rows: dict[str, dict[str, Row]] = {table: {} for table in watched}
         self.has_lock = False
         self._lock: str | None = None
-        self._lock_request = 0
+        self._lock_request = self._monitor_request = 0
 
     def connect(self, call: Call, lock: str | None = None, *, steal: bool = False) -> None:
         """Connect, and know the watched rows; :attr:`has_lock` then tells of the lock.
 
         With ``steal`` it is taken from who has it, whose writes are refused from then on.
         """
-        self._dial(call)
+        try:
+            self._dial(call)
+        except OSError as error:
+            raise SessionLostError(error.strerror or str(error)) from error
         if lock is not None:
             self._lock = lock
             self._lock_request = self._request("steal" if steal else "lock", [lock])
         columns = {table: {"columns": list(names)} for table, names in self._watched.items()}
-        told = self._answer(self._request("monitor", [DATABASE, None, columns]), call)
+        self._monitor_request = self._request("monitor", [DATABASE, None, columns])
+        told = self._answer(self._monitor_request, call)
         if told["error"] is not None:
             raise SessionLostError(f"no database {DATABASE} there: {_said(told['error'])}")
-        try:
-            self._update(told["result"])
-        except (AttributeError, KeyError, TypeError) as error:
-            raise SessionLostError(f"it does not speak OVSDB: {error}") from error
         for _ in range(_LOOKS):
             if lock is not None and not self.has_lock:
                 self.echo(call)  # the end of who had it may be about to be seen
@@ -232,7 +232,11 @@ class OvsdbSession:
             case None if message["id"] == self._lock_request:
                 self.has_lock = bool((message["result"] or {}).get("locked"))
             case None:
-                self._replies[message["id"]] = {"error": None, "result": None, **message}
+                reply = {"error": None, "result": None, **message}
+                # Here, since updates that came with it are later than it.
+                if message["id"] == self._monitor_request and reply["error"] is None:
+                    self._update(reply["result"])
+                self._replies[message["id"]] = reply
             case "update":
                 self._update(message["params"][1])
             case "echo":

@@ -266,7 +266,7 @@ class Draining:
                 break
             yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
             asked = [one for one in asked if one in self._left]
-        if waiting - self._lost and not self._left:
+        if waiting - self._lost - self._let_go and not self._left:
             yield Batch("drain", (Pause(bound_s), *beside))
 
     def busy(self) -> list[Circuit]:

@@ -140,7 +140,8 @@ def roles_at_switches(these):
     names = {
         f"tcp:127.0.0.1:{one.settings.openflow_port}": name for name, one in these.processes.items()
     }
-    return {(names[target], role) for target, role in json.loads(shown)["data"]}
+    seen = json.loads(shown)["data"]
+    return {(names[target], role if isinstance(role, str) else "none") for target, role in seen}
 
 
 def refuses_to_be_taken_for_the_leader(http, urls):

@@ -63,6 +63,8 @@ def test_who_steals_it_has_it_and_the_other_writes_nothing_more(drivers, databas
     first.claim()
     second.claim(steal=True)
     with pytest.raises(HeldElsewhere):
+        first.ask()
+    with pytest.raises(HeldElsewhere):
         first.set_vlans(WANTED)
     with pytest.raises(HeldElsewhere):
         first.vlans(["p1"])

@@ -1,7 +1,7 @@
 """Jobs in turn, duties when due, answers for others; nothing that goes wrong ends it."""
 
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import pytest
 
@@ -188,6 +188,35 @@ def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
     conductor.ask(lambda: None)
     assert done[0] == "meanwhile"
     assert done[-2:] == ["under way", "first"]
+
+
+def test_what_can_not_wait_does_not_wait_for_devices_of_the_one_before_it(conductor):
+    """As a divert that comes with a reservation, which is a change of its own."""
+    device, other, done = Future(), Future(), []
+
+    def wait_meanwhile():
+        conductor.wait_for([other])
+        done.append("reservation")
+
+    def divert():
+        done.append("divert")
+        other.set_result(None)
+
+    def under_way():
+        conductor.put_meanwhile(wait_meanwhile)
+        conductor.put_meanwhile(divert)
+        late.start()
+        conductor.wait_for([device])
+        done.append("under way")
+
+    late = threading.Timer(5.0, other.set_result, [None])
+    conductor.put(under_way)
+    conductor.start()
+    wait([other], 10)
+    late.cancel()
+    device.set_result(None)
+    conductor.ask(lambda: None)
+    assert done == ["divert", "reservation", "under way"]
 
 
 def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(conductor):

@@ -13,6 +13,8 @@ DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
 
 class Session:
+    has_lock = True
+
     def tend(self):
         pass
 

@@ -110,3 +110,22 @@ def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
         runner.perform(Batch("drain", (command, rules)))
     assert seen == [True, False]
     assert not runner.only_waits
+
+
+def test_a_device_s_answer_that_nobody_has_looked_at_is_no_waiting(runner, monkeypatch):
+    seen = []
+
+    def wait_for(futures):
+        wait(futures[1:])
+        seen.append(runner.only_waits)
+        held.set()
+        wait(futures)
+
+    held = threading.Event()
+    monkeypatch.setattr(runner, "_wait_for", wait_for)
+    monkeypatch.setattr(runner, "_handlers", {
+        Pause: lambda _command: held.wait(5), MoveMirrors: lambda _command: None,
+    })  # fmt: skip
+    move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))
+    runner.perform(Batch("move", (Pause(1.0), move)))
+    assert seen == [False]

@@ -281,6 +281,24 @@ def test_the_poller_is_content_with_sums(stack):
     assert (sums.octets.tolist(), sums.age_s) == ([0, 9], 4.0)
 
 
+def test_orders_that_come_when_the_lease_is_over_are_missed(stack):
+    """As after a pause of the worker: all begins anew, so that nothing waits for what is lost."""
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    (link,) = w.links._links
+
+    def come_late():
+        link.until_s = 0.0
+        w.links._obey(link, wire.packed(wire.ORDERS, 1, [Record(Order.SEND, 1, body=b"late")]))
+
+    w.hub.do(come_late)
+    wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
+    a.send(b"on")
+    wait_until(lambda: switch.sent == [b"on"])
+
+
 def kind(message):
     return struct.unpack_from("!H", message, 8)[0]
 
@@ -516,7 +534,14 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
     stranger = stack.enter_context(context.socket(zmq.DEALER))
     stranger.setsockopt(zmq.LINGER, 0)
     stranger.connect(endpoint("127.0.0.1", port))
-    for frames in ([b"renew", b"{"], [b"renew", b"[]"], [b"renew"], [b"told", b"x", b"y"], [b""]):
+    no_number = b'{"name": "x", "session": Infinity}'
+    renewals = (b"{", b"[]", no_number, b"[" * 200_000)
+    for frames in (
+        *([b"renew", one] for one in renewals),
+        [b"renew"],
+        [b"told", b"x", b"y"],
+        [b""],
+    ):
         stranger.send_multipart(frames)
     a.send(b"on")
     wait_until(lambda: switch.sent == [b"on"])
