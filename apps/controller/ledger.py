@@ -392,7 +392,7 @@ class Ledger:
 
     def finish(self, reconfiguration_id: str, **changes: Any) -> None:
         """:meth:`update` the record of a reconfiguration that is over, and :meth:`save` the state
-        to which it has led: all in one write, before anybody hears of either.
+        to which it has led. News of it go with that write, or with another one just before it.
         """
         with self._lock:
             self.update(reconfiguration_id, **changes)
