@@ -261,7 +261,7 @@ def test_the_poller_is_content_with_sums(stack):
     """Through the switchboard, as it asks; ports are told as they are."""
     port = free_port()
     exchange = Exchange(
-        WorkerSettings("127.0.0.1", port, shards=2, lease_s=LEASE_S), FABRIC, lambda: 1
+        WorkerSettings("127.0.0.1", port, shards=2, lease_s=LONG_S), FABRIC, lambda: 1
     )
     stack.callback(exchange.stop)
     fleet = Fleet(FABRIC, exchange.post, catch_up=exchange.catch_up)
