@@ -10,6 +10,7 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.output import CommandError
+from apps.cli.parameters import log_options
 from hydra.errors import HydraError
 
 
@@ -29,25 +30,7 @@ from hydra.errors import HydraError
     show_envvar=True,
     help="Configuration file; see `hydra check`.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    envvar="HYDRA_LOG_FORMAT",
-    show_envvar=True,
-    show_default=True,
-    help="Lines for people, or a JSON object a line.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    envvar="HYDRA_LOG_LEVEL",
-    show_envvar=True,
-    show_default=True,
-    help="debug: every step and command; info: what begins and ends; warning: what failed and is "
-    "dealt with; error: what somebody should look at.",
-)
+@log_options
 @click.pass_context
 def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> None:
     """Run the controller in the foreground.

@@ -12,6 +12,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.parameters import log_options
 from apps.cli.wording import moment
 from apps.workers.opening import needs_zmq
 from apps.workers.settings import WorkerOptions
@@ -73,22 +74,7 @@ class _Endpoint(click.ParamType[tuple[str, int]]):
     type=click.Path(exists=True, dir_okay=False),
     help="The controllers' public key.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    envvar="HYDRA_LOG_FORMAT",
-    show_envvar=True,
-    show_default=True,
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    envvar="HYDRA_LOG_LEVEL",
-    show_envvar=True,
-    show_default=True,
-)
+@log_options
 @click.pass_context
 def worker(
     ctx: click.Context,

@@ -30,7 +30,7 @@ class Reply(Generic[_ValueT]):
         """The value. Raises LookupError before it is there."""
         if not self._is_done:
             raise LookupError("nobody has answered yet")
-        return self._value  # type: ignore[return-value]
+        return self._value  # type: ignore[return-value]  # it is there, and may be None itself
 
     def set_result(self, value: _ValueT) -> None:
         """Set the value, and tell who wants to know. It comes once: later ones are passed over."""

@@ -88,8 +88,9 @@ def test_each_switch_that_does_not_take_its_rules_counts(runner, metrics):
     assert counted(metrics, "ApplyRules", FailureKind.NOT_CONNECTED) == 2
 
 
-def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
-    seen = []
+def looked_at_under_way(runner, monkeypatch):
+    """(event that ends the first command, what was said of each batch once the others had ended)"""
+    held, seen = threading.Event(), []
 
     def wait_for(futures):
         wait(futures[1:])
@@ -97,8 +98,12 @@ def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
         held.set()
         wait(futures)
 
-    held = threading.Event()
     monkeypatch.setattr(runner, "_wait_for", wait_for)
+    return held, seen
+
+
+def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
+    held, seen = looked_at_under_way(runner, monkeypatch)
     monkeypatch.setattr(runner, "_handlers", {
         Pause: lambda _command: held.wait(5), MoveMirrors: lambda _command: held.wait(5),
         StageRules: lambda _command: None,
@@ -113,16 +118,7 @@ def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
 
 
 def test_a_device_s_answer_that_nobody_has_looked_at_is_no_waiting(runner, monkeypatch):
-    seen = []
-
-    def wait_for(futures):
-        wait(futures[1:])
-        seen.append(runner.only_waits)
-        held.set()
-        wait(futures)
-
-    held = threading.Event()
-    monkeypatch.setattr(runner, "_wait_for", wait_for)
+    held, seen = looked_at_under_way(runner, monkeypatch)
     monkeypatch.setattr(runner, "_handlers", {
         Pause: lambda _command: held.wait(5), MoveMirrors: lambda _command: None,
     })  # fmt: skip
