@@ -190,7 +190,7 @@ class Exchange:
         self, events: ExchangeEvents, between_changes: Callable[[Callable[[], None]], None]
     ) -> None:
         """``events`` are told, in the exchange's thread. ``between_changes`` has a job done while
-        no change is under way: then switches move to workers that have joined.
+        no change is under way, in another thread: then switches move to workers that have joined.
         """
         self._events = events
         self._between_changes = between_changes
