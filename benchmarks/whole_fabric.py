@@ -272,6 +272,7 @@ class Session:
         self._echo_ms.append(echoes["p99_ms"])
         self._rest_ms += watch.rest_ms
         self.note(f"{name}: echo p99", echoes["p99_ms"], "ms")
+        self.note(f"{name}: echo p99, until the simulator reads it", echoes["read_p99_ms"], "ms")
         self.note(f"{name}: REST p99", p99(watch.rest_ms), "ms")
         if echoes["max_ms"] > ECHO_MS_OF_DEAD:
             self.say(f"an echo took {echoes['max_ms']:.0f} ms: Open vSwitch would reconnect")

@@ -20,6 +20,7 @@ from apps.controller.ledger import Ledger
 from apps.controller.mastership import Mastership
 from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
+from apps.openflow.replies import Reply
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rule_tables import is_exact, table_drift
 from drivers.codecs.openflow.statistics import MalformedReplyError
@@ -75,8 +76,8 @@ class _Sending:
     datapath: DatapathId
     port: int
     frame: bytes
-    heard: Future[None]
-    earlier: tuple[Future[None], ...] = ()
+    heard: Reply[None]
+    earlier: tuple[Reply[None], ...] = ()
     """Those of the marker's earlier sendings."""
 
     @property
@@ -358,7 +359,7 @@ class Runner:
             for one in silent:
                 frames.setdefault(one.datapath, []).append((one.port, one.frame))
             self._fleet.send_frames(frames)
-            wait([one.heard for one in missing], timeout_s * share)
+            self._fleet.await_probes([one.heard for one in missing], timeout_s * share)
             missing = silent = [one for one in missing if not one.heard.done()]
             if not missing:
                 break

@@ -16,7 +16,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -49,6 +48,8 @@ _STEP = "openflow"
 _RIVAL = "second-connection"
 _LOOKS = 20
 """Parts of a time-out: between two, the hub catches up."""
+_PROBE_LOOKS = 4
+"""The same for probes, of which many are waited for at once, each by itself."""
 _HUB_S = 60.0
 """How long the hub is waited for at a time."""
 _UNDER_WAY = 256
@@ -154,7 +155,7 @@ class Switchboard:
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._pending: dict[int, Pending] = {}
-        self._probes: dict[int, Future[None]] = {}
+        self._probes: dict[int, Reply[None]] = {}
         self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._probe_watcher: Callable[[int], None] | None = None
@@ -357,9 +358,9 @@ class Switchboard:
             switch = self._switches.get(DatapathId(datapath))
             if switch is None or switch.connection is not connection:
                 return
-            future = self._probes.pop(probe.nonce, None)
-        if future is not None:
-            future.set_result(None)
+        heard = self._probes.pop(probe.nonce, None)
+        if heard is not None:
+            heard.set_result(None)
         elif self._probe_watcher is not None:
             self._probe_watcher(probe.nonce)
 
@@ -487,16 +488,17 @@ class Switchboard:
         """Run a function in the hub's thread, after what was handed to it before."""
         return self._post
 
-    def expect_probe(self, nonce: int) -> Future[None]:
-        """A future that resolves when the probe with ``nonce`` comes in."""
-        future: Future[None] = Future()
-        with self._lock:
-            self._probes[nonce] = future
-        return future
+    def expect_probe(self, nonce: int) -> Reply[None]:
+        """A reply that is done when the probe with ``nonce`` comes in."""
+        heard = self._probes[nonce] = Reply()
+        return heard
+
+    def await_probes(self, heard: Collection[Reply[None]], timeout_s: float) -> None:
+        """Wait until all have come in, or the time is up, which counts while the hub works."""
+        self._await(heard, timeout_s, _PROBE_LOOKS)
 
     def forget_probe(self, nonce: int) -> None:
-        with self._lock:
-            self._probes.pop(nonce, None)
+        self._probes.pop(nonce, None)
 
     # -- plumbing -------------------------------------------------------------------------------
 
@@ -616,15 +618,17 @@ class Switchboard:
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
 
-    def _await(self, replies: Collection[Reply[Any]], timeout_s: float) -> None:
+    def _await(
+        self, replies: Collection[Reply[Any]], timeout_s: float, looks: int = _LOOKS
+    ) -> None:
         """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
 
         Of many requests at once the hub may take longer to send the last than switches may take to
         answer, and an answer that it has not read is not late.
         """
         together = Replies(replies)
-        for _ in range(_LOOKS):
-            if together.wait(timeout_s / _LOOKS):
+        for _ in range(looks):
+            if together.wait(timeout_s / looks):
                 return
             self._let_hub_catch_up()
 
