@@ -20,6 +20,7 @@ pytestmark = pytest.mark.parametrize(
     "server", ["candidate", "running"], indirect=True, scope="module"
 )
 
+transport_dir = []
 SWITCH = "http://www.polatis.com/yang/optical-switch"
 
 
@@ -46,6 +47,7 @@ def fine() -> None:
 @pytest.fixture(autouse=True)
 def emptied(server):
     """Every test leaves the server without cross-connects."""
+    transport_dir[:] = [server._directory]
     yield
     server.write(
         f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
@@ -100,6 +102,16 @@ def test_a_refused_edit_changes_nothing_and_all_its_errors_are_told(transport, b
     mixed = config((5, 21))
     for pair, operation in bad:
         mixed[0].extend(config(pair, operation=operation)[0])
+    assert pairs(transport) == {(1, 17)}
+    try:
+        transport.edit(mixed, fine)
+    except NetconfRefusal:
+        pass
+    else:
+        from pathlib import Path as P
+        import shutil
+        shutil.copytree(transport_dir[0], f"/var/tmp/f/ncdir{time.time()}")
+        raise AssertionError(f"took it: {pairs(transport)}")
     with pytest.raises(NetconfRefusal) as refusal:
         transport.edit(mixed, fine)
     assert tag in str(refusal.value)
