@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -43,6 +43,7 @@ TARGETS = {
     "idle": 25.0,
     "one pair": 0.15,
     "half the racks on one plane": 2.0,
+    "all circuits: less mirrors and drain": 8.0,
     "echo p99": 100.0,
     "REST p99": 200.0,
     "SIGTERM": 5.0,
@@ -60,6 +61,7 @@ IDLE_S = 65.0
 """Longer than the interval of polling, so that each switch is asked once."""
 AFTERMATH_S = 3.0
 """Time after each change in which the controller is watched, too."""
+ENDED = ("done", "partial", "refused", "failed")
 PARTNERS = 8
 OTHERS = 4
 """Racks without a circuit, at each vswitch, that packets are sent to."""
@@ -81,6 +83,16 @@ class Rest:
     def ask(self, method: str, path: str, body: object) -> tuple[int, Any]:
         return self._ask(method, path, None if body is None else json.dumps(body))
 
+    @contextmanager
+    def following(self) -> Iterator[Iterator[dict[str, Any]]]:
+        """Ids and states of reconfigurations as they are reached, from now on."""
+        with contextlib.closing(
+            http.client.HTTPConnection(*self._address, timeout=CHANGED_WITHIN_S)
+        ) as connection:
+            connection.request("GET", "/v1/events?kind=reconfiguration")
+            answer = connection.getresponse()
+            yield _progress(answer)
+
     def _ask(self, method: str, path: str, body: str | None) -> tuple[int, Any]:
         with contextlib.closing(
             http.client.HTTPConnection(*self._address, timeout=CHANGED_WITHIN_S)
@@ -88,6 +100,15 @@ class Rest:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
+
+
+def _progress(events: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    deadline_s = time.monotonic() + CHANGED_WITHIN_S
+    for line in events:
+        if time.monotonic() > deadline_s:
+            raise SystemExit(f"nothing has ended after {CHANGED_WITHIN_S:g} s")
+        if line.startswith(b"data:"):
+            yield json.loads(line.removeprefix(b"data:"))["reconfiguration"]
 
 
 class Watch:
@@ -293,20 +314,22 @@ class Session:
 
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
         """Carry a change out; the number of circuits that failed in it."""
-        rest, before_s, started_s = Rest(process), process.cpu_s(), time.monotonic()
-        status, answer = rest.ask("POST", "/v1/reconfigurations", body)
-        if status not in (200, 202):
-            raise SystemExit(f"{name} was refused: {answer}")
-        number, told_s = answer["id"], started_s
-        while answer["state"] not in ("done", "partial", "refused", "failed"):
-            if time.monotonic() - started_s > CHANGED_WITHIN_S:
-                raise SystemExit(f"{name} is {answer['state']} after {CHANGED_WITHIN_S:g} s")
-            if time.monotonic() - told_s > _TELL_EVERY_S:
-                told_s = time.monotonic()
-                self.say(f"{name}: {answer['state']}")
-            time.sleep(0.02)
-            answer = rest.get(f"/v1/reconfigurations/{number}")
-        self.note(name, time.monotonic() - started_s, "s")
+        rest = Rest(process)
+        with rest.following() as steps:
+            before_s, started_s = process.cpu_s(), time.monotonic()
+            status, answer = rest.ask("POST", "/v1/reconfigurations", body)
+            if status not in (200, 202):
+                raise SystemExit(f"{name} was refused: {answer}")
+            number, told_s = answer["id"], started_s
+            for step in steps:
+                if step["id"] == number and step["state"] in ENDED:
+                    break
+                if time.monotonic() - told_s > _TELL_EVERY_S:
+                    told_s = time.monotonic()
+                    self.say(f"{name}: {step['state']}")
+            taken_s = time.monotonic() - started_s
+        answer = rest.get(f"/v1/reconfigurations/{number}")
+        self.note(name, taken_s, "s")
         self.note(f"{name}, processor", process.cpu_s() - before_s, "s")
         if answer["state"] != "done":
             self.say(f"{name} ended {answer['state']}: {answer.get('reason', '')[:300]}")
@@ -366,10 +389,18 @@ def changes(size: Size) -> list[tuple[str, dict[str, Any]]]:
         for rack in range(racks)
         for step in range(1, min(PARTNERS // 2, (racks - 1) // 2) + 1)
     }
+    beyond = [
+        (rack, racks // 2 + (rack + step) % (racks // 2))
+        for rack in range(racks // 2)
+        for step in range(min(size.planes, racks // 2))
+    ]
     return [
         ("one pair", body([(0, 1)], ["p1"])),
         ("half the racks on one plane", body(half, ["p1"])),
         (f"{PARTNERS} partners a rack", body(sorted(partners), None)),
+        ("all circuits", body(beyond, None)),
+        ("all but one go", body([(0, 1)], None)),
+        ("half the racks again", body(half, ["p1"])),
     ]
 
 
