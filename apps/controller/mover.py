@@ -94,7 +94,7 @@ class Mover:
 
     def let_in_meanwhile(self) -> None:
         """Have others make what they can while a change does nothing but wait, as it does while
-        circuits drain. For the conductor's thread.
+        circuits drain, or are to have light. For the conductor's thread.
         """
         if not (self._ledger.under_way and self._runner.only_waits):
             return

@@ -61,8 +61,10 @@ from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
-_WAITING = (AwaitRounds, PassMarkers, Pause, ReadPortPackets)
-"""Commands that change nothing, and mostly wait."""
+_WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
+"""Commands that change nothing, and mostly wait. Probes of new paths are none of them: what they
+find is to be acted upon at once.
+"""
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Parts of a path's time-out: the wait of each attempt before the next."""
 

@@ -38,15 +38,15 @@ AFTER = joined(BEFORE, (0, 1, 1), (2, 3, 1), (0, 2, 0), (1, 3, 0))
 class Staged:
     """The controller with its network in a state, and r3's traffic to r1 and r4."""
 
-    def __init__(self, to_r1=0.3, to_r4=0.55, before=BEFORE):
-        self.stage = Stage()
+    def __init__(self, to_r1=0.3, to_r4=0.55, before=BEFORE, fabric=FABRIC):
+        self.stage = Stage(fabric)
         self.stage.move(before)
         self.rooms = self.stage.controller
         self.rooms._devices.plane_problem = self.rooms._devices.tor_problem = lambda _device: None
         self.staging = self.rooms._loop._staging
         self.queue = []
         self.staging._put = self.queue.append
-        self.sent_mbps = np.zeros((RACKS, RACKS))
+        self.sent_mbps = np.zeros((len(fabric.racks),) * 2)
         self.sent_mbps[2, 0], self.sent_mbps[2, 3] = to_r1 * ROOM_MBPS, to_r4 * ROOM_MBPS
         self.wanted_mbps = None
         self.recurs = False

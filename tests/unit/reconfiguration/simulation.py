@@ -669,6 +669,8 @@ class Network:
         return Mirrors(frozenset(lit | halves), frozenset(halves)), None
 
     def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
+        """Light that is there is told of at once; what does not come is waited for."""
+        until_s = self.now_s + command.timeout_s
         yield
         if self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
@@ -678,6 +680,8 @@ class Network:
             if not self._lit(self.port_named[command.rack, name])
             or self._hit(self.faults.no_carrier)
         )
+        if dark:
+            self.now_s = max(self.now_s, until_s)
         return dark, None
 
     def _lit(self, port: OpticalPort) -> bool:

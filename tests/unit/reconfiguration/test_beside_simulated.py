@@ -17,7 +17,13 @@ import pytest
 from hydra.model import PlaneId
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.beside import Touched, apart
-from hydra.reconfiguration.commands import AwaitRounds, PassMarkers, Pause, ReadPortPackets
+from hydra.reconfiguration.commands import (
+    AwaitPortsUp,
+    AwaitRounds,
+    PassMarkers,
+    Pause,
+    ReadPortPackets,
+)
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
 from tests.unit.core.fabrics import (
@@ -49,8 +55,10 @@ _DEEPEST = 3
 _OFTEN = 0.5
 """Chance that somebody wants a change before a step."""
 _NOW_AND_THEN = 0.02
-"""Chance of that at a change of the network while a change only waits."""
-_WAITING = (AwaitRounds, PassMarkers, Pause, ReadPortPackets)
+"""Chance of that at a change of the network while a change waits for its circuits to drain."""
+_AT_THE_GATE = 0.2
+"""The same while it waits for light."""
+_WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 
 
 class Course(NamedTuple):
@@ -60,8 +68,8 @@ class Course(NamedTuple):
     """The number of changes that were under way as each ended."""
     interrupted: frozenset[str]
     """Steps before which another change was made."""
-    meanwhile: bool
-    """True if one was made while another only waited."""
+    meanwhile: frozenset[str]
+    """Steps in which one was made while another only waited."""
     left: bool
     """True if one has left something to another."""
     died_among: int
@@ -141,7 +149,8 @@ class _World:
             shake(self.network, rng)
         self.under_way: tuple[Execution, ...] = ()
         self.most, self.made, self.interrupted = 0, [], set()
-        self.made_meanwhile = self.left = False
+        self.made_meanwhile: set[str] = set()
+        self.left = False
         self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
         """After so many changes of the network the controller dies; 0: it does not."""
 
@@ -160,11 +169,13 @@ class _World:
     def meanwhile(self, watch: _Joint) -> None:
         """Somebody may want another change while this one only waits."""
         innermost = self.under_way[-1] is watch.execution
-        if innermost and watch.execution.lets_others_in and self.rng.random() < _NOW_AND_THEN:
+        chance = _NOW_AND_THEN if watch.steps[-1] == "drain" else _AT_THE_GATE
+        if innermost and watch.execution.lets_others_in and self.rng.random() < chance:
             made = len(self.made)
             self.before("", watch)
             self.interrupted.discard("")
-            self.made_meanwhile |= len(self.made) > made
+            if len(self.made) > made:
+                self.made_meanwhile.add(watch.steps[-1])
 
     def wishes(self) -> Iterator[Plan]:
         """Plans that touch nothing that is under way, or what it leaves, nor devices of which
@@ -263,7 +274,7 @@ class _World:
             self.most,
             tuple(self.made),
             frozenset(self.interrupted),
-            self.made_meanwhile,
+            frozenset(self.made_meanwhile),
             self.left,
             died_among,
         )
@@ -312,7 +323,7 @@ def test_the_seeds_reach_every_corner():
     assert {1, 2, 3} <= {course.most for course in courses}
     assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
-    assert any(course.meanwhile for course in courses)
+    assert {"drain", "carrier"} <= frozenset().union(*(one.meanwhile for one in courses))
     assert any(course.left for course in courses)
     interrupted = frozenset().union(*(course.interrupted for course in courses))
     assert {"divert", "drain", "move", "announce"} <= interrupted, "in every substep"
