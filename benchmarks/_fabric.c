@@ -25,6 +25,7 @@
      count                    name=number ...
      echoes                   round trips of echo requests since the last such line, and those due:
                               until the answer was at the switch, and until the simulator read it
+     tardy SILENT SLOW MS     so many vswitches read nothing, and others MS late; 0 0 0: none
      walk FILE                see below
      rules DATAPATH           the table of a switch, as flow statistics in hexadecimal digits
 
@@ -283,6 +284,7 @@ typedef struct {
   struct sockaddr_in controller;
   bool connecting, greeted;
   double retry_s, echoed_s; /* echoed_s: when the echo was sent that is due; 0: none */
+  double late_s, read_at_s; /* how late it reads, and when it does next; 0: at once */
   Buffer in, out;
   Bundle *bundles;
 } Switch;
@@ -396,7 +398,7 @@ static int bad_instructions(const Switch *s, const u8 *p, size_t n, u16 *code) {
 /* -- what is sent ------------------------------------------------------------------------------ */
 
 static void watch(Switch *s) {
-  struct epoll_event e = {EPOLLIN | (s->connecting || s->out.start < s->out.end ? EPOLLOUT : 0),
+  struct epoll_event e = {(s->read_at_s ? 0 : EPOLLIN) | (s->connecting || s->out.start < s->out.end ? EPOLLOUT : 0),
                           {.u32 = (u32)(s - sw)}};
   epoll_ctl(epoll, EPOLL_CTL_MOD, s->socket, &e);
 }
@@ -407,7 +409,7 @@ static void lose(Switch *s) {
   s->socket = -1;
   s->connecting = s->greeted = false;
   s->retry_s = now_s() + RECONNECT_S * (0.5 + drand48() / 2);
-  s->echoed_s = 0;
+  s->echoed_s = s->read_at_s = 0;
   release(&s->in);
   release(&s->out);
   while (s->bundles) {
@@ -1120,6 +1122,11 @@ static void ready(Switch *s, u32 events) {
     if (!flush(s)) return;
   }
   if (events & EPOLLOUT && !flush(s)) return;
+  if (events & EPOLLIN && s->late_s && !(events & (EPOLLHUP | EPOLLERR))) {
+    s->read_at_s = now_s() + s->late_s;
+    watch(s);
+    return;
+  }
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s);
 }
 
@@ -1167,6 +1174,19 @@ static void tell_carrier(void) {
     for (u32 r = 0; r < racks; r++)
       if (lit_from[plane * racks + r] != NO_ENTRY) fprintf(answer, " %u:%u", r, tor_servers + plane + 1);
   fprintf(answer, "\n");
+}
+/* Spread over the racks; nobody is both. */
+static void be_tardy(u32 silent, u32 slow, double slow_s) {
+  u32 vswitches = switches - racks, number = 0;
+  for (u32 i = 0; i < switches; i++) {
+    if (sw[i].place < 0) continue;
+    bool is_slow = slow && number % (vswitches / slow) == 7 && number / (vswitches / slow) < slow;
+    bool is_silent = silent && number % (vswitches / silent) == 4 && number / (vswitches / silent) < silent;
+    number++;
+    sw[i].late_s = is_silent ? 1e9 : is_slow ? slow_s : 0;
+    if (!sw[i].late_s && sw[i].read_at_s) sw[i].read_at_s = 1; /* due */
+  }
+  fprintf(answer, "ok\n");
 }
 static int by_size(const void *a, const void *b) {
   float x = *(const float *)a, y = *(const float *)b;
@@ -1286,7 +1306,10 @@ static void command(char *line) {
   } else if (!strcmp(word, "count")) tell_counts();
   else if (!strcmp(word, "carrier")) tell_carrier();
   else if (!strcmp(word, "echoes")) tell_echoes();
-  else if (!strcmp(word, "walk")) walk(rest);
+  else if (!strcmp(word, "tardy")) {
+    u32 silent = (u32)strtoul(rest, &rest, 10), slow = (u32)strtoul(rest, &rest, 10);
+    be_tardy(silent, slow, strtod(rest, NULL) / 1000);
+  } else if (!strcmp(word, "walk")) walk(rest);
   else if (!strcmp(word, "rules")) tell_rules(strtoull(rest, NULL, 0));
   else fprintf(answer, "error no such command\n");
 }
@@ -1414,14 +1437,20 @@ static void configure(const char *path) {
   qsort(ordered, switches, sizeof(u32), by_datapath);
 }
 static void keep_connected(double at_s) {
-  for (u32 i = 0; i < switches; i++)
-    if (sw[i].socket < 0 && at_s >= sw[i].retry_s) begin(&sw[i]);
+  for (u32 i = 0; i < switches; i++) {
+    Switch *s = &sw[i];
+    if (s->socket < 0 && at_s >= s->retry_s) begin(s);
+    if (!s->read_at_s || at_s < s->read_at_s) continue;
+    s->read_at_s = 0;
+    receive(s);
+    if (s->socket >= 0) watch(s);
+  }
 }
 static void ask_for_echo(void) {
   static u32 next;
   for (u32 tried = 0; tried < switches; tried++) {
     Switch *s = &sw[next = (next + 1) % switches];
-    if (!s->greeted || s->echoed_s != 0) continue;
+    if (!s->greeted || s->late_s || s->echoed_s != 0) continue;
     s->echoed_s = wall_s();
     say(s, ECHO_REQUEST, 0, "whole", 5);
     flush(s);

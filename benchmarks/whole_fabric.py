@@ -36,6 +36,9 @@ from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProc
 from mininet_scenarios.stage.delays import split
 
 FULL = Size(320, 32, 32)
+TARDY = "half the racks beside tardy vswitches"
+SLOW_S = 1.0
+"""Delay of what a slow vswitch reads. One that is silent reads nothing."""
 TARGETS = {
     "ready, cold": 60.0,
     "ready, after a restart": 20.0,
@@ -44,6 +47,9 @@ TARGETS = {
     "one pair": 0.15,
     "half the racks on one plane": 2.0,
     "all circuits: less mirrors and drain": 8.0,
+    TARDY: 4.0,
+    f"{TARDY}: others' circuits that were not made": 0.0,
+    "the next change": 4.0,
     "echo p99": 100.0,
     "REST p99": 200.0,
     "SIGTERM": 5.0,
@@ -235,6 +241,7 @@ class Session:
                 time.sleep(AFTERMATH_S)
             peak_gb = max(peak_gb, watch.peak_gb)
             wrong += self._verify(process, switches, name)
+        wrong += self._with_tardy_ones(process, switches)
         self.note("SIGTERM", self._stop(process), "s")
         self.note("ready, after a restart", self._start(process, switches), "s")
         self.note("ready, after a restart, processor", process.cpu_s(), "s")
@@ -344,6 +351,37 @@ class Session:
             self.note(f"{name}: less mirrors and drain", delay.delay_without_mirrors_ms / 1000, "s")
         return float(len(answer.get("failures", ())))
 
+    def _with_tardy_ones(self, process: ControllerProcess, switches: Switches) -> float:
+        """Changes beside vswitches that answer late or never; packets that go wrong afterwards."""
+        rest, size = Rest(process), self._size
+        prompt = switches.be_tardy(SLOW_S)
+        racks = size.racks
+        pairs = [(rack, racks // 2 + (rack + 1) % (racks // 2)) for rack in range(racks // 2)]
+        started_s = time.monotonic()
+        with self._watched(process, switches, TARDY):
+            self._change(process, TARDY, changing(pairs, ["p1"]))
+        up = {
+            frozenset((one["a"]["rack"], one["b"]["rack"]))
+            for one in rest.get("/v1/topology")["circuits"]
+        }
+        wanted = [pair for pair in pairs if prompt.issuperset(pair)]
+        made = sum(frozenset(names(pair)) in up for pair in wanted)
+        self.note(f"{TARDY}: others' circuits that were not made", len(wanted) - made, "")
+        here, there = sorted(prompt)[:2]
+        body = changing([(here, there)], ["p2"]) | {"planes": ["p2"]}
+        self._change(process, "the next change", body)
+        while any(one["state"] not in ENDED for one in self._listed(rest)):
+            time.sleep(_LOOK_EVERY_S)
+        self.note(f"{TARDY}: until the slow ones have theirs", time.monotonic() - started_s, "s")
+        switches.be_prompt()
+        while rest.ask("GET", ALL_THERE, None)[0] != HTTPStatus.OK:
+            time.sleep(_LOOK_EVERY_S)
+        return self._verify(process, switches, "all answer again")
+
+    def _listed(self, rest: Rest) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = rest.get("/v1/reconfigurations")["reconfigurations"]
+        return found
+
     def _verify(self, process: ControllerProcess, switches: Switches, name: str) -> float:
         """Packets that leave otherwise than the topology says, also once all switches are ready."""
         wrong = self._look_for_wrong_turns(process, switches, name)
@@ -373,15 +411,20 @@ class Session:
         return float(len(wrong))
 
 
+def names(pair: tuple[int, int]) -> tuple[str, str]:
+    return f"r{pair[0] + 1}", f"r{pair[1] + 1}"
+
+
+def changing(pairs: Sequence[tuple[int, int]], planes: Sequence[str] | None) -> dict[str, Any]:
+    """Request for circuits between these racks, and for no others that may change."""
+    both = [(src, dst) for a, b in map(names, pairs) for src, dst in ((a, b), (b, a))]
+    demand = [{"src": src, "dst": dst, "mbps": 9_000.0} for src, dst in both]
+    return {"demand": demand, "use_planes": planes}
+
+
 def changes(size: Size) -> list[tuple[str, dict[str, Any]]]:
     """Changes by name, as requests for reconfigurations."""
     racks = size.racks
-
-    def body(pairs: Sequence[tuple[int, int]], planes: Sequence[str] | None) -> dict[str, Any]:
-        names = [(f"r{a + 1}", f"r{b + 1}") for a, b in pairs]
-        both = [*names, *((b, a) for a, b in names)]
-        demand = [{"src": a, "dst": b, "mbps": 9_000.0} for a, b in both]
-        return {"demand": demand, "use_planes": planes}
 
     half = [(rack, rack + racks // 2) for rack in range(racks // 2)]
     partners = {
@@ -395,12 +438,12 @@ def changes(size: Size) -> list[tuple[str, dict[str, Any]]]:
         for step in range(min(size.planes, racks // 2))
     ]
     return [
-        ("one pair", body([(0, 1)], ["p1"])),
-        ("half the racks on one plane", body(half, ["p1"])),
-        (f"{PARTNERS} partners a rack", body(sorted(partners), None)),
-        ("all circuits", body(beyond, None)),
-        ("all but one go", body([(0, 1)], None)),
-        ("half the racks again", body(half, ["p1"])),
+        ("one pair", changing([(0, 1)], ["p1"])),
+        ("half the racks on one plane", changing(half, ["p1"])),
+        (f"{PARTNERS} partners a rack", changing(sorted(partners), None)),
+        ("all circuits", changing(beyond, None)),
+        ("all but one go", changing([(0, 1)], None)),
+        ("half the racks again", changing(half, ["p1"])),
     ]
 
 

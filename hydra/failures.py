@@ -17,6 +17,8 @@ class FailureKind(Enum):
     """Answered in a way that the protocol does not know."""
     UNKNOWN = "unknown"
     """Sent, and no answer: may or may not have taken effect."""
+    LATE = "late"
+    """As unknown: not waited for any longer than others took, so that these go on."""
     AWAITS_PEOPLE = "awaits-people"
     """People were asked to do it, and have not said yet what became of it."""
     TAKEN_OVER = "taken-over"

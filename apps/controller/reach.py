@@ -194,9 +194,16 @@ class Reach:
         return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
 
     def devices(self) -> Sequence[DeviceStatus]:
-        connected = self._fleet.connected()
+        connected, mute = self._fleet.connected(), self._fleet.mute()
         switches = [
-            DeviceStatus(name, self._kind(dp), "openflow", dp in connected, self._dead_uplinks(dp))
+            DeviceStatus(
+                name,
+                self._kind(dp),
+                "openflow",
+                dp in connected,
+                self._dead_uplinks(dp)
+                or ("its connection stands, no answer" if dp in mute else ""),
+            )
             for dp, name in self._switches.owned.items()
         ]
         return [*map(self._panels.described, self._devices.statuses()), *switches]

@@ -227,7 +227,9 @@ class Runner:
                 return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
-        failures = self._fleet.apply(command.changes, self._policy.now.timeouts.vswitch_s)
+        failures = self._fleet.apply(
+            command.changes, self._policy.now.timeouts.vswitch_s, hurries=command.hurries
+        )
         for datapath, failure in failures.items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 self._mastership.forget(datapath)

@@ -27,7 +27,16 @@ from hydra.hours import Hours
 from hydra.journal import JournalError
 from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    DemandMatrix,
+    Fabric,
+    NetworkState,
+    PortId,
+    RackId,
+    Topology,
+)
 from hydra.policy import Beyond, CurrentPolicy
 from hydra.reconfiguration.beside import Touched, left_to
 from hydra.reconfiguration.detours import Detours
@@ -114,6 +123,9 @@ class _Change:
     paused: bool = False
     waits: bool = False
     """True if its next stage's turn has come, and it was paused, or waits for hours."""
+    late: frozenset[DatapathId] = frozenset()
+    """Switches that were not waited for, and now are, until ``late_until_s``."""
+    late_until_s: float = 0.0
     for_hours: bool = False
     """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
     may change the network meanwhile."""
@@ -236,7 +248,7 @@ class Staging:
         if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
-            execution = self._mover.move(entry, plan.target, plan, gives_way=True)
+            execution = self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
             asker.moved(execution, True)
             self._leave_as_it_is(execution, entry)
             self._see_to_the_rest(change, execution)
@@ -280,21 +292,30 @@ class Staging:
         return np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps
 
     def _see_to_the_rest(self, change: _Change, execution: Execution) -> None:
-        """Go on, as another change, with what the last stage has left to others.
+        """Go on, as another change, with what the last stage has left to others, or has left out
+        since switches were late.
 
         One that recurs is planned anew by the next decision.
         """
-        if execution.left is None or change.asker.recurs:
+        there = self._ledger.state.topology == change.goal
+        if change.asker.recurs or (execution.left is None and (there or not execution.late)):
             return
         before = change.entry
-        reason = f"what {before.id} could not do, since it gave way to others"
-        entry = self._ledger.enter(before.trigger, reason)
+        why = "it gave way to others" if execution.left else "switches were late"
+        entry = self._ledger.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
+        rest.late = frozenset(execution.late)
+        rest.late_until_s = time.monotonic() + self._policy.now.timeouts.vswitch_s
         rest.connected = rest.disconnected = frozenset()
         self._changes[entry.id] = rest
         with suppress(JournalError), self._ending_with(rest):  # what has been made is made
             self._journal(rest)
             self._put(lambda: self._go_on(rest))
+
+    def _waits_for_late(self, change: _Change) -> bool:
+        """True while switches that were late may still answer, and be brought to the state."""
+        missing = change.late - self._reach.conditions().connected
+        return bool(missing) and time.monotonic() < change.late_until_s
 
     def _others(self, than: str) -> list[_Change]:
         """Changes with stages ahead, but for the one with this id."""
@@ -381,6 +402,8 @@ class Staging:
 
     def keep_time(self) -> None:
         """Go on with changes whose hours have come, or that need not wait any more: a duty."""
+        for change in [one for one in self._changes.values() if one.late and one.waits]:
+            self._go_on(change)
         if self._policy.now.beyond_room is Beyond.AT_HOURS and not self._has_hours:
             return
         for change in [one for one in self._changes.values() if one.for_hours and not one.paused]:
@@ -484,8 +507,8 @@ class Staging:
             change.waits = False
             self._end(change, f"stopped by {change.stopped_by}")
             return
-        change.waits = change.paused
-        if change.paused:
+        change.waits = change.paused or self._waits_for_late(change)
+        if change.waits:
             return
         late, change.for_hours = change.for_hours, False
         try:
@@ -607,7 +630,7 @@ class Staging:
             self._ledger.update(entry.id, stages_expected=change.expected)
             entry = self._ledger.enter(change.entry.trigger, words)
         reached = goal if stage.last else stage.target
-        execution = self._mover.move(entry, reached, gives_way=True)
+        execution = self._mover.move(entry, reached, gives_way=True, hurries=not change.late)
         change.asker.moved(execution, change.done == 0)
         self._leave_as_it_is(execution, change.entry)
         change.done += 1

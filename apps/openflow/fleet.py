@@ -155,14 +155,19 @@ class Fleet(Switchboard):
             )
 
     def apply(
-        self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float
+        self,
+        changes: Mapping[DatapathId, Sequence[RuleChange]],
+        timeout_s: float,
+        *,
+        hurries: bool = False,
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
         Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
         bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
         the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
-        have as many times that.
+        have as many times that. With ``hurries``, few that are far later than all others are not
+        waited for so long.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
@@ -174,7 +179,7 @@ class Fleet(Switchboard):
 
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
-        results = dict(self._in_turn(others, encode, timeout_s))
+        results = dict(self._in_turn(others, encode, timeout_s, hurries=hurries))
         results |= self._answers(committed, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 from apps.openflow.lines import read_what_came
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.seam import ECHO_S, PortInfo, Post, Sums, SwitchConnection
-from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
+from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES, encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_end_of_round,
@@ -55,6 +56,9 @@ _HUB_S = 60.0
 _UNDER_WAY = 256
 """Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
 racks are many."""
+_ALMOST_ALL = 0.95
+"""Part of the switches whose answers tell how long an answer takes, for who hurries."""
+_LEAST_PATIENCE_S = 0.5
 _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
@@ -94,6 +98,8 @@ class ConnectedSwitch:
     staged: Staged | None = None
     takes_bundles: bool = True
     rounds: Rounds = field(default_factory=Rounds)
+    is_mute: bool = False
+    """True while it owes an answer whose time is up: it is asked nothing until it gives one."""
 
 
 @dataclass(slots=True)
@@ -394,11 +400,17 @@ class Switchboard:
     # -- calls: native threads ------------------------------------------------------------------
 
     def connected(self) -> frozenset[DatapathId]:
-        """The same object, as long as nobody comes or goes."""
+        """Switches that are there, and answer; the same object, as long as they stay the same."""
         with self._lock:
             if self._connected is None:
-                self._connected = frozenset(self._switches)
+                some = self._switches.items()
+                self._connected = frozenset(datapath for datapath, one in some if not one.is_mute)
             return self._connected
+
+    def mute(self) -> frozenset[DatapathId]:
+        """Switches whose connection stands, and that do not answer."""
+        with self._lock:
+            return frozenset(datapath for datapath, one in self._switches.items() if one.is_mute)
 
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
         """Wait until all of these switches are connected, or the time is up."""
@@ -526,33 +538,45 @@ class Switchboard:
         return self._answers(self._ask(datapaths, encode), timeout_s)
 
     def _in_turn(
-        self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
+        self,
+        datapaths: Iterable[DatapathId],
+        encode: Encode,
+        timeout_s: float,
+        *,
+        hurries: bool = False,
     ) -> Iterator[tuple[DatapathId, Answer]]:
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
         So neither all requests nor all answers are in memory at a time. Each switch has
         ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
-        not wait for it.
+        not wait for it. With ``hurries``, once almost all have answered, the rest have as long
+        again as those took, and no less than half a second.
         """
-        now_s = 0.0
+        now_s, cut_s = 0.0, math.inf
+        asked_n = answered_n = 0
         waiting = iter(datapaths)
         done: SimpleQueue[Reply[Answer]] = SimpleQueue()
         under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
         while True:
             while len(under_way) <= _UNDER_WAY - _SENT_TOGETHER:
                 some = self._ask(islice(waiting, _UNDER_WAY - len(under_way)), encode)
+                asked_n += len(some)
                 for datapath, one in some.items():
                     if isinstance(one, Failure):
+                        answered_n += 1
                         yield datapath, one
                         continue
                     under_way[one.reply] = datapath, one, now_s + timeout_s
                     one.reply.add_done_callback(done.put)
                 if not some:
+                    if hurries and cut_s == math.inf and answered_n >= _ALMOST_ALL * asked_n:
+                        cut_s = now_s + max(now_s, _LEAST_PATIENCE_S)
                     break
             if not under_way:
                 return
             # They were asked in this order, and have the same time each: the first is due first.
             reply, (_, _, due_s) = next(iter(under_way.items()))
+            due_s = min(due_s, cut_s)
             look_s, began_s = min(timeout_s / _LOOKS, due_s - now_s), time.monotonic()
             try:
                 reply = done.get(timeout=look_s)
@@ -564,7 +588,8 @@ class Switchboard:
                     continue
             if reply in under_way:  # else it was answered when its time was just up
                 datapath, one, _ = under_way.pop(reply)
-                yield datapath, self._answer(datapath, one, timeout_s)
+                answered_n += 1
+                yield datapath, self._answer(datapath, one, timeout_s, is_late=now_s >= cut_s)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
@@ -588,6 +613,9 @@ class Switchboard:
             if switch is None:
                 asked[datapath] = self._failure(datapath, away, "not connected")
                 continue
+            if switch.is_mute:
+                asked[datapath] = self._failure(datapath, away, "does not answer")
+                continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
             reply: Reply[Answer] = Reply()
@@ -609,14 +637,50 @@ class Switchboard:
             for datapath, one in asked.items()
         }
 
-    def _answer(self, datapath: DatapathId, one: Asked, timeout_s: float) -> Answer:
-        """The answer, now that ``timeout_s`` have passed or it is there."""
+    def _answer(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+    ) -> Answer:
+        """The answer, now that it is there, or waited for no more: since ``timeout_s`` have passed,
+        or as others have answered long ago.
+        """
         if one.reply.done():
             return one.reply.result()
         with self._lock:
-            self._pending.pop(one.xid, None)
+            pending = self._pending.pop(one.xid, None)
+        if pending is not None:
+            self._set_aside(pending)
+        if is_late:
+            error = "no answer yet, long after those of others: outcome unknown"
+            return self._failure(datapath, FailureKind.LATE, error)
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
+
+    def _set_aside(self, unanswered: Pending) -> None:
+        """Ask a switch nothing more until it has answered a barrier."""
+        datapath, heard = unanswered.datapath, Reply[Answer]()
+        with self._lock:
+            switch = self._switches.get(datapath)
+            if switch is None or switch.connection is not unanswered.connection or switch.is_mute:
+                return
+            switch.is_mute, self._connected = True, None
+            xid = self._next_xid()
+            self._pending[xid] = Pending(datapath, switch.connection, heard)
+        LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))
+        heard.add_done_callback(lambda one: self._hear_again(datapath, switch, one.result()))
+        self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
+
+    def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch, answer: Answer) -> None:
+        """Take a switch for one that has just connected, as it answers: in the hub's thread."""
+        if isinstance(answer, Failure):
+            return  # its connection has ended
+        with self._changed:
+            if self._switches.get(datapath) is not switch:
+                return
+            switch.is_mute, self._connected = False, None
+            self._changed.notify_all()
+        LOG.info("%s answers again", self._name(datapath))
+        for watcher in self._watchers:
+            watcher(datapath)
 
     def _await(
         self, replies: Collection[Reply[Any]], timeout_s: float, looks: int = _LOOKS

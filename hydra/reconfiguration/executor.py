@@ -156,6 +156,8 @@ class Execution:
     """Changes under way between whose steps this one is made, from its begin to its end."""
     gives_way: bool = False
     """True if others may take over what it has not moved yet."""
+    hurries: bool = False
+    """True if it leaves out what few switches are far later with than all others."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
@@ -186,6 +188,8 @@ class Execution:
     """Switches that missed a push: they stay diverted until they are synchronised."""
     activated: frozenset[Pair] = frozenset()
     """Pairs whose divert rules are gone, but at switches that did not confirm that."""
+    late: set[DatapathId] = field(default_factory=set)
+    """Switches that it has not waited for, though they may answer yet."""
     closed: set[str] = field(default_factory=set)
     """Servers of silent vswitches that were closed out, so that circuits could move."""
     _push: _Push | None = None
@@ -358,7 +362,7 @@ class Execution:
         switches = steering_of(self._substrate, self.plan.affected)
         changes = diverting(self._substrate, switches, self.plan.target.epoch)
         taken = only(changes, self.conditions.connected)
-        outcomes = yield Batch("divert", (ApplyRules(taken),))
+        outcomes = yield Batch("divert", (ApplyRules(taken, self.hurries),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -368,8 +372,10 @@ class Execution:
             else:
                 self._stuck.add(switch.datapath)
                 silent[switch] = failure
+                if failure.kind is FailureKind.LATE:
+                    self.late.add(switch.datapath)
         if self.policy.on_silent_vswitch is OnSilence.CLOSE:
-            yield from self._close(silent)
+            yield from self._close([one for one in silent if one.datapath not in self.late])
         self._hold_for_silent(silent)
 
     def _close(self, silent: Collection[Steering]) -> Steps:

@@ -1,5 +1,6 @@
 """A large change is made in stages, and others' jobs come in between: on a simulated network."""
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -8,11 +9,13 @@ import pytest
 
 from apps.controller.staging import Asker
 from hydra.errors import HydraError, LifecycleError, PlanError
+from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Topology
-from hydra.policy import Beyond
+from hydra.model import RackId, Topology
+from hydra.policy import Beyond, Timeouts
 from hydra.reconfiguration.beside import Touched
+from hydra.reconfiguration.commands import ApplyRules
 from hydra.reconfiguration.plan import hold, pair_of
 from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Stage
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -561,6 +564,61 @@ def test_a_change_that_recurs_is_planned_anew_by_the_next_decision(monkeypatch):
     staged.begin()
     assert staged.queue == []
     assert not staged.staging.under_way
+
+
+LATE = FABRIC.servers[0]
+"""Of r1."""
+
+
+def has_a_late_switch(staged):
+    """Have a switch be late with what is not waited for, as the fleet would tell."""
+    perform = staged.stage.network.perform
+
+    def late(batch, watch):
+        outcomes = perform(batch, watch)
+        for place, command in enumerate(batch.commands):
+            if isinstance(command, ApplyRules) and command.hurries:
+                failure = Failure("openflow", LATE.name, FailureKind.LATE, "no answer yet")
+                value = outcomes[place].value | {LATE.vswitch.datapath_id: failure}
+                outcomes[place] = replace(outcomes[place], value=value)
+        return outcomes
+
+    staged.stage.network.perform = late
+
+
+def test_what_waited_for_no_late_switch_another_does_once_that_is_there():
+    staged = Staged(to_r4=0.4)
+    has_a_late_switch(staged)
+    first = staged.begin()
+    assert staged.entry(first).state is ReconfigurationState.PARTIAL
+    goal, before = AFTER.topology.circuits, BEFORE.topology.circuits
+    circuits = staged.ledger.state.topology.circuits
+    assert {one for one in before - goal if RackId(0) in FABRIC.racks_of(one)} <= circuits
+    rest = staged.ledger.reconfigurations()[0]
+    assert rest.reason == f"what {first} could not do, since switches were late"
+    staged.next()
+    staged.staging.keep_time()
+    assert staged.ledger.state.topology.circuits == circuits, "it is not there yet"
+    staged.rooms._upkeep.synchronise()
+    staged.staging.keep_time()
+    assert staged.entry(rest.id).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+    assert not staged.staging.under_way
+
+
+def test_a_late_switch_that_never_comes_is_waited_for_no_longer_than_any():
+    staged = Staged(to_r4=0.4)
+    staged.policy(timeouts=Timeouts(vswitch_s=0.05))
+    has_a_late_switch(staged)
+    staged.begin()
+    rest = staged.ledger.reconfigurations()[0]
+    staged.next()
+    assert staged.staging.under_way
+    time.sleep(0.1)
+    staged.staging.keep_time()
+    assert staged.entry(rest.id).state is ReconfigurationState.PARTIAL
+    assert not staged.staging.under_way
+    assert staged.queue == [], "and that is not tried for ever"
 
 
 def with_paths(state, gone=(), come=()):

@@ -239,7 +239,9 @@ def test_a_commit_without_an_answer_is_not_tried_again(fleet):
     switch = Switch(fleet, V1)
     fleet.stage({V1: CHANGES})
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
-    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
+    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER, BARRIER], (
+        "the last asks for life"
+    )
 
 
 @pytest.mark.parametrize("again", [VSWITCH_PORTS, port_table("electrical", "host", "optical")])
@@ -382,8 +384,8 @@ def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(m
     answers = [datapath for datapath, _, _ in fleet.rule_tables([silent, *others], 0.3)]
     assert time.monotonic() - started_s < 0.6
     assert answers == others
-    assert asked == [silent, *others]
-    assert not fleet._pending
+    assert asked == [silent, *others, silent], "the last time for a sign of life"
+    assert [one.datapath for one in fleet._pending.values()] == [silent]
 
 
 def test_any_number_of_switches_that_are_away_hide_none(fleet):
@@ -608,6 +610,49 @@ def test_a_frame_for_a_port_that_is_missing_is_not_sent(fleet):
     switch = Switch(fleet, V1, ports=port_table("host"))
     fleet.send_frames({V1: [(Port.OPTICAL, b"x" * 60)]})
     assert switch.sent == []
+
+
+def test_a_switch_that_owes_an_answer_is_asked_nothing_until_it_gives_one(fleet):
+    switch, heard = Switch(fleet, V1), []
+    fleet.watch(heard.append, lambda *_: None)
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
+    assert (fleet.connected(), fleet.mute()) == (frozenset(), {V1})
+    asked = list(switch.sent)
+    silent = Failure("openflow", "v-h11", FailureKind.NOT_CONNECTED, "does not answer")
+    assert fleet.apply({V1: CHANGES}, 60.0) == {V1: silent}
+    assert switch.sent == asked
+    assert asked[-1][1] == TYPE_BARRIER_REQUEST
+    fleet.barrier_replied(switch, struct.unpack_from("!I", asked[-1], 4)[0])
+    assert (fleet.connected(), fleet.mute(), heard) == ({V1}, frozenset(), [V1])
+    switch.answer = agrees
+    assert fleet.apply({V1: CHANGES}, 60.0) == {V1: None}
+
+
+def test_a_switch_that_owes_an_answer_and_connects_anew_is_there(fleet):
+    switch = Switch(fleet, V1)
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
+    switch.disconnect()
+    Switch(fleet, V1, agrees)
+    assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
+    assert fleet.apply({V1: CHANGES}, 60.0) == {V1: None}
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_one_of_very_many_is_not_waited_for_by_who_hurries(late):
+    """Two of 24 are more than a twentieth: they are waited for."""
+    fabric = small_fabric(racks=2, planes=1, servers=12)
+    fleet = Fleet(fabric, lambda job: job())
+    datapaths = [server.vswitch.datapath_id for server in fabric.servers]
+    for number, datapath in enumerate(datapaths):
+        Switch(fleet, datapath, None if number < late else agrees)
+    changes = dict.fromkeys(datapaths, CHANGES)
+    started_s = time.monotonic()
+    found = fleet.apply(changes, 60.0 if late == 1 else 0.1, hurries=True)
+    assert time.monotonic() - started_s < 30.0
+    kind = FailureKind.LATE if late == 1 else FailureKind.UNKNOWN
+    assert [found[one] and found[one].kind for one in datapaths] == [kind] * late + [None] * (
+        24 - late
+    )
 
 
 def test_a_probe_is_known_by_its_nonce(fleet):
