@@ -157,7 +157,8 @@ class Execution:
     gives_way: bool = False
     """True if others may take over what it has not moved yet."""
     hurries: bool = False
-    """True if it leaves out what few switches are far later with than all others."""
+    """True if it leaves out what few switches are far later with than all others, unless they
+    would be closed out for it."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
@@ -362,7 +363,8 @@ class Execution:
         switches = steering_of(self._substrate, self.plan.affected)
         changes = diverting(self._substrate, switches, self.plan.target.epoch)
         taken = only(changes, self.conditions.connected)
-        outcomes = yield Batch("divert", (ApplyRules(taken, self.hurries),))
+        closes = self.policy.on_silent_vswitch is OnSilence.CLOSE
+        outcomes = yield Batch("divert", (ApplyRules(taken, self.hurries and not closes),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -374,8 +376,8 @@ class Execution:
                 silent[switch] = failure
                 if failure.kind is FailureKind.LATE:
                     self.late.add(switch.datapath)
-        if self.policy.on_silent_vswitch is OnSilence.CLOSE:
-            yield from self._close([one for one in silent if one.datapath not in self.late])
+        if closes:
+            yield from self._close(silent)
         self._hold_for_silent(silent)
 
     def _close(self, silent: Collection[Steering]) -> Steps:
