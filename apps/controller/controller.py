@@ -262,7 +262,7 @@ class Controller:
             agents,
             withdrawals.hear_people,
         )
-        fleet.watch(self._switch_connected, self._port_changed)
+        fleet.watch(self._switch_connected, self._port_changed, self._switch_answers)
         fleet.watch_rivals(ledger.tell_alarm)
 
     # -- life -------------------------------------------------------------------------------------
@@ -385,8 +385,12 @@ class Controller:
     # -- events, in the OpenFlow hub's thread and agents' -----------------------------------------
 
     def _switch_connected(self, datapath: DatapathId) -> None:
-        self._switches.renewed(datapath)
         self._mastership.forget(datapath)
+        self._switch_answers(datapath)
+
+    def _switch_answers(self, datapath: DatapathId) -> None:
+        """Have a switch brought to the present state, whatever it holds."""
+        self._switches.renewed(datapath)
         self._conductor.put_once(self._synchronise, first=True)
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)

@@ -165,6 +165,7 @@ class Switchboard:
         self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._probe_watcher: Callable[[int], None] | None = None
+        self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
@@ -173,10 +174,14 @@ class Switchboard:
         self,
         connected: Callable[[DatapathId], None],
         port_changed: Callable[[DatapathId, PortInfo], None],
+        answers_again: Callable[[DatapathId], None],
     ) -> None:
-        """Be told, in the hub's thread, of switches that connect and ports that change."""
+        """Be told, in the hub's thread, of switches that connect, of ports that change, and of
+        switches that owed an answer, and give one, on the connection that they had.
+        """
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
+        self._watchers_of_mute.append(answers_again)
 
     def watch_probes(self, heard: Callable[[int], None]) -> None:
         """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
@@ -670,7 +675,7 @@ class Switchboard:
         self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
 
     def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch, answer: Answer) -> None:
-        """Take a switch for one that has just connected, as it answers: in the hub's thread."""
+        """Ask a switch again from now on, as it answers: in the hub's thread."""
         if isinstance(answer, Failure):
             return  # its connection has ended
         with self._changed:
@@ -679,7 +684,7 @@ class Switchboard:
             switch.is_mute, self._connected = False, None
             self._changed.notify_all()
         LOG.info("%s answers again", self._name(datapath))
-        for watcher in self._watchers:
+        for watcher in self._watchers_of_mute:
             watcher(datapath)
 
     def _await(

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ enum {
     READ_BYTES = 65536,
     EVENTS = 128,
     TICK_MS = 250,
-    MOST_ECHOED = 65536 /* bytes of replies to echoes that a switch does not read */
+    MOST_ECHOED = 65536, /* bytes of replies to echoes that a switch does not read */
+    NICE = -10 /* an echo is not to wait for what the interpreter computes */
 };
 static const uint64_t WAKE = 0; /* no line has this name */
 
@@ -486,6 +488,7 @@ static int hear(Lines *all, const struct epoll_event *event)
 static void *run(void *of)
 {
     Lines *all = of;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* where that is allowed */
     struct epoll_event event[EVENTS];
     double tick_s = now_s();
     for (int more = 0, over = 0; !over;) {

@@ -432,6 +432,7 @@ def test_those_who_watch_are_told(fleet):
     fleet.watch(
         seen.append,
         lambda datapath, port: seen.append((datapath, port.name, port.up)),
+        seen.append,
     )
     switch = Switch(fleet, V1)
     fleet.port_changed(V1, switch, PortInfo(5, "optical", False), deleted=False)
@@ -613,8 +614,9 @@ def test_a_frame_for_a_port_that_is_missing_is_not_sent(fleet):
 
 
 def test_a_switch_that_owes_an_answer_is_asked_nothing_until_it_gives_one(fleet):
-    switch, heard = Switch(fleet, V1), []
-    fleet.watch(heard.append, lambda *_: None)
+    heard = []
+    fleet.watch(lambda _new: None, lambda *_port: None, heard.append)
+    switch = Switch(fleet, V1)
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
     assert (fleet.connected(), fleet.mute()) == (frozenset(), {V1})
     asked = list(switch.sent)
