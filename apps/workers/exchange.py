@@ -266,6 +266,9 @@ class Exchange:
         settings, socket = self._settings, self._socket
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        # A worker may be back on a new connection before its broken one is known to be gone.
+        # Without this, nothing that comes on the new one is ever read.
+        socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
             socket.setsockopt(option, 0)  # a worker that is silent for its lease is dropped
         socket.setsockopt(zmq.HEARTBEAT_IVL, wire.HEARTBEAT_MS)

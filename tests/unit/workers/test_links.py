@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 import time
@@ -171,6 +172,54 @@ class Controller:
 
     def close(self):
         self.exchange.stop()
+
+
+class Way:
+    """A way to a port on which connections can fall silent: what they are sent gets nowhere, and
+    neither end is told."""
+
+    def __init__(self, port):
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._connections = []
+        self._silent = set()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def __len__(self):
+        """Number of connections that were made."""
+        return len(self._connections) // 2
+
+    def fall_silent(self):
+        """Those that stand; new ones are carried."""
+        self._silent.update(self._connections)
+
+    def _accept(self):
+        while True:
+            try:
+                ends = self._listener.accept()[0], socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                return
+            self._connections += ends
+            for here, there in (ends, ends[::-1]):
+                threading.Thread(target=self._carry, args=(here, there), daemon=True).start()
+
+    def _carry(self, here, there):
+        try:
+            while read := here.recv(65536):
+                if here not in self._silent:
+                    there.sendall(read)
+            if here not in self._silent:
+                there.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for one in (self._listener, *self._connections):
+            one.close()
 
 
 @pytest.fixture
@@ -362,6 +411,26 @@ def test_a_worker_that_is_silent_for_its_lease_is_no_more_counted_on(stack):
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
     a.send(b"again")
     wait_until(lambda: switch.sent == [b"again"])
+
+
+def test_a_worker_whose_connection_breaks_without_a_word_is_heard_on_the_next(stack):
+    """While the controller still holds the broken one, of the same identity."""
+    port = free_port()
+    a = controller(stack, port, lease_s=LONG_S)
+    way = Way(port)
+    stack.callback(way.close)
+    w = worker(stack, "w", way.port)
+    switch = w.connect()
+    a.connected()
+    way.fall_silent()
+    wait_until(lambda: len(way) > 1)
+    down = PortInfo(1, "p1", False)
+    w.hub.do(w.holder.port_changed, SWITCH, switch, down, deleted=False)
+    # By itself, or with all else where something was lost.
+    told = [("port", SWITCH, down, False), ("connected", SWITCH, "w", {1: down})]
+    wait_until(lambda: a.told[-1] in told)
+    a.send(b"on")
+    wait_until(lambda: b"on" in switch.sent)
 
 
 def test_orders_of_a_leader_that_was_followed_are_thrown_away(stack):
