@@ -11,10 +11,10 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from zmq.auth.thread import ThreadAuthenticator
 
 from apps.openflow.seam import IN_A_ROW, give_up, unread
 from apps.process.doors import Sparing
-from apps.process.worker_list import WorkerSeen
+from apps.process.worker_list import SessionEnd, WorkerKnown, WorkerSeen
 from apps.workers import wire
 from apps.workers.switches import ExchangeEvents, Switches, Worker
 from apps.workers.wire import Order, Record, Said, boot_s
@@ -37,13 +37,30 @@ LOG.addFilter(Sparing(lambda record: "is called" in str(record.msg)))
 _PING_S: Final = 0.1
 """Between two looks whether a worker is there: ZeroMQ refuses messages for one whose process has
 ended."""
+_REMEMBERED_S: Final = 86_400.0
+"""How long a worker that is away is still told of: by then it has been taken out of service."""
 _MESSAGES_IN_A_ROW: Final = 64
+_LOST_WORDS: Final = {
+    SessionEnd.TOLD_LOST: "what it told was lost on the way",
+    SessionEnd.ORDERS_LOST: "what it was sent was lost on the way",
+    SessionEnd.ORDERS_LATE: "what it was sent came when its lease was over",
+}
+
+
+@dataclass(slots=True)
+class _Past:
+    """What is remembered of a worker, whether its lease runs or not."""
+
+    heard_s: float
+    """Moment of its last renewal."""
+    ended: Counter[SessionEnd] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Leased(Worker):
     """A worker whose lease runs."""
 
+    past: _Past
     identity: bytes
     session: int
     before: int
@@ -51,7 +68,6 @@ class _Leased(Worker):
     release: str
     since_unix_s: float
     began_s: float
-    heard_s: float
     cpu_s: float = 0.0
     told: int = 0
     """Messages of this session that have come."""
@@ -67,8 +83,8 @@ class _Leased(Worker):
 
 
 class Exchange:
-    """:meth:`post` and :meth:`seen` are for any thread; all else happens in its own, which takes
-    the place of the OpenFlow hub's.
+    """:meth:`post`, :meth:`seen` and :meth:`known` are for any thread; all else happens in its own,
+    which takes the place of the OpenFlow hub's.
     """
 
     def __init__(
@@ -82,12 +98,16 @@ class Exchange:
         self._incarnation = incarnation
         self._switches = Switches(settings, fabric, self.post)
         self._workers: dict[bytes, _Leased] = {}
+        self._past: dict[str, _Past] = {}
+        """By name."""
         self._led: int | None = None
         """The last incarnation that workers were told."""
         self._sessions = int(time.time())
         self._catching: dict[int, tuple[set[bytes], Callable[[], None]]] = {}
         self._tokens = 0
         self._seen: tuple[WorkerSeen, ...] = ()
+        self._known: tuple[tuple[WorkerKnown, float], ...] = ()
+        """With the moment of the last renewal."""
         self._posted: deque[Callable[[], None]] = deque()
         self._woken = True
         """Until the thread looks: nobody has to wake it."""
@@ -123,6 +143,8 @@ class Exchange:
 
         Call it in the exchange's thread.
         """
+        for name in owners.values():
+            self._past.setdefault(name, _Past(boot_s()))
         self._switches.remember_owners(owners, tell)
 
     def post(self, function: Callable[[], None]) -> None:
@@ -134,6 +156,14 @@ class Exchange:
 
     def seen(self) -> tuple[WorkerSeen, ...]:
         return self._seen
+
+    @property
+    def shards(self) -> int:
+        return self._settings.shards
+
+    def known(self) -> tuple[WorkerKnown, ...]:
+        now_s = boot_s()
+        return tuple(replace(one, renewal_age_s=now_s - heard_s) for one, heard_s in self._known)
 
     def stop(self) -> None:
         """Carry out what has been posted, and end; repeatable."""
@@ -253,7 +283,7 @@ class Exchange:
             except Exception:  # of one peer: others are heard
                 LOG.exception("a worker says what no worker of this release does")
                 if (worker := self._workers.get(identity)) is not None:
-                    self._drop(worker, "it says what can't be read")
+                    self._drop(worker, SessionEnd.UNREADABLE, "it says what can't be read")
 
     # -- workers come, stay and go ----------------------------------------------------------------
 
@@ -273,7 +303,7 @@ class Exchange:
                     else:
                         self._switches.tell(worker, record)
         elif frames[0] == wire.BYE:
-            self._drop(worker, "it ends")
+            self._drop(worker, SessionEnd.ENDED, "it ends")
 
     def _renew(self, identity: bytes, worker: _Leased | None, said: Mapping[str, Any]) -> None:
         now_s, name = boot_s(), str(said["name"])
@@ -284,12 +314,15 @@ class Exchange:
                 LOG.warning("another worker is called %s: one of the two has to wait", name)
                 return
             if worker is not None:
-                self._drop(worker, "it begins anew")
+                lost = said.get("lost") if said["session"] == wire.LOST else None
+                end = SessionEnd(lost or SessionEnd.ORDERS_LOST)
+                self._drop(worker, end, f"it begins anew, since {_LOST_WORDS[end]}")
             worker = self._begin(identity, name, said, now_s)
         if said["session"] == worker.session and said["told"] != worker.told:
-            self._drop(worker, "what it told was lost on the way")
+            end = SessionEnd.TOLD_LOST
+            self._drop(worker, end, _LOST_WORDS[end])
             return
-        worker.heard_s = now_s
+        worker.past.heard_s = now_s
         worker.cpu_s = float(said["cpu_s"])
         incarnation = self._incarnation()
         granted = {
@@ -304,15 +337,17 @@ class Exchange:
 
     def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> _Leased:
         self._sessions += 1
+        past = self._past.setdefault(name, _Past(now_s))
+        past.heard_s = now_s
         worker = _Leased(
             name,
+            past=past,
             identity=identity,
             session=self._sessions,
             before=int(said["session"]),
             release=str(said["release"]),
             since_unix_s=time.time(),
             began_s=now_s,
-            heard_s=now_s,
         )
         self._workers[identity] = worker
         LOG.info("worker %s has come", name)
@@ -326,17 +361,18 @@ class Exchange:
         begins = incarnation is not None and incarnation != self._led
         self._led = incarnation
         for worker in tuple(self._workers.values()):
-            if now_s - worker.heard_s > self._settings.lease_s:
-                silent_s = now_s - worker.heard_s
-                self._drop(worker, f"it has not renewed its lease for {silent_s:.1f} s")
+            silent_s = now_s - worker.past.heard_s
+            if silent_s > self._settings.lease_s:
+                why = f"it has not renewed its lease for {silent_s:.1f} s"
+                self._drop(worker, SessionEnd.SILENT, why)
             else:
                 self._send(worker, [wire.RENEW_NOW if begins else wire.PING])
         if begins:
             self._switches.use_all()
         self._switches.look(now_s, leads=incarnation is not None)
-        self._count()
+        self._count(now_s)
 
-    def _count(self) -> None:
+    def _count(self, now_s: float) -> None:
         shards = self._switches.shards()
         self._seen = tuple(
             WorkerSeen(
@@ -350,10 +386,19 @@ class Exchange:
             )
             for one in sorted(self._workers.values(), key=lambda one: one.name)
         )
+        seen = {one.name: one for one in self._seen}
+        for name in [name for name in self._past if name not in seen]:
+            if now_s - self._past[name].heard_s > _REMEMBERED_S:
+                del self._past[name]
+        self._known = tuple(
+            (WorkerKnown(name, seen.get(name), 0.0, dict(past.ended)), past.heard_s)
+            for name, past in sorted(self._past.items())
+        )
 
-    def _drop(self, worker: _Leased, why: str) -> None:
+    def _drop(self, worker: _Leased, end: SessionEnd, why: str) -> None:
         if self._workers.pop(worker.identity, None) is None:
             return
+        worker.past.ended[end] += 1
         LOG.warning("worker %s is gone, and %s switches with it: %s", worker.name,
                     len(worker.connections), why)  # fmt: skip
         self._switches.go(worker)
@@ -379,7 +424,8 @@ class Exchange:
         try:
             self._socket.send_multipart([worker.identity, *frames], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            self._drop(worker, f"its connection has ended ({error.strerror})")
+            why = f"its connection has ended ({error.strerror})"
+            self._drop(worker, SessionEnd.DISCONNECTED, why)
             return False
         return True
 
