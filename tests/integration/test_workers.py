@@ -103,6 +103,10 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.clear()
             all_there(process)
+            shown, name = httpx.get(f"{process.base_url}/metrics").text, owner["name"]
+            assert f'hydra_worker_connected{{worker="{name}"}} 0.0' in shown
+            gone = f'hydra_worker_sessions_ended_total{{cause="disconnected",worker="{name}"}}'
+            assert f"{gone} 1.0" in shown
             these[owner["name"]].start()
             await_workers(seen, lambda two: len(two) == 2 and all(one["serves"] for one in two))
             all_there(process)
