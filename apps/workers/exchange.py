@@ -314,7 +314,7 @@ class Exchange:
                 LOG.warning("another worker is called %s: one of the two has to wait", name)
                 return
             if worker is not None:
-                lost = said.get("lost") if said["session"] == wire.LOST else None
+                lost = said.get("lost") if said["session"] < 0 else None
                 end = SessionEnd(lost or SessionEnd.ORDERS_LOST)
                 self._drop(worker, end, f"it begins anew, since {_LOST_WORDS[end]}")
             worker = self._begin(identity, name, said, now_s)

@@ -48,7 +48,9 @@ class _Link:
         self.told_session = 0
         """Session of what is told; 0: nothing is, until the controller asks for it."""
         self.named_session = 0
-        """Session by which the lease is renewed."""
+        """Session by which the lease is renewed; below 0: there is none any more, since something
+        was lost. Each loss has another number, so that none is taken for the last one."""
+        self._losses = 0
         self.said = 0
         """Messages of this session that were sent."""
         self.heard = 0
@@ -78,7 +80,9 @@ class _Link:
         late = SessionEnd.ORDERS_LATE if boot_s() >= self.until_s else SessionEnd.ORDERS_LOST
         self.lost = lost or late
         self.begin(0, ())
-        self.named_session = wire.LOST
+        if self.named_session >= 0:
+            self._losses += 1
+            self.named_session = -self._losses
         self.renew_at_s = 0.0
 
     def taken(self) -> tuple[int, list[Record]]:

@@ -26,8 +26,6 @@ RENEWALS: Final = 8
 DRIFT: Final = 0.01
 """Bound on how differently the clocks of a controller and a worker may run."""
 MARGIN_S: Final = 0.1
-LOST: Final = -1
-"""Named as the session by a worker that has none any more, since something was lost."""
 HEARTBEAT_MS: Final = 500
 """Between two signs of life by which ZeroMQ finds a peer that is gone without a word."""
 

@@ -508,6 +508,28 @@ def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
     a.await_ended({SessionEnd.TOLD_LOST: 1, SessionEnd.ORDERS_LOST: 1})
 
 
+def test_what_is_lost_twice_in_a_lease_is_told_anew_twice(stack):
+    port = free_port()
+    a, w = controller(stack, port, lease_s=2 * LONG_S), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    send, refused = w.links._send, []
+
+    def send_but_once(link, frames):
+        if frames[0] == wire.TOLD and not refused:  # as while there is no connection
+            refused.append(frames)
+            return False
+        return send(link, frames)
+
+    w.links._send = send_but_once
+    w.hub.do(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
+    wait_until(lambda: [one[0] for one in a.told].count("connected") == 2)
+    refused.clear()
+    w.hub.do(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
+    wait_until(lambda: [one[0] for one in a.told].count("connected") == 3)
+    a.await_ended({SessionEnd.TOLD_LOST: 2})
+
+
 def test_catching_up_waits_for_what_workers_have_heard(stack):
     port = free_port()
     a, w = controller(stack, port), worker(stack, "w", port)
