@@ -14,13 +14,15 @@ from typing import Final
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from apps.process.term import Term
+from apps.process.worker_list import SessionEnd, Workers
+from hydra import __version__
 from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
@@ -227,6 +229,11 @@ class ServiceCollector(Collector):
         yield GaugeMetricFamily(
             "hydra_leads", "1: this controller decides; 0: it stands by.", value=leads
         )
+        release = GaugeMetricFamily(
+            "hydra_build_info", "1, for the release that runs.", labels=["version"]
+        )
+        release.add_metric([__version__], 1)
+        yield release
         if not leads:
             return
         service = self._service()
@@ -245,6 +252,70 @@ class ServiceCollector(Collector):
         yield from _devices(service)
         yield _reservations(service)
         yield from _schedule(service.schedule())
+
+
+class WorkersCollector(Collector):
+    """A controller's workers, read at each scrape; also of one that stands by, since each has a
+    lease with all controllers.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as :meth:`ServiceCollector.describe`."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        of_one = ["worker"]
+        connected = GaugeMetricFamily(
+            "hydra_worker_connected", "1: the worker's lease runs; 0: it has run.", labels=of_one
+        )
+        ages = GaugeMetricFamily(
+            "hydra_worker_renewal_age_seconds", "Time since it renewed its lease.", labels=of_one
+        )
+        ended = CounterMetricFamily(
+            "hydra_worker_sessions_ended",
+            "Sessions of a worker that ended, by cause: its switches moved, or were told anew.",
+            labels=["worker", "cause"],
+        )
+        releases = GaugeMetricFamily(
+            "hydra_worker_build_info", "1, for a worker's release.", labels=["worker", "version"]
+        )
+        switches = GaugeMetricFamily(
+            "hydra_worker_switches", "Switches that are connected to the worker.", labels=of_one
+        )
+        served = GaugeMetricFamily(
+            "hydra_worker_switches_served",
+            "Switches that the controller speaks to by way of the worker.",
+            labels=of_one,
+        )
+        shards = GaugeMetricFamily(
+            "hydra_worker_shards", "Shards of the racks that the worker owns.", labels=of_one
+        )
+        cpu = CounterMetricFamily(
+            "hydra_worker_cpu_seconds", "Processor time of the worker's process.", labels=of_one
+        )
+        owned = 0
+        for known in self._workers.known():
+            name, seen = known.name, known.seen
+            connected.add_metric([name], seen is not None)
+            ages.add_metric([name], known.renewal_age_s)
+            for cause in SessionEnd:
+                ended.add_metric([name, cause.value], known.ended.get(cause, 0))
+            if seen is not None:
+                owned += len(seen.shards)
+                releases.add_metric([name, seen.release], 1)
+                switches.add_metric([name], seen.switches)
+                served.add_metric([name], seen.serves)
+                shards.add_metric([name], len(seen.shards))
+                cpu.add_metric([name], seen.cpu_s)
+        all_shards = GaugeMetricFamily(
+            "hydra_shards", "Shards of the racks, by whether a worker owns them.", labels=["owned"]
+        )
+        all_shards.add_metric(["yes"], owned)
+        all_shards.add_metric(["no"], self._workers.shards - owned)
+        yield from (connected, ages, ended, releases, switches, served, shards, cpu, all_shards)
 
 
 def _conditions(service: ControllerService) -> Metric:
