@@ -15,7 +15,7 @@
    Each switch keeps its tables as OpenFlow 1.3.5 says, with bundles (ONF extension 230), meters and
    roles. Frames that the controller sends out are carried if they are probes: over the ToR's VLANs
    and the planes' light, through the tables at the other end, and back by packet-in. ToRs know where
-   addresses are, as if they had learnt them, and flood nothing. Other frames are counted. No traffic flows but that, so counters of rules stand still.
+   addresses are, as if they had learnt them, and flood nothing: loops are those on a probe's way. Other frames are counted. No traffic flows but that, so counters of rules stand still.
 
    It ends with its standard input. Commands come by lines over SOCKET, each is answered by a line:
      start                    connect all switches, and keep them connected

@@ -241,7 +241,8 @@ class Session:
                 time.sleep(AFTERMATH_S)
             peak_gb = max(peak_gb, watch.peak_gb)
             wrong += self._verify(process, switches, name)
-        wrong += self._with_tardy_ones(process, switches)
+        lost, more = self._with_tardy_ones(process, switches)
+        failed, wrong = failed + lost, wrong + more
         self.note("SIGTERM", self._stop(process), "s")
         self.note("ready, after a restart", self._start(process, switches), "s")
         self.note("ready, after a restart, processor", process.cpu_s(), "s")
@@ -351,35 +352,49 @@ class Session:
             self.note(f"{name}: less mirrors and drain", delay.delay_without_mirrors_ms / 1000, "s")
         return float(len(answer.get("failures", ())))
 
-    def _with_tardy_ones(self, process: ControllerProcess, switches: Switches) -> float:
-        """Changes beside vswitches that answer late or never; packets that go wrong afterwards."""
+    def _with_tardy_ones(
+        self, process: ControllerProcess, switches: Switches
+    ) -> tuple[float, float]:
+        """Changes beside vswitches that answer late or never: circuits that fail, and packets that
+        go wrong afterwards.
+        """
         rest, size = Rest(process), self._size
         prompt = switches.be_tardy(SLOW_S)
         racks = size.racks
         pairs = [(rack, racks // 2 + (rack + 1) % (racks // 2)) for rack in range(racks // 2)]
-        started_s = time.monotonic()
-        with self._watched(process, switches, TARDY):
-            self._change(process, TARDY, changing(pairs, ["p1"]))
-        up = {
-            frozenset((one["a"]["rack"], one["b"]["rack"]))
-            for one in rest.get("/v1/topology")["circuits"]
-        }
         # A rack whose old partner stays with it has no free port on the plane.
-        wanted = [
+        free = [
             (a, b) for a, b in pairs if prompt.issuperset((a, b, a + racks // 2, b - racks // 2))
         ]
-        made = sum(frozenset(names(pair)) in up for pair in wanted)
-        self.note(f"{TARDY}: others' circuits that were not made", len(wanted) - made, "")
+        started_s = time.monotonic()
+        with self._watched(process, switches, TARDY):
+            failed = self._change(process, TARDY, changing(pairs, ["p1"]))
+        self.note(f"{TARDY}: of {len(pairs)} circuits, made", self._made(rest, pairs), "")
+        missing = len(free) - self._made(rest, free)
+        self.note(f"{TARDY}: others' circuits that were not made", missing, "")
+        self.say(f"{len(free)} circuits are others': neither tardy racks' nor their partners'")
         here, there = sorted(prompt)[:2]
         body = changing([(here, there)], ["p2"]) | {"planes": ["p2"]}
-        self._change(process, "the next change", body)
+        failed += self._change(process, "the next change", body)
         while any(one["state"] not in ENDED for one in self._listed(rest)):
             time.sleep(_LOOK_EVERY_S)
-        self.note(f"{TARDY}: until the slow ones have theirs", time.monotonic() - started_s, "s")
+        self.note(
+            f"{TARDY}: until the slow ones were tried again", time.monotonic() - started_s, "s"
+        )
+        self.note(f"{TARDY}: then, made", self._made(rest, pairs), "")
         switches.be_prompt()
         while rest.ask("GET", ALL_THERE, None)[0] != HTTPStatus.OK:
             time.sleep(_LOOK_EVERY_S)
-        return self._verify(process, switches, "all answer again")
+        return failed, self._verify(process, switches, "all answer again")
+
+    def _made(self, rest: Rest, pairs: Sequence[tuple[int, int]]) -> int:
+        """Number of these pairs that have a circuit on the first plane."""
+        up = {
+            frozenset((one["a"]["rack"], one["b"]["rack"]))
+            for one in rest.get("/v1/topology")["circuits"]
+            if one["plane"] == "p1"
+        }
+        return sum(frozenset(names(pair)) in up for pair in pairs)
 
     def _listed(self, rest: Rest) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = rest.get("/v1/reconfigurations")["reconfigurations"]

@@ -385,13 +385,20 @@ class Controller:
     # -- events, in the OpenFlow hub's thread and agents' -----------------------------------------
 
     def _switch_connected(self, datapath: DatapathId) -> None:
+        self._switches.renewed(datapath)
         self._mastership.forget(datapath)
-        self._switch_answers(datapath)
+        self._conductor.put_once(self._synchronise, first=True)
+        self._look_at_tor(datapath)
 
     def _switch_answers(self, datapath: DatapathId) -> None:
-        """Have a switch brought to the present state, whatever it holds."""
-        self._switches.renewed(datapath)
-        self._conductor.put_once(self._synchronise, first=True)
+        """Have a switch brought to the present state that owed an answer. Where attempts at it have
+        failed, the next one has its time.
+        """
+        self._switches.doubt([datapath])
+        self._conductor.put_once(self._synchronise)
+        self._look_at_tor(datapath)
+
+    def _look_at_tor(self, datapath: DatapathId) -> None:
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)

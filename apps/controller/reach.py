@@ -83,7 +83,11 @@ class Reach:
         """The network's condition, as a reconfiguration has to know it."""
         switches = self._switches
         return Conditions(
-            switches.ready(), switches.dead_uplinks, self._care.closed, switches.diverted
+            switches.ready(),
+            switches.dead_uplinks,
+            self._care.closed,
+            switches.diverted,
+            self._fleet.mute() | switches.late(),
         )
 
     def announced(self) -> Announced:

@@ -123,9 +123,13 @@ class _Change:
     paused: bool = False
     waits: bool = False
     """True if its next stage's turn has come, and it was paused, or waits for hours."""
+    left_out: frozenset[DatapathId] = frozenset()
+    """Switches that its stages have not waited for."""
     late: frozenset[DatapathId] = frozenset()
-    """Switches that were not waited for, and now are, until ``late_until_s``."""
+    """Switches that are waited for before it goes on, until ``late_until_s``."""
     late_until_s: float = 0.0
+    makes_up: bool = False
+    """True if it makes what another has left: it does not hurry."""
     for_hours: bool = False
     """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
     may change the network meanwhile."""
@@ -249,6 +253,7 @@ class Staging:
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
             execution = self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
+            change.left_out |= execution.late
             asker.moved(execution, True)
             self._leave_as_it_is(execution, entry)
             self._see_to_the_rest(change, execution)
@@ -297,14 +302,14 @@ class Staging:
 
         One that recurs is planned anew by the next decision.
         """
-        there = self._ledger.state.topology == change.goal
-        if change.asker.recurs or (execution.left is None and (there or not execution.late)):
+        there, late = self._ledger.state.topology == change.goal, change.left_out
+        if change.asker.recurs or (execution.left is None and (there or not late)):
             return
         before = change.entry
         why = "it gave way to others" if execution.left else "switches were late"
         entry = self._ledger.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
-        rest.late = frozenset(execution.late)
+        rest.left_out, rest.late, rest.makes_up = frozenset(), late, True
         rest.late_until_s = time.monotonic() + self._policy.now.timeouts.vswitch_s
         rest.connected = rest.disconnected = frozenset()
         self._changes[entry.id] = rest
@@ -323,8 +328,8 @@ class Staging:
 
     def _leave_as_it_is(self, execution: Execution, by: Reconfiguration) -> None:
         """Have other changes with stages ahead leave what this one has made as it is."""
-        plan = execution.plan
-        made = Touched(plan.affected, _ends(plan.connect | plan.disconnect))
+        before, after = execution.plan.current, execution.result
+        made = _altered(before.topology, after.topology)
         state = self._ledger.state
         for change in self._others(by.id):
             change.made |= made
@@ -510,6 +515,7 @@ class Staging:
         change.waits = change.paused or self._waits_for_late(change)
         if change.waits:
             return
+        change.late = frozenset()
         late, change.for_hours = change.for_hours, False
         try:
             with self._ending_with(change):
@@ -630,8 +636,9 @@ class Staging:
             self._ledger.update(entry.id, stages_expected=change.expected)
             entry = self._ledger.enter(change.entry.trigger, words)
         reached = goal if stage.last else stage.target
-        execution = self._mover.move(entry, reached, gives_way=True, hurries=not change.late)
-        change.asker.moved(execution, change.done == 0)
+        execution = self._mover.move(entry, reached, gives_way=True, hurries=not change.makes_up)
+        change.left_out |= execution.late
+        change.asker.moved(execution, change.done == 0 and not change.makes_up)
         self._leave_as_it_is(execution, change.entry)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()

@@ -204,7 +204,7 @@ class Upkeep:
         due = [*sorted(fresh), *self._retries.due(sorted(self._switches.late() - fresh))]
         if some := due[:_AT_ONCE]:
             self._runner.run(self._recovery.bring(some))
-            self._retries.note(some, self._switches.late())
+            self._retries.note(some, set(some) - self._switches.ready())
         return len(due) > len(some)
 
     def follow_uplinks(self) -> None:

@@ -180,7 +180,9 @@ class Fleet(Switchboard):
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
         results = dict(self._in_turn(others, encode, timeout_s, hurries=hurries))
-        results |= self._answers(committed, timeout_s)
+        self._await([one.reply for one in committed.values()], timeout_s)
+        for datapath, one in committed.items():
+            results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
         results |= self._in_turn(refused, encode, timeout_s)
@@ -213,7 +215,7 @@ class Fleet(Switchboard):
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
-                if switch is None:
+                if switch is None or switch.is_mute:
                     continue
                 switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
                 waiting[datapath] = switch.rounds.reply
@@ -235,7 +237,7 @@ class Fleet(Switchboard):
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
-            if switch is None or not switch.takes_bundles:
+            if switch is None or switch.is_mute or not switch.takes_bundles:
                 continue
             if (discard := self._discard_staged(switch)) is not None:
                 yield switch.connection, discard
@@ -292,7 +294,7 @@ class Fleet(Switchboard):
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
-                staged = None if switch is None else switch.staged
+                staged = None if switch is None or switch.is_mute else switch.staged
                 if switch is None or staged is None or staged.changes is not some:
                     continue
                 if staged.ports != switch.ports:
@@ -382,7 +384,7 @@ class Fleet(Switchboard):
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
-                if switch is None:
+                if switch is None or switch.is_mute:
                     continue
                 xid, reply = self._next_xid(), Reply[Counted]()
                 self._pending[xid] = Pending(question.switch, switch.connection, reply)

@@ -407,10 +407,14 @@ class Switchboard:
     def connected(self) -> frozenset[DatapathId]:
         """Switches that are there, and answer; the same object, as long as they stay the same."""
         with self._lock:
-            if self._connected is None:
-                some = self._switches.items()
-                self._connected = frozenset(datapath for datapath, one in some if not one.is_mute)
-            return self._connected
+            return self._present()
+
+    def _present(self) -> frozenset[DatapathId]:
+        """Switches that are there, and answer; call with the lock."""
+        if self._connected is None:
+            some = self._switches.items()
+            self._connected = frozenset(datapath for datapath, one in some if not one.is_mute)
+        return self._connected
 
     def mute(self) -> frozenset[DatapathId]:
         """Switches whose connection stands, and that do not answer."""
@@ -421,7 +425,7 @@ class Switchboard:
         """Wait until all of these switches are connected, or the time is up."""
         wanted = frozenset(datapaths)
         with self._changed:
-            self._changed.wait_for(lambda: wanted <= self._switches.keys(), timeout_s)
+            self._changed.wait_for(lambda: wanted <= self._present(), timeout_s)
 
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
         """None while the switch is not connected, or has no such port."""
@@ -555,16 +559,18 @@ class Switchboard:
         So neither all requests nor all answers are in memory at a time. Each switch has
         ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
         not wait for it. With ``hurries``, once almost all have answered, the rest have as long
-        again as those took, and no less than half a second.
+        again as those took, and no less than half a second. Who does not answer in time is set
+        aside.
         """
         now_s, cut_s = 0.0, math.inf
         asked_n = answered_n = 0
+        window = _UNDER_WAY
         waiting = iter(datapaths)
         done: SimpleQueue[Reply[Answer]] = SimpleQueue()
         under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
         while True:
-            while len(under_way) <= _UNDER_WAY - _SENT_TOGETHER:
-                some = self._ask(islice(waiting, _UNDER_WAY - len(under_way)), encode)
+            while len(under_way) <= window - _SENT_TOGETHER:
+                some = self._ask(islice(waiting, window - len(under_way)), encode)
                 asked_n += len(some)
                 for datapath, one in some.items():
                     if isinstance(one, Failure):
@@ -588,13 +594,16 @@ class Switchboard:
                 now_s += min(look_s, time.monotonic() - began_s)
             except Empty:
                 now_s += look_s
-                self._let_hub_catch_up()
+                if now_s <= cut_s:  # after it, one look was enough for all
+                    self._let_hub_catch_up()
+                if hurries:  # those who are late are not to keep others from being asked
+                    window += _UNDER_WAY
                 if now_s < due_s and not reply.done():
                     continue
             if reply in under_way:  # else it was answered when its time was just up
                 datapath, one, _ = under_way.pop(reply)
                 answered_n += 1
-                yield datapath, self._answer(datapath, one, timeout_s, is_late=now_s >= cut_s)
+                yield datapath, self._answer_or_set_aside(datapath, one, timeout_s, now_s >= cut_s)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
@@ -642,23 +651,31 @@ class Switchboard:
             for datapath, one in asked.items()
         }
 
-    def _answer(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
-    ) -> Answer:
-        """The answer, now that it is there, or waited for no more: since ``timeout_s`` have passed,
-        or as others have answered long ago.
-        """
+    def _answer(self, datapath: DatapathId, one: Asked, timeout_s: float) -> Answer:
+        """The answer, now that ``timeout_s`` have passed or it is there."""
         if one.reply.done():
             return one.reply.result()
         with self._lock:
-            pending = self._pending.pop(one.xid, None)
-        if pending is not None:
-            self._set_aside(pending)
-        if is_late:
-            error = "no answer yet, long after those of others: outcome unknown"
-            return self._failure(datapath, FailureKind.LATE, error)
+            self._pending.pop(one.xid, None)
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
+
+    def _answer_or_set_aside(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, is_late: bool = False
+    ) -> Answer:
+        """The same of a switch that had all the time that it is given; or, if it ``is_late``, as
+        long as it is waited for by who hurries.
+        """
+        with self._lock:
+            pending = self._pending.get(one.xid)
+        answer = self._answer(datapath, one, timeout_s)
+        if pending is None or one.reply.done():
+            return answer
+        self._set_aside(pending)
+        if not is_late:
+            return answer
+        error = "no answer yet, long after those of others: outcome unknown"
+        return self._failure(datapath, FailureKind.LATE, error)
 
     def _set_aside(self, unanswered: Pending) -> None:
         """Ask a switch nothing more until it has answered a barrier."""
@@ -671,16 +688,14 @@ class Switchboard:
             xid = self._next_xid()
             self._pending[xid] = Pending(datapath, switch.connection, heard)
         LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))
-        heard.add_done_callback(lambda one: self._hear_again(datapath, switch, one.result()))
+        heard.add_done_callback(lambda _answered: self._hear_again(datapath, switch))
         self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
 
-    def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch, answer: Answer) -> None:
+    def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
         """Ask a switch again from now on, as it answers: in the hub's thread."""
-        if isinstance(answer, Failure):
-            return  # its connection has ended
         with self._changed:
             if self._switches.get(datapath) is not switch:
-                return
+                return  # its connection has ended
             switch.is_mute, self._connected = False, None
             self._changed.notify_all()
         LOG.info("%s answers again", self._name(datapath))

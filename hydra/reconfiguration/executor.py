@@ -120,6 +120,8 @@ class Conditions:
     """Pairs that are electrical since their circuits or paths have died. They stay so, unless the
     plan moves them.
     """
+    awaited: frozenset[DatapathId] = frozenset()
+    """Switches whose connection stands, and that may soon hold the rules that they should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class Execution:
     gives_way: bool = False
     """True if others may take over what it has not moved yet."""
     hurries: bool = False
-    """True if it leaves out what few switches are far later with than all others, unless they
+    """True if it leaves out what few vswitches are far later with than all others, unless they
     would be closed out for it."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
@@ -364,7 +366,8 @@ class Execution:
         changes = diverting(self._substrate, switches, self.plan.target.epoch)
         taken = only(changes, self.conditions.connected)
         closes = self.policy.on_silent_vswitch is OnSilence.CLOSE
-        outcomes = yield Batch("divert", (ApplyRules(taken, self.hurries and not closes),))
+        hurries = self.hurries and self._substrate.retags and not closes
+        outcomes = yield Batch("divert", (ApplyRules(taken, hurries),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -374,7 +377,9 @@ class Execution:
             else:
                 self._stuck.add(switch.datapath)
                 silent[switch] = failure
-                if failure.kind is FailureKind.LATE:
+                if hurries and (
+                    failure.kind is FailureKind.LATE or switch.datapath in self.conditions.awaited
+                ):
                     self.late.add(switch.datapath)
         if closes:
             yield from self._close(silent)

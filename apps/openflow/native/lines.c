@@ -683,8 +683,8 @@ int lines_send(Lines *all, uint64_t name, const void *data, size_t size, int las
 void lines_release(Lines *all, uint64_t name)
 {
     pthread_mutex_lock(&all->lock);
-    Line *line = find(all, name);
-    while (line && all->sending == line)
+    Line *line;
+    while ((line = find(all, name)) && all->sending == line)
         pthread_cond_wait(&all->is_sent, &all->lock);
     if (line)
         forget(all, line);

@@ -649,12 +649,43 @@ def test_one_of_very_many_is_not_waited_for_by_who_hurries(late):
         Switch(fleet, datapath, None if number < late else agrees)
     changes = dict.fromkeys(datapaths, CHANGES)
     started_s = time.monotonic()
-    found = fleet.apply(changes, 60.0 if late == 1 else 0.1, hurries=True)
+    found = fleet.apply(changes, 60.0 if late == 1 else 1.5, hurries=True)
     assert time.monotonic() - started_s < 30.0
     kind = FailureKind.LATE if late == 1 else FailureKind.UNKNOWN
     assert [found[one] and found[one].kind for one in datapaths] == [kind] * late + [None] * (
         24 - late
     )
+
+
+def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
+    """They are more than may be asked at a time, and come first."""
+    monkeypatch.setattr("apps.openflow.switchboard._UNDER_WAY", 4)
+    monkeypatch.setattr("apps.openflow.switchboard._SENT_TOGETHER", 1)
+    fabric = small_fabric(racks=2, planes=1, servers=60)
+    fleet = Fleet(fabric, lambda job: job())
+    datapaths = [server.vswitch.datapath_id for server in fabric.servers]
+    for number, datapath in enumerate(datapaths):
+        Switch(fleet, datapath, None if number < 6 else agrees)
+    started_s = time.monotonic()
+    found = fleet.apply(dict.fromkeys(datapaths, CHANGES), 20.0, hurries=True)
+    assert time.monotonic() - started_s < 15.0
+    assert [one for one in datapaths if found[one] is None] == datapaths[6:]
+    assert {found[one].kind for one in datapaths[:6]} == {FailureKind.LATE}
+
+
+def test_who_is_not_given_its_time_is_not_set_aside(fleet):
+    """As by who counts at its master, twice a second."""
+    Switch(fleet, V1)
+    assert fleet.become_master({V1: 1}, 0.02) == {V1: NO_ANSWER}
+    assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
+
+
+def test_a_switch_that_does_not_answer_is_waited_for_as_one_that_is_away(fleet):
+    Switch(fleet, V1)
+    fleet.apply({V1: CHANGES}, 0.02)
+    began_s = time.monotonic()
+    fleet.await_connected([V1], 0.1)
+    assert time.monotonic() - began_s >= 0.1
 
 
 def test_a_probe_is_known_by_its_nonce(fleet):

@@ -148,6 +148,7 @@ def test_a_stranger_confirms_nothing_that_the_switch_was_asked(fleet, say, ask):
     stranger = Connection(fleet, "10.6.6.6:6")
     switch.send = lambda message: say(fleet, stranger, int.from_bytes(message[4:8], "big"))
     assert ask(fleet) is FailureKind.UNKNOWN
+    fleet.apply({V1: CHANGES}, 0.02)
     assert fleet.mute() == {V1}, "nor that it answers again"
 
 
