@@ -108,7 +108,10 @@ class Links:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self._closing = False
-        self._links = [_Link(place, self._connected(*place)) for place in options.controllers]
+        self._links = [
+            _Link(place, self._connected(number, *place))
+            for number, place in enumerate(options.controllers)
+        ]
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
 
     def start(self) -> None:
@@ -124,9 +127,10 @@ class Links:
             link.socket.close(int(_BYE_S * 1000))
         self._context.term()
 
-    def _connected(self, host: str, port: int) -> zmq.Socket[bytes]:
+    def _connected(self, number: int, host: str, port: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.IDENTITY, self._id.encode())
+        # One for each link: of two to one controller, neither takes the other's place.
+        socket.setsockopt(zmq.IDENTITY, f"{self._id}-{number}".encode())
         socket.setsockopt(zmq.LINGER, 0)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
             socket.setsockopt(option, 0)

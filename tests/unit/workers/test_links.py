@@ -318,6 +318,18 @@ def test_of_rules_the_sums_by_subject_are_told(stack):
     a.await_told("error", 7, FailureKind.REFUSED, "no")
 
 
+def test_two_ways_to_one_controller_do_not_take_each_others_place(stack):
+    """As with a name and an address of one host: the second way has to wait."""
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port, port)
+    switch = w.connect()
+    a.connected()
+    time.sleep(LEASE_S)
+    a.send(b"on")
+    wait_until(lambda: switch.sent == [b"on"])
+    assert [one[0] for one in a.told] == ["connected"]
+
+
 def test_the_poller_is_content_with_sums(stack):
     """Through the switchboard, as it asks; ports are told as they are."""
     port = free_port()
