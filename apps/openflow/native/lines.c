@@ -20,6 +20,7 @@ enum {
     MOST_UNANSWERED = 16,
     READ_BYTES = 65536,
     EVENTS = 128,
+    SENT_BESIDE = 16, /* lines written to in a turn while others wait to be read */
     TICK_MS = 250,
     MOST_ECHOED = 65536, /* bytes of replies to echoes that a switch does not read */
     NICE = -10 /* an echo is not to wait for what the interpreter computes */
@@ -456,9 +457,9 @@ static void send_unlocked(Lines *all, Line *line)
 }
 
 /* Write to some of the lines that something is to be sent on; 1 if there are others. */
-static int send_some(Lines *all)
+static int send_some(Lines *all, int most)
 {
-    for (int i = 0; i < EVENTS && all->first_due; i++) {
+    for (int i = 0; i < most && all->first_due; i++) {
         Line *line = all->first_due;
         all->first_due = line->next_due;
         line->is_due = 0;
@@ -500,7 +501,7 @@ static void *run(void *of)
         }
         double at_s = now_s();
         pthread_mutex_lock(&all->lock);
-        more = send_some(all);
+        more = send_some(all, count == EVENTS ? SENT_BESIDE : EVENTS);
         if (at_s - tick_s >= TICK_MS * 1e-3) {
             tick_s = at_s;
             tick(all, at_s);
