@@ -32,7 +32,7 @@ async def create_group(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    key: IdempotencyKey,
+    key: IdempotencyKey = None,
 ) -> models.CreatedGroup:
     """Admit many reservations as one, and bring their circuits up together.
 

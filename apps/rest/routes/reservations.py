@@ -67,7 +67,7 @@ async def create_reservation(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    key: IdempotencyKey,
+    key: IdempotencyKey = None,
 ) -> models.Reservation | JSONResponse:
     """Admit a reservation and bring its circuits up.
 
@@ -115,7 +115,7 @@ async def commit_reservation(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    if_match: IfMatch,
+    if_match: IfMatch = None,
 ) -> models.Reservation:
     """Make a reservation that is ``held`` one that stays. Repeating it is harmless."""
     committed = await run_in_threadpool(_commit, service, reservation_id, if_match)
@@ -180,7 +180,10 @@ def list_reservations(
     },
 )
 def get_reservation(
-    reservation_id: str, service: Reservations, response: Response, if_none_match: IfNoneMatch
+    reservation_id: str,
+    service: Reservations,
+    response: Response,
+    if_none_match: IfNoneMatch = None,
 ) -> models.Reservation | Response:
     document = render.reservation(service.fabric, service.reservation(reservation_id))
     return tagged(document, response, if_none_match) or document
@@ -210,7 +213,7 @@ async def modify_reservation(
     body: models.ModificationBody,
     response: Response,
     service: Reservations,
-    if_match: IfMatch,
+    if_match: IfMatch = None,
 ) -> models.Reservation:
     """Change a reservation without an interruption: its rate, its end, or a server at an end.
 
@@ -240,7 +243,7 @@ async def release_reservation(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    if_match: IfMatch,
+    if_match: IfMatch = None,
 ) -> models.Reservation:
     """Give a reservation's capacity back; one that has not begun is cancelled.
 
