@@ -610,17 +610,9 @@ _SHAPES.update(
 )
 
 FOR_ONE_SERVER: Final[Mapping[RuleKind, RuleKind]] = {
-    RuleKind.RESERVED_V4: RuleKind.TOR_RESERVED_V4,
-    RuleKind.RESERVED_V6: RuleKind.TOR_RESERVED_V6,
-    RuleKind.RESERVED_HOST_V4: RuleKind.TOR_RESERVED_HOST_V4,
-    RuleKind.RESERVED_HOST_V6: RuleKind.TOR_RESERVED_HOST_V6,
-    RuleKind.BEST_EFFORT_V4: RuleKind.TOR_BEST_EFFORT_V4,
-    RuleKind.BEST_EFFORT_V6: RuleKind.TOR_BEST_EFFORT_V6,
-    RuleKind.BEST_EFFORT_ELECTRICAL: RuleKind.TOR_BEST_EFFORT_ELECTRICAL,
-    RuleKind.DELIVERED_V4: RuleKind.TOR_DELIVERED_V4,
-    RuleKind.DELIVERED_V6: RuleKind.TOR_DELIVERED_V6,
-    RuleKind.DELIVERED_HOST_V4: RuleKind.TOR_DELIVERED_HOST_V4,
-    RuleKind.DELIVERED_HOST_V6: RuleKind.TOR_DELIVERED_HOST_V6,
+    kind: RuleKind[f"TOR_{kind.name}"]
+    for kind in RuleKind
+    if kind.name.startswith(("RESERVED_", "BEST_EFFORT_V", "BEST_EFFORT_ELEC", "DELIVERED_"))
 }
 """Kinds at a vswitch, for its one server, to the same kinds at a ToR, for one server of several,
 with one more argument: the server's port."""
