@@ -131,7 +131,7 @@ class Controller:
             fleet,
             lambda datapath: (*classifier.rules_for(datapath), *policing.rules_for(datapath)),
         )
-        people = [plane.id for plane in fabric.planes if devices.worked_by_people(plane.id)]
+        people = frozenset(p.id for p in fabric.planes if devices.worked_by_people(p.id))
         care = DeviceCare(fabric, policy, ledger, switches, people)
         recovery = self._recovery = Recovery(fabric, ledger, switches, care)
         reach = self._reach = Reach(

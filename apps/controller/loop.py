@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -86,52 +86,37 @@ def _same(one: DemandMatrix | None, other: DemandMatrix | None) -> bool:
     return np.array_equal(one, other)
 
 
+@dataclass(eq=False, repr=False)
 class Loop:
     """:meth:`periodic`, :meth:`foretell` and :meth:`draft_week` are for the conductor's thread.
 
     The rest is for any.
     """
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        policy: CurrentPolicy,
-        metrics: Metrics,
-        planner: Planner,
-        estimator: DemandEstimator,
-        poller: StatsPoller,
-        tor_counters: TorCounters,
-        agents: AgentDesk,
-        policing: Policing,
-        ledger: Ledger,
-        reach: Reach,
-        mover: Mover,
-        staging: Staging,
-        panels: PatchPanels,
-        spills: Spills,
-        enqueue: Callable[[Callable[[], None]], None],
-    ) -> None:
-        self._substrate = substrate_of(fabric)
-        self._policy = policy
-        self._metrics = metrics
-        self._planner = planner
-        self._estimator = estimator
-        self._forecast = Forecast(policy)
-        self._rounds = Rounds(fabric, policy)
-        self._poller = poller
-        self._tor_counters = tor_counters
-        self._agents = agents
-        self._policing = policing
-        self._ledger = ledger
-        self._reach = reach
-        self._mover = mover
-        self._staging = staging
-        self._panels = panels
-        self._spills = spills
-        self._enqueue = enqueue
-        self._told: _Told | None = None
-        self._cut_off: list[Unfinished] = []
-        self._patient_until_s = 0.0
+    _fabric: Fabric
+    _policy: CurrentPolicy
+    _metrics: Metrics
+    _planner: Planner
+    _estimator: DemandEstimator
+    _poller: StatsPoller
+    _tor_counters: TorCounters
+    _agents: AgentDesk
+    _policing: Policing
+    _ledger: Ledger
+    _reach: Reach
+    _mover: Mover
+    _staging: Staging
+    _panels: PatchPanels
+    _spills: Spills
+    _enqueue: Callable[[Callable[[], None]], None]
+    _told: _Told | None = field(default=None, init=False)
+    _cut_off: list[Unfinished] = field(default_factory=list, init=False)
+    _patient_until_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
+        self._forecast = Forecast(self._policy)
+        self._rounds = Rounds(self._fabric, self._policy)
 
     def take_over(self, unfinished: Sequence[Unfinished]) -> None:
         """Changes to :meth:`resume`, from the journal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from apps.controller.devices import Devices
@@ -31,31 +31,22 @@ _MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optica
 _BEING_BROUGHT: Final = "being brought to the present state"
 
 
+@dataclass(eq=False, repr=False)
 class Reach:
-    def __init__(
-        self,
-        fabric: Fabric,
-        fleet: Fleet,
-        devices: Devices,
-        ledger: Ledger,
-        quarantine: Quarantine,
-        panels: PatchPanels,
-        switches: Switches,
-        care: DeviceCare,
-        recovery: Recovery,
-    ) -> None:
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._fleet = fleet
-        self._devices = devices
-        self._ledger = ledger
-        self._quarantine = quarantine
-        self._panels = panels
-        self._switches = switches
-        self._care = care
-        self._recovery = recovery
-        self.starting = True
-        """True from the start until everything is there, or has had its time to come."""
+    _fabric: Fabric
+    _fleet: Fleet
+    _devices: Devices
+    _ledger: Ledger
+    _quarantine: Quarantine
+    _panels: PatchPanels
+    _switches: Switches
+    _care: DeviceCare
+    _recovery: Recovery
+    starting: bool = field(default=True, init=False)
+    """True from the start until everything is there, or has had its time to come."""
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
 
     # -- switches ---------------------------------------------------------------------------------
 

@@ -148,8 +148,7 @@ class Switchboard:
         once what has come in from switches has been read; called in the hub's thread.
         """
         self._substrate = substrate_of(fabric)
-        tors = {datapath: rack.name for datapath, rack in fabric.rack_by_tor_datapath.items()}
-        self._names = {**tors, **self._substrate.owned()}
+        self._names = {**fabric.tor_names, **self._substrate.owned()}
         self._post = post
         self._over = over
         self._catch_up = catch_up

@@ -185,7 +185,7 @@ class Planning:
         topology = result.topology
         if self._fabric.one_way:
             topology = ring_topology(self._arrays, result, current.topology, budget)
-        return self._allocate(current, topology)
+        return self.toward(current, topology)
 
     def week(
         self,
@@ -280,7 +280,7 @@ class Planning:
         reserved = _reserved(pins, current, blocked)
         kept, gone = _beside(reserved, current)
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
-        return self._allocate(current, _on_rings(paths, current)), tuple(gone)
+        return self.toward(current, _on_rings(paths, current)), tuple(gone)
 
     def for_pins(
         self,
@@ -302,7 +302,7 @@ class Planning:
         wanted = [pair_of(path) for path in (*kept, *gone)]
         topology = self._find_room(current, reserved, kept, wanted, blocked, expired)
         try:
-            return target if topology is None else self._allocate(current, topology)
+            return target if topology is None else self.toward(current, topology)
         except PlanError:
             return target  # room, but no VLAN-IDs
 
@@ -349,7 +349,7 @@ class Planning:
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
         kept = [path for path in current.topology.paths if (path.src, path.dst) not in pinned]
         topology = self._find_room(current, reserved, kept, pairs, blocked)
-        return current if topology is None else self._allocate(current, topology)
+        return current if topology is None else self.toward(current, topology)
 
     def ringed(
         self,
@@ -371,7 +371,7 @@ class Planning:
         )
         result = self._planned(self._policy.algorithm, demand, current.topology, standing, budget)
         topology = ring_topology(self._arrays, result, current.topology, budget)
-        return self._allocate(current, topology)
+        return self.toward(current, topology)
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
         """``current`` less these circuits, paths over them, and circuits that only those used."""
@@ -388,11 +388,13 @@ class Planning:
             for path in current.topology.paths
             if path not in lost_paths and set(lost).isdisjoint(path.circuits)
         )
-        return self._allocate(current, _on_rings(paths, current, lost))
+        return self.toward(current, _on_rings(paths, current, lost))
 
     def toward(self, current: NetworkState, topology: Topology) -> NetworkState:
         """The state after ``current`` with this topology. Raises PlanError if VLAN-IDs run out."""
-        return self._allocate(current, topology)
+        if topology == current.topology:
+            return current
+        return self._marks.state(current, topology)
 
     def restored(
         self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
@@ -400,7 +402,7 @@ class Planning:
         """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
         standing = set(current.topology.paths)
         paths = tuple(p for p in topology.paths if p in standing or not _touches(p, blocked))
-        return self._allocate(current, _on_rings(paths, current))
+        return self.toward(current, _on_rings(paths, current))
 
     def joined(
         self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
@@ -421,17 +423,12 @@ class Planning:
                 paths.append(path)
                 user |= halves
                 having[pair_of(path)] += 1
-        return self._allocate(current, _on_rings(sorted(paths), current))
+        return self.toward(current, _on_rings(sorted(paths), current))
 
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
         """``current`` less the paths of ``pair`` and the circuits that only they used."""
         paths = tuple(path for path in current.topology.paths if pair_of(path) != pair)
-        return self._allocate(current, _on_rings(paths, current))
-
-    def _allocate(self, current: NetworkState, topology: Topology) -> NetworkState:
-        if topology == current.topology:
-            return current
-        return self._marks.state(current, topology)
+        return self.toward(current, _on_rings(paths, current))
 
     def order_of(
         self, old: NetworkState, new: NetworkState

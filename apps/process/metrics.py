@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -45,105 +46,86 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        self._stages = Histogram(
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._stages = histogram(
             "hydra_loop_stage_duration_seconds",
             "Time of one run of a stage of the control loop.",
             ["stage"],
             buckets=_STAGE_S,
-            registry=registry,
         )
-        self._failed_jobs = Counter(
+        self._failed_jobs = counter(
             "hydra_failed_jobs_total",
             "Jobs of the conductor that ended in an error; the log has it.",
-            registry=registry,
         )
-        self._journal_failures = Counter(
+        self._journal_failures = counter(
             "hydra_journal_failures_total",
             "Attempts to write the journal that failed; nothing is promised meanwhile.",
-            registry=registry,
         )
-        self._substeps = Histogram(
+        self._substeps = histogram(
             "hydra_reconfiguration_substep_duration_seconds",
             "Time of one substep of a reconfiguration, over all devices.",
             ["substep"],
             buckets=_SUBSTEP_S,
-            registry=registry,
         )
-        self._reconfigurations = Counter(
+        self._reconfigurations = counter(
             "hydra_reconfigurations_total",
             "Reconfigurations that ended, by what asked for them and how they ended.",
             ["trigger", "state"],
-            registry=registry,
         )
-        self._rules = Counter(
-            "hydra_rules_pushed_total", "Rules pushed by reconfigurations.", registry=registry
+        self._rules = counter("hydra_rules_pushed_total", "Rules pushed by reconfigurations.")
+        self._retagged = counter(
+            "hydra_ports_retagged_total", "ToR ports whose VLANs were changed."
         )
-        self._retagged = Counter(
-            "hydra_ports_retagged_total", "ToR ports whose VLANs were changed.", registry=registry
-        )
-        self._circuit_failures = Counter(
+        self._circuit_failures = counter(
             "hydra_circuit_failures_total",
             "Circuits that a reconfiguration could not make.",
-            registry=registry,
         )
-        self._circuits_lost = Counter(
+        self._circuits_lost = counter(
             "hydra_circuits_lost_total",
             "Circuits that went without being asked to, whatever noticed it.",
-            registry=registry,
         )
-        self._gate_failures = Counter(
+        self._gate_failures = counter(
             "hydra_gate_failures_total",
             "What circuits and paths were given up for at the gate of a reconfiguration.",
             ["step", "kind"],
-            registry=registry,
         )
-        self._step_failures = Counter(
+        self._step_failures = counter(
             "hydra_step_failures_total",
             "What failed in the other steps of reconfigurations, device by device.",
             ["step", "kind"],
-            registry=registry,
         )
-        self._commands = Histogram(
+        self._commands = histogram(
             "hydra_command_duration_seconds",
             "Time of one of the executor's commands; of rules, until the last barrier.",
             ["command"],
             buckets=_DEVICE_S,
-            registry=registry,
         )
-        self._command_failures = Counter(
+        self._command_failures = counter(
             "hydra_command_failures_total",
             "What was not confirmed of the executor's commands; of rules, switch by switch.",
             ["command", "kind"],
-            registry=registry,
         )
-        self._devices = Histogram(
+        self._devices = histogram(
             "hydra_device_duration_seconds",
             "Time of one exchange with an optical switch or a ToR.",
             ["device"],
             buckets=_DEVICE_S,
-            registry=registry,
         )
-        self._device_errors = Counter(
+        self._device_errors = counter(
             "hydra_device_errors_total",
             "Exchanges with an optical switch or a ToR that failed.",
             ["device"],
-            registry=registry,
         )
-        self._served = Gauge(
+        self._served = gauge(
             "hydra_demand_planned_bytes_per_second",
             "Of the last plan: demand, and what the present and the planned topology serve of it.",
             ["what"],
-            registry=registry,
         )
-        self._probes = Counter(
-            "hydra_probes_total", "Probe frames on running circuits.", ["event"], registry=registry
-        )
-        self._lost_paths = Counter(
-            "hydra_lost_paths_total", "Paths that probes found dead.", registry=registry
-        )
-        self._connections = Gauge(
-            "hydra_openflow_connections", "OpenFlow connections that stand.", registry=registry
-        )
+        self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
+        self._lost_paths = counter("hydra_lost_paths_total", "Paths that probes found dead.")
+        self._connections = gauge("hydra_openflow_connections", "OpenFlow connections that stand.")
         for event in ("sent", "heard"):
             self._probes.labels(event)
 
