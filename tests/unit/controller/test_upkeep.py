@@ -68,7 +68,7 @@ class Stage:
             statuses=lambda: self.statuses,
         )
         fleet = SimpleNamespace(
-            connected=lambda: frozenset(self.network.connected), mute=lambda: frozenset()
+            connected=lambda: frozenset(self.network.connected), mute=frozenset
         )
         self.ledger.settle(state)
         self.quarantined = {}
