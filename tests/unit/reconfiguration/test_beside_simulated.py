@@ -9,12 +9,13 @@ recovers from what the journal's last entry tells. Replay as in
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 
-from hydra.model import PlaneId
+from hydra.model import Fabric, PlaneId
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.commands import (
@@ -45,6 +46,7 @@ from tests.unit.reconfiguration.test_recovery_simulated import (
 )
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
+from topology.marks import Marks, marks_of
 
 pytestmark = pytest.mark.takes(10)
 
@@ -74,6 +76,19 @@ class Course(NamedTuple):
     """True if one has left something to another."""
     died_among: int
     """Changes under way when the controller died; 0: it did not."""
+
+
+def _dual_homed(fabric: Fabric) -> Fabric:
+    return fabric
+
+
+@cache
+def _built(
+    racks: int, planes: int, ports: int, kind: Callable[[Fabric], Fabric]
+) -> tuple[Fabric, Marks]:
+    """Each of the few fabrics that there are, built once."""
+    fabric = kind(small_fabric(racks, planes, ports, servers=1))
+    return fabric, marks_of(fabric)
 
 
 class _Joint(Watch):
@@ -133,15 +148,10 @@ class _World:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
-        fabric = small_fabric(
-            racks=rng.randint(5, 7),
-            planes=rng.randint(2, 3),
-            ports_per_plane=rng.choice((1, 2)),
-            servers=1,
-        )
-        kind = rng.choice((lambda one: one, single_homed, openflow_only))
-        self.fabric = kind(fabric)
-        self.order = order_of(self.fabric)
+        racks, planes, ports = rng.randint(5, 7), rng.randint(2, 3), rng.choice((1, 2))
+        kind = rng.choice((_dual_homed, single_homed, openflow_only))
+        self.fabric, self.marks = _built(racks, planes, ports, kind)
+        self.order = order_of(self.fabric, self.marks)
         self.saved = state = first_state(self.fabric, rng)
         self.network = Network(self.fabric, state, rng)
         self.upkeep = SimulatedUpkeep.at_work(self.network, state)
@@ -185,7 +195,7 @@ class _World:
         touched = Touched()
         for one in self.under_way:
             touched |= one.touched
-        goal = random_state(self.fabric, apart(state, touched), self.rng)
+        goal = random_state(self.fabric, apart(state, touched), self.rng, self.marks)
         moving = moving_pairs(state, goal)
         everything = self.rng.random() < 0.5
         free = sorted(moving if everything else moving - touched.pairs)
@@ -257,7 +267,7 @@ class _World:
     def play(self) -> Course:
         died_among = 0
         state = self.upkeep.memory.state
-        goal = random_state(self.fabric, state, self.rng)
+        goal = random_state(self.fabric, state, self.rng, self.marks)
         moving = sorted(moving_pairs(state, goal))
         chosen = self.rng.sample(moving, min(len(moving), self.rng.randint(1, 3)))
         target = hold(state, goal, set(moving).difference(chosen), ())
