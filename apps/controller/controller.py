@@ -385,8 +385,8 @@ class Controller:
     # -- events, in the OpenFlow hub's thread and agents' -----------------------------------------
 
     def _switch_connected(self, datapath: DatapathId) -> None:
+        self._mastership.forget(datapath)  # before it is brought, which takes it anew
         self._switches.renewed(datapath)
-        self._mastership.forget(datapath)
         self._conductor.put_once(self._synchronise, first=True)
         self._look_at_tor(datapath)
 

@@ -58,6 +58,8 @@ class Reach:
         name = self._switches.owned[datapath]
         if datapath in self._fleet.connected():
             return f"switch {name} is {_BEING_BROUGHT}: ask again"
+        if datapath in self._fleet.mute():
+            return f"switch {name} is connected, but does not answer: see what keeps it busy"
         return f"switch {name} is not connected: check its controller setting"
 
     def on_circuits(self) -> frozenset[DatapathId]:

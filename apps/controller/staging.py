@@ -302,7 +302,7 @@ class Staging:
 
         One that recurs is planned anew by the next decision.
         """
-        there, late = self._ledger.state.topology == change.goal, change.left_out
+        there, late = execution.result.topology == execution.wanted.topology, change.left_out
         if change.asker.recurs or (execution.left is None and (there or not late)):
             return
         before = change.entry
@@ -310,6 +310,7 @@ class Staging:
         entry = self._ledger.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
         rest.left_out, rest.late, rest.makes_up = frozenset(), late, True
+        rest.paused = False
         rest.late_until_s = time.monotonic() + self._policy.now.timeouts.vswitch_s
         rest.connected = rest.disconnected = frozenset()
         self._changes[entry.id] = rest

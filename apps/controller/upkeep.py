@@ -219,7 +219,7 @@ class Upkeep:
 
     def late_switches(self) -> frozenset[DatapathId]:
         """Switches that are connected, and yet to be brought to the present state."""
-        return self._switches.late()
+        return self._fleet.mute() | self._switches.late()
 
     def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
         """Circuits in use that have lost their light, and where; their ports are quarantined.

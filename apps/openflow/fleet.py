@@ -179,20 +179,21 @@ class Fleet(Switchboard):
 
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
-        results = dict(self._in_turn(others, encode, timeout_s, hurries=hurries))
+        in_turn = partial(self._in_turn, encode=encode, timeout_s=timeout_s, sets_aside=True)
+        results = dict(in_turn(others, hurries=hurries))
         self._await([one.reply for one in committed.values()], timeout_s)
         for datapath, one in committed.items():
             results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
-        results |= self._in_turn(refused, encode, timeout_s)
+        results |= in_turn(refused)
         without = [
             datapath
             for datapath, result in results.items()
             if isinstance(result, Failure) and result.kind is FailureKind.NO_BUNDLES
         ]
         self._remember_without_bundles(without)
-        results |= self._in_turn(without, encode, timeout_s)
+        results |= in_turn(without)
         return _failures(results)
 
     def await_rounds(

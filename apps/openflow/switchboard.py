@@ -59,6 +59,8 @@ racks are many."""
 _ALMOST_ALL = 0.95
 """Part of the switches whose answers tell how long an answer takes, for who hurries."""
 _LEAST_PATIENCE_S = 0.5
+_ABOUT_TO_S = 1.0
+"""Time between an answer's coming and its being told, at most."""
 _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
@@ -552,18 +554,19 @@ class Switchboard:
         timeout_s: float,
         *,
         hurries: bool = False,
+        sets_aside: bool = False,
     ) -> Iterator[tuple[DatapathId, Answer]]:
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
         So neither all requests nor all answers are in memory at a time. Each switch has
         ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
         not wait for it. With ``hurries``, once almost all have answered, the rest have as long
-        again as those took, and no less than half a second. Who does not answer in time is set
-        aside.
+        again as those took, and no less than half a second. With ``sets_aside``, who does not
+        answer in time is asked nothing more for now.
         """
         now_s, cut_s = 0.0, math.inf
         asked_n = answered_n = 0
-        window = _UNDER_WAY
+        window, caught_up_s = _UNDER_WAY, 0.0
         waiting = iter(datapaths)
         done: SimpleQueue[Reply[Answer]] = SimpleQueue()
         under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
@@ -579,8 +582,8 @@ class Switchboard:
                     under_way[one.reply] = datapath, one, now_s + timeout_s
                     one.reply.add_done_callback(done.put)
                 if not some:
-                    if hurries and cut_s == math.inf and answered_n >= _ALMOST_ALL * asked_n:
-                        cut_s = now_s + max(now_s, _LEAST_PATIENCE_S)
+                    if hurries and answered_n >= _ALMOST_ALL * asked_n:
+                        cut_s = min(cut_s, now_s + max(now_s, _LEAST_PATIENCE_S))
                     break
             if not under_way:
                 return
@@ -593,16 +596,18 @@ class Switchboard:
                 now_s += min(look_s, time.monotonic() - began_s)
             except Empty:
                 now_s += look_s
-                if now_s <= cut_s:  # after it, one look was enough for all
+                if now_s > caught_up_s:
+                    caught_up_s = now_s
                     self._let_hub_catch_up()
-                if hurries:  # those who are late are not to keep others from being asked
-                    window += _UNDER_WAY
+                    # Those who are late are not to keep others from being asked.
+                    window += _UNDER_WAY if hurries else 0
                 if now_s < due_s and not reply.done():
                     continue
             if reply in under_way:  # else it was answered when its time was just up
                 datapath, one, _ = under_way.pop(reply)
                 answered_n += 1
-                yield datapath, self._answer_or_set_aside(datapath, one, timeout_s, now_s >= cut_s)
+                give_up = self._answer_or_set_aside if sets_aside else self._answer
+                yield datapath, give_up(datapath, one, timeout_s, is_late=now_s >= cut_s)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
@@ -627,7 +632,7 @@ class Switchboard:
                 asked[datapath] = self._failure(datapath, away, "not connected")
                 continue
             if switch.is_mute:
-                asked[datapath] = self._failure(datapath, away, "does not answer")
+                asked[datapath] = self._failure(datapath, FailureKind.LATE, "does not answer")
                 continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
@@ -650,31 +655,33 @@ class Switchboard:
             for datapath, one in asked.items()
         }
 
-    def _answer(self, datapath: DatapathId, one: Asked, timeout_s: float) -> Answer:
-        """The answer, now that ``timeout_s`` have passed or it is there."""
+    def _answer(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+    ) -> Answer:
+        """The answer, now that it is there, or waited for no more: since ``timeout_s`` have passed,
+        or, if it ``is_late``, as others have answered long ago.
+        """
         if one.reply.done():
             return one.reply.result()
         with self._lock:
             self._pending.pop(one.xid, None)
+        if is_late:
+            error = "no answer yet, long after those of others: outcome unknown"
+            return self._failure(datapath, FailureKind.LATE, error)
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
 
     def _answer_or_set_aside(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, is_late: bool = False
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
-        """The same of a switch that had all the time that it is given; or, if it ``is_late``, as
-        long as it is waited for by who hurries.
-        """
+        """The same; a switch that has not answered is asked nothing more until it does."""
         with self._lock:
-            pending = self._pending.get(one.xid)
-        answer = self._answer(datapath, one, timeout_s)
-        if pending is None or one.reply.done():
-            return answer
-        self._set_aside(pending)
-        if not is_late:
-            return answer
-        error = "no answer yet, long after those of others: outcome unknown"
-        return self._failure(datapath, FailureKind.LATE, error)
+            pending = self._pending.pop(one.xid, None)
+        if pending is None:  # it is answered already, or just about to be
+            Replies([one.reply]).wait(_ABOUT_TO_S)
+        else:
+            self._set_aside(pending)
+        return self._answer(datapath, one, timeout_s, is_late=is_late)
 
     def _set_aside(self, unanswered: Pending) -> None:
         """Ask a switch nothing more until it has answered a barrier."""
