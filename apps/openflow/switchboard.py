@@ -675,12 +675,13 @@ class Switchboard:
         self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
         """The same; a switch that has not answered is asked nothing more until it does."""
-        with self._lock:
-            pending = self._pending.pop(one.xid, None)
-        if pending is None:  # it is answered already, or just about to be
-            Replies([one.reply]).wait(_ABOUT_TO_S)
-        else:
-            self._set_aside(pending)
+        if not one.reply.done():
+            with self._lock:
+                pending = self._pending.pop(one.xid, None)
+            if pending is not None:
+                self._set_aside(pending)
+            else:  # it is just about to be told
+                Replies([one.reply]).wait(_ABOUT_TO_S)
         return self._answer(datapath, one, timeout_s, is_late=is_late)
 
     def _set_aside(self, unanswered: Pending) -> None:
