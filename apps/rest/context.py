@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
@@ -104,7 +104,7 @@ async def _reservation_service(request: Request) -> ReservationService:
 def _of_app(name: str) -> object:
     """What the application's state holds by this name."""
 
-    async def part(request: Request) -> Any:  # noqa: ANN401 - whatever the annotation says
+    async def part(request: Request) -> object:
         return getattr(request.app.state, name)
 
     return Depends(part)
