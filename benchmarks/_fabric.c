@@ -24,7 +24,7 @@
      carrier                  RACK:PORT of each ToR's port that has light
      count                    name=number ...
      echoes                   round trips of echo requests since the last such line, and those due:
-                              until the answer was at the switch, and until the simulator read it
+                              until the switch had the answer, and until its messages had their turn
      tardy SILENT SLOW MS     so many vswitches read nothing, and others MS late; 0 0 0: none
      walk FILE                see below
      rules DATAPATH           the table of a switch, as flow statistics in hexadecimal digits
@@ -38,6 +38,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,6 +46,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -93,12 +95,6 @@ static void *grown(void *old, size_t bytes) {
 static double now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + t.tv_nsec * 1e-9;
-}
-/* Time by which the kernel says when data came. */
-static double wall_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 static u16 g16(const u8 *p) { return (u16)(p[0] << 8 | p[1]); }
@@ -287,9 +283,15 @@ typedef struct {
   double late_s, read_at_s; /* how late it reads, and when it does next; 0: at once */
   Buffer in, out;
   Bundle *bundles;
+  bool lent, returned;            /* to and from the thread that waits for an echo's answer */
+  size_t looked, heard;           /* bytes of `in` that it has looked through, and has read */
+  double came_s;                  /* when the answer had come */
 } Switch;
 
 typedef struct { u8 member[512]; } Vlans;
+
+/* What epoll tells of, beside switches by their number. */
+enum { ENDED = 0xffffff00u, DOOR, RETURNED, CLIENT };
 
 static Switch *sw;
 static u32 switches, racks, vswitches;
@@ -308,7 +310,9 @@ static struct {
 static u32 connected;
 static float *round_trips, *readings; /* ms: until they came, and until they were read */
 static u32 round_trips_n, round_trips_room;
-static double came_s; /* when the last byte of what is being read came */
+static pthread_mutex_t lending = PTHREAD_MUTEX_INITIALIZER;
+static int lent_epoll, some_returned;
+static u32 *returned, returned_n; /* switches that come back from the thread */
 
 static u32 ports_of_tor(void) { return tor_servers + planes; }
 
@@ -398,14 +402,17 @@ static int bad_instructions(const Switch *s, const u8 *p, size_t n, u16 *code) {
 /* -- what is sent ------------------------------------------------------------------------------ */
 
 static void watch(Switch *s) {
-  struct epoll_event e = {(s->read_at_s ? 0 : EPOLLIN) | (s->connecting || s->out.start < s->out.end ? EPOLLOUT : 0),
+  struct epoll_event e = {(s->read_at_s || s->lent ? 0 : EPOLLIN) | (s->connecting || s->out.start < s->out.end ? EPOLLOUT : 0),
                           {.u32 = (u32)(s - sw)}};
   epoll_ctl(epoll, EPOLL_CTL_MOD, s->socket, &e);
 }
 static void lose(Switch *s) {
   if (s->socket < 0) return;
   if (s->greeted) connected--, total.losses++;
+  pthread_mutex_lock(&lending);
+  s->lent = s->returned = false;
   close(s->socket);
+  pthread_mutex_unlock(&lending);
   s->socket = -1;
   s->connecting = s->greeted = false;
   s->retry_s = now_s() + RECONNECT_S * (0.5 + drand48() / 2);
@@ -1023,7 +1030,7 @@ static bool message(Switch *s, const u8 *m, u16 length) {
   case ERROR: break;
   case ECHO_REQUEST: say(s, ECHO_REPLY, xid, m + 8, length - 8u); break;
   case ECHO_REPLY:
-    if (s->echoed_s != 0) noted(came_s - s->echoed_s, wall_s() - s->echoed_s);
+    if (s->echoed_s != 0) noted(s->came_s - s->echoed_s, now_s() - s->echoed_s);
     s->echoed_s = 0;
     break;
   case FEATURES_REQUEST: {
@@ -1054,31 +1061,8 @@ static bool message(Switch *s, const u8 *m, u16 length) {
   return s->socket >= 0;
 }
 
-static void receive(Switch *s) {
-  static u8 fresh[1 << 20];
-  _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(struct timespec))];
-  struct iovec into = {fresh, sizeof fresh};
-  struct msghdr read = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof beside};
-  ssize_t n = recvmsg(s->socket, &read, 0);
-  if (n <= 0) {
-    if (n == 0 || errno != EAGAIN) lose(s);
-    return;
-  }
-  came_s = wall_s();
-  for (struct cmsghdr *c = CMSG_FIRSTHDR(&read); c; c = CMSG_NXTHDR(&read, c))
-    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
-      struct timespec t;
-      memcpy(&t, CMSG_DATA(c), sizeof t);
-      came_s = t.tv_sec + t.tv_nsec * 1e-9;
-    }
-  total.bytes_in += (u64)n;
-  const u8 *data = fresh;
-  size_t left = (size_t)n;
-  if (s->in.end) {
-    put(&s->in, fresh, (size_t)n);
-    data = s->in.data + s->in.start;
-    left = s->in.end - s->in.start;
-  }
+/* The whole messages of `data`, which begins with what `in` holds, if that is anything. */
+static void digest(Switch *s, const u8 *data, size_t left) {
   while (left >= 8 && left >= g16(data + 2)) {
     u16 length = g16(data + 2);
     if (length < 8) { lose(s); return; }
@@ -1091,13 +1075,103 @@ static void receive(Switch *s) {
   else put(&s->in, data, left);
   flush(s);
 }
+static void receive(Switch *s) {
+  static u8 fresh[1 << 20];
+  ssize_t n = recv(s->socket, fresh, sizeof fresh, 0);
+  if (n <= 0) {
+    if (n == 0 || errno != EAGAIN) lose(s);
+    return;
+  }
+  total.bytes_in += (u64)n;
+  if (!s->in.end) { digest(s, fresh, (size_t)n); return; }
+  put(&s->in, fresh, (size_t)n);
+  digest(s, s->in.data + s->in.start, s->in.end - s->in.start);
+}
+
+/* -- a thread that has an echo's answer when it comes ------------------------------------------- */
+
+/* A switch of its own would read at once. One process for all of them reads each in its turn, and
+   an answer would be as late as that. So a thread reads for the switch until it has the answer. */
+static void give_back(Switch *s) {
+  epoll_ctl(lent_epoll, EPOLL_CTL_DEL, s->socket, NULL);
+  s->lent = false;
+  s->returned = true;
+  returned[returned_n++] = (u32)(s - sw);
+  (void)!write(some_returned, &(u64){1}, sizeof(u64));
+}
+static void read_for(Switch *s) {
+  static u8 fresh[1 << 16];
+  ssize_t n = recv(s->socket, fresh, sizeof fresh, 0);
+  if (n < 0 && errno == EAGAIN) return;
+  if (n <= 0) { give_back(s); return; } /* what ended it will be met again */
+  double at_s = now_s();
+  s->heard += (size_t)n;
+  put(&s->in, fresh, (size_t)n);
+  const u8 *data = s->in.data + s->in.start;
+  size_t size = s->in.end - s->in.start;
+  while (size >= s->looked + 8) {
+    const u8 *m = data + s->looked;
+    if (g16(m + 2) < 8 || (m[1] == ECHO_REPLY && size >= s->looked + g16(m + 2))) {
+      s->came_s = at_s;
+      give_back(s);
+      return;
+    }
+    s->looked += g16(m + 2);
+  }
+}
+static void *wait_for_answers(void *unused) {
+  struct epoll_event events[64];
+  setpriority(PRIO_PROCESS, (id_t)gettid(), -10); /* where that is allowed */
+  for (;;) {
+    int n = epoll_wait(lent_epoll, events, 64, -1);
+    for (int i = 0; i < n; i++) {
+      Switch *s = &sw[events[i].data.u32];
+      pthread_mutex_lock(&lending);
+      if (s->lent) read_for(s);
+      pthread_mutex_unlock(&lending);
+    }
+  }
+  return unused;
+}
+static void lend(Switch *s) {
+  pthread_mutex_lock(&lending);
+  s->lent = true;
+  s->looked = s->heard = 0;
+  struct epoll_event e = {EPOLLIN, {.u32 = (u32)(s - sw)}};
+  epoll_ctl(lent_epoll, EPOLL_CTL_ADD, s->socket, &e);
+  pthread_mutex_unlock(&lending);
+  watch(s);
+}
+static void take_back(void) {
+  u64 some;
+  (void)!read(some_returned, &some, sizeof some);
+  for (;;) {
+    pthread_mutex_lock(&lending);
+    Switch *s = returned_n ? &sw[returned[--returned_n]] : NULL;
+    bool is_here = s && s->returned;
+    if (s) s->returned = false;
+    pthread_mutex_unlock(&lending);
+    if (!s) return;
+    if (!is_here) continue; /* its connection was lost meanwhile */
+    total.bytes_in += s->heard;
+    digest(s, s->in.data + s->in.start, s->in.end - s->in.start);
+  }
+}
+static void begin_lending(void) {
+  pthread_t thread;
+  returned = grown(NULL, 2 * switches * sizeof(u32));
+  lent_epoll = epoll_create1(EPOLL_CLOEXEC);
+  some_returned = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  struct epoll_event e = {EPOLLIN, {.u32 = RETURNED}};
+  epoll_ctl(epoll, EPOLL_CTL_ADD, some_returned, &e);
+  if (pthread_create(&thread, NULL, wait_for_answers, NULL)) die("pthread_create");
+}
 
 static void begin(Switch *s) {
   s->socket = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (s->socket < 0) die("socket");
   int one = 1;
   setsockopt(s->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  setsockopt(s->socket, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one);
   if ((ntohl(s->controller.sin_addr.s_addr) >> 24) == 127) { /* racks have addresses of their own */
     struct sockaddr_in own = {.sin_family = AF_INET,
                               .sin_addr.s_addr = htonl(0x7f010001u + (u32)s->rack)};
@@ -1127,6 +1201,7 @@ static void ready(Switch *s, u32 events) {
     watch(s);
     return;
   }
+  if (s->lent) return; /* the thread meets it, too, and gives it back */
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s);
 }
 
@@ -1198,7 +1273,7 @@ static float of_hundred(float *times, u32 hundredth) {
   return times[(u64)(round_trips_n - 1) * hundredth / 100];
 }
 static void tell_echoes(void) {
-  double at_s = wall_s();
+  double at_s = now_s();
   u32 due = 0;
   for (u32 i = 0; i < switches; i++)
     if (sw[i].echoed_s != 0) noted(at_s - sw[i].echoed_s, at_s - sw[i].echoed_s), due++;
@@ -1316,7 +1391,6 @@ static void command(char *line) {
 
 /* Those who give commands, by a socket of the file system. */
 #define CLIENTS 8u
-enum { ENDED = 0xffffff00u, DOOR, CLIENT };
 typedef struct { int socket; Buffer lines; } Client;
 static Client client[CLIENTS];
 static int door;
@@ -1451,9 +1525,9 @@ static void ask_for_echo(void) {
   for (u32 tried = 0; tried < switches; tried++) {
     Switch *s = &sw[next = (next + 1) % switches];
     if (!s->greeted || s->late_s || s->echoed_s != 0) continue;
-    s->echoed_s = wall_s();
+    s->echoed_s = now_s();
     say(s, ECHO_REQUEST, 0, "whole", 5);
-    flush(s);
+    if (flush(s)) lend(s);
     return;
   }
 }
@@ -1476,6 +1550,7 @@ int main(int count, char **arguments) {
   struct epoll_event end = {EPOLLIN, {.u32 = ENDED}};
   epoll_ctl(epoll, EPOLL_CTL_ADD, 0, &end);
   open_door(arguments[2]);
+  begin_lending();
   static struct epoll_event events[256];
   double looked_s = 0, echoed_s = 0;
   for (;;) {
@@ -1485,6 +1560,7 @@ int main(int count, char **arguments) {
       if (what < switches) ready(&sw[what], events[i].events);
       else if (what == ENDED) return 0; /* whoever started it has ended */
       else if (what == DOOR) let_in();
+      else if (what == RETURNED) take_back();
       else hear(&client[what - CLIENT]);
     }
     double at_s = now_s();
