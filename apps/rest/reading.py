@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+
+from apps.rest.answering import AnsweringRoute
 
 MOST_KEYS: Final = 10_000
 """Most keys of one JSON object."""
@@ -38,7 +39,7 @@ class InvalidBody(RequestValidationError):
         super().__init__(errors)
 
 
-class BodyRoute(APIRoute):
+class BodyRoute(AnsweringRoute):
     """A route that gets its body as a model already, from :func:`read`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from apps.rest import models, render
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Service
 
-router = APIRouter()
+router = APIRouter(route_class=AnsweringRoute)
 
 
 @router.get("/v1/decisions", tags=["operations"])

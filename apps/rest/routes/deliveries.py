@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from apps.rest import models, render
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Reservations
 
-router = APIRouter(prefix="/v1/deliveries", tags=["reservations"])
+router = APIRouter(prefix="/v1/deliveries", tags=["reservations"], route_class=AnsweringRoute)
 
 
 @router.get("")

@@ -7,12 +7,13 @@ from typing import Final
 from fastapi import APIRouter
 
 from apps.rest import models, render
+from apps.rest.answering import AnsweringRoute
 from apps.rest.bodies import rack_named
 from apps.rest.context import Service
 from apps.rest.problems import NO_PLAN, UNKNOWN_NAME, responses
 from hydra.errors import PlanError
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=AnsweringRoute)
 _PROBLEMS: Final = responses(UNKNOWN_NAME, NO_PLAN)
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from apps.rest import models
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Known, Leading, Service
 from apps.rest.problems import (
     INVALID_REQUEST,
@@ -18,7 +19,7 @@ from apps.rest.problems import (
     responses,
 )
 
-router = APIRouter()
+router = APIRouter(route_class=AnsweringRoute)
 
 
 @router.get("/healthz", tags=["operations"])

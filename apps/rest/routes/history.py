@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from apps.rest import models, render
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Service
 from apps.rest.problems import INVALID_REQUEST, responses
 
-router = APIRouter()
+router = APIRouter(route_class=AnsweringRoute)
 
 
 @router.get("/v1/history", tags=["operations"], responses=responses(INVALID_REQUEST))

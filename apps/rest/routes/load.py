@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from apps.rest import models, render
+from apps.rest.answering import AnsweringRoute
 from apps.rest.bodies import rack_named
 from apps.rest.context import Service
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, responses
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=AnsweringRoute)
 
 
 @router.get("/load", tags=["network"], responses=responses(UNKNOWN_NAME, INVALID_REQUEST))

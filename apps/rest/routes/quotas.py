@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from apps.rest import models
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Asking, Reservations, Tokens
 from hydra.access import Role, StoredToken
 from hydra.service import ReservationService
 
-router = APIRouter(prefix="/v1/quotas", tags=["reservations"])
+router = APIRouter(prefix="/v1/quotas", tags=["reservations"], route_class=AnsweringRoute)
 
 
 @router.get("")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, status
 
 from apps.rest import models
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Leading
 from apps.rest.problems import LIFECYCLE_CONFLICT, STANDING_BY, responses
 
-router = APIRouter(prefix="/v1", tags=["operations"])
+router = APIRouter(prefix="/v1", tags=["operations"], route_class=AnsweringRoute)
 
 
 @router.post(

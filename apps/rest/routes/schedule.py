@@ -5,13 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from apps.rest import models, render
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Service
 from apps.rest.models import Document
 from hydra.model import Fabric
 from hydra.reconfiguration.plan import pair_of
 from hydra.sharing.slots import Schedule, Week
 
-router = APIRouter(prefix="/v1/schedule", tags=["planning"])
+router = APIRouter(prefix="/v1/schedule", tags=["planning"], route_class=AnsweringRoute)
 
 
 class NightDocument(Document):

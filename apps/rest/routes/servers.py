@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from apps.rest import models
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Reservations
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=AnsweringRoute)
 
 
 @router.get("/servers", tags=["network"])

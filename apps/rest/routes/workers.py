@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from apps.rest import models
+from apps.rest.answering import AnsweringRoute
 from apps.rest.context import Holding
 
-router = APIRouter(prefix="/v1", tags=["operations"])
+router = APIRouter(prefix="/v1", tags=["operations"], route_class=AnsweringRoute)
 
 
 @router.get("/workers")
