@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections.abc import Callable, Collection
@@ -297,7 +296,6 @@ class Mover:
             self._ledger.update(entry.id, **changes)
             self._let_in(execution)
 
-        gc.disable()  # a full collection stops every thread for a tenth of a second
         try:
             self._runner.run(execution.run(), on_batch)
         except Exception as error:
@@ -309,7 +307,6 @@ class Mover:
             self._ledger.end(execution)
             if not self._ledger.under_way:
                 self._broken_off_by = None
-                gc.enable()
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s, undisturbed=undisturbed)
         return execution

@@ -16,6 +16,11 @@ _MANY: Final = 50_000
 belong to requests under way, and are not collected if they end in a cycle: among so many, that does
 not matter."""
 
+_THRESHOLDS: Final = (5_000, 10, 5)
+"""Full collections come after some 250,000 new objects, and take 20 ms at most: half a million,
+as a large change leaves them, would take a tenth of a second at once. See :func:`gc.set_threshold`.
+"""
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:
@@ -35,6 +40,7 @@ def spare_what_stays() -> None:
     """Exempt the objects that are there now, and those that pile up later, from collections."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
     if _spare_survivors not in gc.callbacks:
         gc.callbacks.append(_spare_survivors)
 
