@@ -1,0 +1,67 @@
+"""Answers are written out in the thread that their route runs in, not in the event loop."""
+
+import threading
+
+import pytest
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.testclient import TestClient
+from pydantic import BaseModel, field_serializer
+
+from apps.rest.answering import AnsweringRoute
+
+router = APIRouter(route_class=AnsweringRoute)
+
+
+class Written(BaseModel):
+    thread: str = ""
+
+    @field_serializer("thread")
+    def tell(self, _value):
+        return threading.current_thread().name
+
+
+@router.get("/loop")
+async def in_the_loop() -> Written:
+    return Written()
+
+
+@router.get("/thread", status_code=203)
+def in_a_thread() -> Written:
+    return Written()
+
+
+@router.get("/headers")
+def with_headers(response: Response) -> Written:
+    response.headers["ETag"] = '"1"'
+    return Written()
+
+
+@router.delete("/nothing", status_code=204)
+def nothing() -> None:
+    return None
+
+
+@pytest.fixture(scope="module")
+def client():
+    app = FastAPI()
+    app.include_router(router)
+    with TestClient(app) as client:
+        yield client
+
+
+def test_an_answer_is_written_where_it_is_made(client):
+    loop = client.get("/loop").json()["thread"]
+    answer = client.get("/thread")
+    assert (answer.status_code, answer.headers["content-type"]) == (203, "application/json")
+    assert answer.json()["thread"] != loop
+
+
+def test_headers_and_answers_without_a_body_stay(client):
+    assert client.get("/headers").headers["ETag"] == '"1"'
+    assert client.delete("/nothing").status_code == 204
+
+
+def test_the_description_of_answers_stays(client):
+    paths = client.get("/openapi.json").json()["paths"]
+    described = [paths[f"/{one}"]["get"]["responses"] for one in ("loop", "thread")]
+    assert described[0]["200"]["content"] == described[1]["203"]["content"]
