@@ -2,12 +2,13 @@
 
 import threading
 
+import httpx
 import pytest
 from fastapi import APIRouter, FastAPI, Response
-from fastapi.testclient import TestClient
 from pydantic import BaseModel, field_serializer
 
 from apps.rest.answering import AnsweringRoute
+from apps.rest.server import RestServer
 
 router = APIRouter(route_class=AnsweringRoute)
 
@@ -45,8 +46,12 @@ def nothing() -> None:
 def client():
     app = FastAPI()
     app.include_router(router)
-    with TestClient(app) as client:
+    app.state.closing = threading.Event()
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
         yield client
+    server.stop()
 
 
 def test_an_answer_is_written_where_it_is_made(client):
