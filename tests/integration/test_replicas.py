@@ -218,6 +218,7 @@ def is_told_that_nobody_leads(operator, promise, started):
     operator.note("nobody leads")
     (wrong,) = operator.is_told("store-unavailable", words=NO_ANSWER, status=1)
     assert (wrong["reservations"], wrong["command"]) == ([promise.id], "hydra replicas")
+    assert [one["kind"] for one in operator.conditions(started)] == ["store-unavailable"]
     asked = operator.run("status", "--url", started)
     operator.note("status, of both")
     assert (asked[0], asked[1].startswith(f"not ready: {NOBODY_KNOWN}")) == (1, True), asked
