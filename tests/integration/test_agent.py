@@ -14,11 +14,12 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.shell import run
 
-from .live import DEMO_CONFIG, wait_until
+from .live import DEMO_CONFIG, PATIENT, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 POLICY = {
+    **PATIENT,
     "mode": "periodic",
     "epoch_s": 1.0,
     "poll_interval_s": 0.5,

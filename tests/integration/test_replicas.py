@@ -26,7 +26,7 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
 from tests.prometheus import ask, scraping
 
-from .live import DEMO_CONFIG, dropped_frames, wait_until
+from .live import DEMO_CONFIG, PATIENT, dropped_frames, wait_until
 from .operators import Operator, shortened_rules
 from .warm import warm
 
@@ -80,7 +80,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
     options = {"lease_s": LEASE_S, "launch": warm().launch}
     with (
         EtcdMembers(tmp_path / "etcd", 3) as etcd,
-        replicas(stage, etcd, {}, {}, **options) as these,
+        replicas(stage, etcd, PATIENT, {}, **options) as these,
     ):
         http, urls = these.http, {name: one.base_url for name, one in these.processes.items()}
 

@@ -20,7 +20,7 @@ from mininet_scenarios.testbed import ovs
 from mininet_scenarios.workers import WorkerProcess, await_workers, workers
 
 from .certificates import authority, connected, of_openflow, use_certificates, vsctl
-from .live import DEMO_CONFIG, dropped_frames, on_both_packages, wait_until
+from .live import DEMO_CONFIG, PATIENT, dropped_frames, on_both_packages, wait_until
 from .warm import warm
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(120)]
@@ -59,7 +59,7 @@ def on(package):
 @on_both_packages
 def test_a_reconfiguration_goes_through_a_worker(stage, package):
     with (
-        workers(stage, {}, ("w1",), lease_s=LEASE_S, **on(package)) as (process, _),
+        workers(stage, PATIENT, ("w1",), lease_s=LEASE_S, **on(package)) as (process, _),
         ControllerClient(process.base_url) as client,
     ):
         (worker,) = seen_by(process)()
@@ -78,7 +78,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
 def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
     """Its switches move to the other one, and a stopped one that goes on sends nothing."""
     with (
-        workers(stage, {}, ("w1", "w2"), lease_s=LEASE_S, **on(package)) as (process, these),
+        workers(stage, PATIENT, ("w1", "w2"), lease_s=LEASE_S, **on(package)) as (process, these),
         ControllerClient(process.base_url) as client,
     ):
         seen = seen_by(process)
@@ -139,7 +139,7 @@ def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
 ):
     stage.config["controller"] |= of_openflow(lab)
     with (
-        workers(stage, {}, ("w1",), lease_s=LEASE_S, **on(package)) as (process, these),
+        workers(stage, PATIENT, ("w1",), lease_s=LEASE_S, **on(package)) as (process, these),
         ControllerClient(process.base_url) as client,
     ):
         all_there(process)
@@ -176,7 +176,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
             own = {"store": store, "rest": f"127.0.0.1:{free_port()}"}
             own["workers"] = {"listen": f"127.0.0.1:{link}", "shards": 4, "lease_s": LEASE_S}
             controllers[name] = ControllerProcess(
-                stage.written({}, own), launch=warm().launch, ready_timeout_s=60
+                stage.written(PATIENT, own), launch=warm().launch, ready_timeout_s=60
             )
             stack.callback(controllers[name].kill)
         worker = WorkerProcess(
