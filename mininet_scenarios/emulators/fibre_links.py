@@ -31,7 +31,8 @@ _CLSACT_HANDLE: Final = 0xFFFF0000
 _CLSACT_EGRESS: Final = 0xFFFFFFF3
 _ETH_P_ALL: Final = 0x0003
 _TC_H_ROOT: Final = 0xFFFFFFFF
-_CARRIER_TIMEOUT_S: Final = 1.0
+_CARRIER_TIMEOUT_S: Final = 4.0
+"""Less than clients wait for an answer: the kernel tells of carrier late where it is busy."""
 
 
 class LinkError(MirrorError):

@@ -32,7 +32,8 @@ from mininet_scenarios.testbed.servers import run_in
 from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
-_STOP_TIMEOUT_S: Final = 5.0
+_STOP_TIMEOUT_S: Final = 20.0
+"""Time for a program to write its report, on a busy machine."""
 CALM_SHARE: Final = 0.01
 """Part of a server's rate that may still seem to be sent when a case begins."""
 _CALM_TIMEOUT_S: Final = 30.0
@@ -309,7 +310,7 @@ def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, in
     return {place: count for place, count in grown.items() if count}
 
 
-def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
+def wait_for_file(path: Path, job: Job, timeout_s: float = 30.0) -> None:
     """Wait until ``job`` has made ``path``. Raises ScenarioError if it ends or takes too long."""
     deadline_s = time.monotonic() + timeout_s
     while not path.exists():
@@ -396,7 +397,7 @@ def _transfer(
             yield Transfer(server, client)
 
 
-def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 10.0) -> None:
+def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 30.0) -> None:
     """Wait until a job listens at a TCP port. Raises ScenarioError if it ends or takes too long."""
     tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
     deadline_s = time.monotonic() + timeout_s

@@ -17,8 +17,10 @@ from mininet_scenarios.workloads.reports import read_report
 _PORTS: Final = cycle(range(5300, 5800))
 """Ports, one for each stream: several may lead to the same server."""
 _ENDLESS: Final = 1_000_000
-_CLOSING_S: Final = 2.0
-"""Time for the last datagrams and the sender's closing word to arrive."""
+_CLOSING_S: Final = 20.0
+"""Time for the last datagrams and the sender's closing word to arrive, on a busy machine."""
+_ACQUAINTED_S: Final = 10
+"""Time for two servers to resolve each other, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,5 +136,6 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
     """Have both ends resolve each other: a kernel keeps three datagrams while it waits for ARP."""
-    with stage.job(source, "ping", ["ping", "-c", "3", "-i", "0.2", "-W", "1", address]) as job:
-        job.finish(10.0)
+    ping = ["ping", "-c", "3", "-i", "0.2", "-w", str(_ACQUAINTED_S), address]
+    with stage.job(source, "ping", ping) as job:
+        job.finish(2 * _ACQUAINTED_S)

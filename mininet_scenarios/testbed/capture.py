@@ -16,9 +16,9 @@ from typing import Final, Self
 
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
-_START_TIMEOUT_S: Final = 5.0
-_STOP_TIMEOUT_S: Final = 5.0
-_CATCH_UP_S: Final = 2.0
+_START_TIMEOUT_S: Final = 20.0
+_STOP_TIMEOUT_S: Final = 20.0
+_CATCH_UP_S: Final = 10.0
 _BUFFER_KIB: Final = 64 * 1024
 _BATCH_S: Final = 1.0
 """tcpdump's: how long the kernel keeps frames that do not fill a block of the buffer."""

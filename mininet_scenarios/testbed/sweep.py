@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,13 @@ from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, TestbedError, ip_ba
 PREFIX: Final = "hy"
 """Prefix of every bridge and every interface of ours in the root namespace."""
 
-_KILL_TIMEOUT_S: Final = 5.0
+_KILL_TIMEOUT_S: Final = 20.0
+_STATE, _FLAGS, _ENVIRONMENT_END = 0, 6, 48
+"""Places in stat, from the field after the name."""
+_EXITS, _IN_KERNEL = 0x4, 0x200000
+"""PF_EXITING and PF_KTHREAD of the kernel."""
+
+_Stats = Mapping[int, Sequence[str]]
 
 
 def clean_up() -> None:
@@ -65,20 +72,55 @@ def _pid_namespace(process: str) -> str:
 
 
 def _kill_members() -> None:
-    """Kill them until there is none, twice: one that is just being executed shows no environment,
-    and so does not look like one.
+    """Kill them, and return once all have ended: what they held is free then.
+
+    One that is just being executed shows no environment, and so does not look like one: whoever
+    shows none is looked at again. Nor does one that its parent was about to execute: so there is a
+    second look.
     """
     deadline = time.monotonic() + _KILL_TIMEOUT_S
+    killed: set[int] = set()
     looks_without = 0
     while looks_without < 2:
         pids = members()
-        looks_without = 0 if pids else looks_without + 1
-        if pids and time.monotonic() > deadline:
-            raise TestbedError(f"processes {pids} survive SIGKILL: see `ps -o stat,wchan` for why")
+        killed.update(pids)
+        stats = _stats()
+        left = killed & _alive(stats)
+        late = time.monotonic() > deadline
+        if left and late:
+            raise TestbedError(f"processes {left} survive SIGKILL: see `ps -o stat,wchan` for why")
+        looks_without = 0 if left or (_being_executed(stats) and not late) else looks_without + 1
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
+
+
+def _alive(stats: _Stats) -> set[int]:
+    """Ids of all processes but those that have ended and wait for their parent."""
+    return {pid for pid, fields in stats.items() if fields[_STATE] not in "ZX"}
+
+
+def _being_executed(stats: _Stats) -> bool:
+    """True if a program is between its old memory and its new one."""
+    return any(
+        fields[_ENVIRONMENT_END] == "0"
+        and fields[_STATE] not in "ZX"
+        and not int(fields[_FLAGS]) & (_EXITS | _IN_KERNEL)
+        and os.access(f"/proc/{pid}/exe", os.X_OK)  # else the kernel keeps its memory from us
+        for pid, fields in stats.items()
+    )
+
+
+def _stats() -> _Stats:
+    """Each process with the fields of its stat file that follow its name, as in proc(5)."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # ended meanwhile
+                text = (entry / "stat").read_text(errors="replace")
+                found[int(entry.name)] = text.rpartition(")")[2].split()
+    return found
 
 
 def _delete_interfaces() -> None:

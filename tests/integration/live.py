@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -22,10 +22,14 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
 
+from .pings import all_answered, ping_command
 from .warm import warm
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
+PATIENT: Final = {"probe_interval_s": 20.0, "timeouts": {"probe_s": 5.0}}
+"""A policy to which a path is dead after 15 s, and a new one after 5 s, in which nothing comes
+through: a busy machine stops its switches for up to 3 s."""
 on_both_packages = pytest.mark.parametrize("package", [RYU, OS_KEN], scope="module")
 """Runs tests with OpenFlow by either; their network is ``live(…, package=package)``."""
 on_each_substrate = pytest.mark.parametrize(
@@ -116,9 +120,8 @@ class Live:
         )
 
     def ping(self, source: str, address: str, *, count: int = 2) -> bool:
-        command = ["ping", "-c", str(count), "-i", "0.05", "-W", "2", address]
-        out, _, code = self.testbed.host(source).pexec(command)
-        return code == 0 and f" {count} received" in out
+        out, _, code = self.testbed.host(source).pexec(ping_command(address, count))
+        return code == 0 and all_answered(out, count)
 
     def everyone_reaches_everyone(self) -> bool:
         firsts = [rack.servers[0].name for rack in self.fabric.racks]
@@ -165,7 +168,8 @@ def live(
     cold: bool = False,
     package: str = NAME,
 ) -> Iterator[Live]:
-    """A controller with an empty journal and these changes to the shipped file, and its policy.
+    """A controller with an empty journal and these changes to the shipped file, and its policy,
+    which is ``PATIENT`` otherwise.
 
     ``cold`` where what its process is started with matters: it is then not forked off another.
     ``package`` is what its OpenFlow runs on; by default, what ``HYDRA_OPENFLOW`` chooses for this
@@ -175,7 +179,7 @@ def live(
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
     document |= changes or {}
     document["controller"]["journal"] = str(directory / "journal.db")
-    document["policy"] = {**document["policy"], **(policy or {})}
+    document["policy"] = {**document["policy"], **PATIENT, **(policy or {})}
     config = directory / "fabric.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     stage = Stage(testbed, testbed.fabric, document, directory)

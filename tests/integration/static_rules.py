@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
+from pathlib import Path
 from typing import Any
 
 from hydra.model import Fabric, OpticalPort, Server, VlanId
+from mininet_scenarios.stage.stage import listens
 from mininet_scenarios.testbed import Testbed, ovs
 from mininet_scenarios.testbed.shell import run
+
+from .live import wait_until
+from .pings import all_answered, ping_command
 
 HOST, OPTICAL, ELECTRICAL = 1, 2, 3  # OpenFlow port numbers, in the testbed's order
 GROUP = "01:00:00:00:00:00/01:00:00:00:00:00"
 TAGGED = "vlan_tci=0x1000/0x1000"
+_IPERF3_PORT = 5201
 
 
 def install(fabric: Fabric, vlan: VlanId | None = None) -> None:
@@ -51,8 +56,9 @@ def address(fabric: Fabric, server: str, version: int = 4) -> str:
 
 def reaches(testbed: Testbed, source: str, destination: str, version: int = 4) -> bool:
     target = address(testbed.fabric, destination, version)
-    ping = testbed.host(source).popen(["ping", "-c", "2", "-i", "0.2", "-W", "2", target])
-    return ping.wait(20) == 0
+    ping = testbed.host(source).popen(ping_command(target, 2), stdout=subprocess.PIPE, text=True)
+    printed, _ = ping.communicate(timeout=20)
+    return all_answered(printed, 2)
 
 
 def iperf3(
@@ -60,8 +66,9 @@ def iperf3(
 ) -> dict[str, Any]:
     """The ``end`` part of the sender's JSON report."""
     server = testbed.host(destination).popen(["iperf3", "-s", "-1"])
+    sockets = Path(f"/proc/{testbed.host(destination).pid}/net/tcp6")
     try:
-        time.sleep(0.3)
+        wait_until(lambda: listens(sockets.read_text(), _IPERF3_PORT))
         target = address(testbed.fabric, destination, version)
         client = testbed.host(source).popen(
             ["iperf3", "-J", "-c", target, *options], stdout=subprocess.PIPE

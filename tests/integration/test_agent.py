@@ -14,11 +14,12 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.shell import run
 
-from .live import DEMO_CONFIG, wait_until
+from .live import DEMO_CONFIG, PATIENT, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 POLICY = {
+    **PATIENT,
     "mode": "periodic",
     "epoch_s": 1.0,
     "poll_interval_s": 0.5,
@@ -27,6 +28,8 @@ POLICY = {
     "elephant_mbps": 20.0,  # twice what the electrical network lets through
     "agents": {"optical_share": 0.9},
 }
+LONG_S = 90
+"""More than it takes on a busy machine until what is waited for has come."""
 OPTICAL, OTHERS = "5:10", "5:20"
 
 
@@ -51,7 +54,7 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
             lie = {"backlog_mb": {"r4": 900.0}}
             said = agents.ask("PUT", "/v1/agents/h31/backlog", who="h31", json=lie)
             assert said.status_code == 200
-            with tcp_transfer(stage, "h11", "h21", 5201, 20):
+            with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
                 wait_until(lambda: (pair("r1", "r2") or {}).get("backlog_mbps", 0) > 20)
                 wait_until(lambda: joined() == {("r1", "r2")}, 20)
                 wait_until(lambda: sent_bytes(demo_testbed, OPTICAL) > 5_000_000, 20)
@@ -86,7 +89,7 @@ def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
             job = stack.enter_context(agents.agent(server, "--socket-buffer-mb", str(mb)))
             wait_until(lambda job=job: "reports to the controller" in job.text())
         for src, dst, port in flows:
-            stack.enter_context(tcp_transfer(stage, src, dst, port, 30))
+            stack.enter_context(tcp_transfer(stage, src, dst, port, LONG_S))
 
         def wanted():
             demand = agents.ask("GET", "/v1/demand").json()
@@ -115,9 +118,9 @@ def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
     policy = {**POLICY, "elephant_mbps": 2.0, "agents": {"elephant_mb": 1.0}}
     with agent_stage(stage, ["h11"], policy) as agents, agents.agent("h11"):
         assert agents.ask("PUT", "/v1/sharing", json={"sharing": "on-demand"}).status_code == 200
-        with tcp_transfer(stage, "h11", "h21", 5201, 20):
+        with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
             wait_until(lambda: optical_mbps(agents, "r1", "r2") > 12, 20)
-            wait_until(lambda: counted("hyv-h11", "tcp") > 100, 5)  # twice a second it counts
+            wait_until(lambda: (counted("hyv-h11", "tcp") or 0) > 100)
             before = counted("hyv-h11", "electrical")
             demo_testbed.host("h11").cmd("ping -c 5 -i 0.1 10.0.2.1")
             wait_until(lambda: counted("hyv-h11", "electrical") >= before + 5)  # mice

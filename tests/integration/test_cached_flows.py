@@ -51,7 +51,8 @@ def revalidation_stopped() -> Iterator[None]:
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path) as network:
+    # Longer than the threads are stopped, also where this process waits for a processor meanwhile.
+    with live(demo_testbed, tmp_path, {"drain": {"bound_ms": 10_000}}) as network:
         yield network
 
 

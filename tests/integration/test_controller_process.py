@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 def answers(controller: ControllerProcess) -> bool:
     settings = controller.settings
-    connection = http.client.HTTPConnection(settings.rest_host, settings.rest_port, timeout=2)
+    connection = http.client.HTTPConnection(settings.rest_host, settings.rest_port, timeout=30)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200

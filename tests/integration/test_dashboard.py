@@ -23,9 +23,10 @@ POLICY = {
     "poll_interval_s": 0.5,
     "demand_window_s": 1.0,
     "quarantine_s": None,
-    "drain": {"reads": 12, "interval_ms": 40, "bound_ms": 2000},
 }
-"""Demand is known soon; draining takes half a second, so that a page can be seen to show it."""
+"""Demand is known soon."""
+SLOW_DRAIN = {"reads": 100, "interval_ms": 40, "bound_ms": 20_000}
+"""Takes 4 s, so that a page can be seen to show it."""
 WATCH = """() => {
   window.shown = [];
   const facts = document.getElementById('reconfiguration-facts');
@@ -61,7 +62,7 @@ def test_an_operator_sees_a_reconfiguration_happen(network, page):
     expect(page.locator("#connection")).to_have_text("● live")
     expect(page.locator("#circuits")).to_contain_text("No circuits.")
     with paced_stream(
-        network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=8000
+        network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=100_000
     ) as traffic:
         ask = dry_run(page)
         expect(ask).to_contain_text(re.compile(r"up: r1 =p\d= r2"))
@@ -69,7 +70,7 @@ def test_an_operator_sees_a_reconfiguration_happen(network, page):
         ask.get_by_role("button", name="Carry it out").click()
         expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2")
         expect(page.locator("#reconfiguration-facts")).to_contain_text(": done")
-        assert network.lost_but_in_queues(traffic.finish(30)) == 0
+        assert network.lost_but_in_queues(traffic.stop()) == 0
     (record,) = network.client.reconfigurations()
     assert record.trigger == "operator"
     timeline = page.locator("#timeline")
@@ -103,6 +104,7 @@ def test_a_viewer_sees_what_an_operator_does_and_can_change_nothing(demo_testbed
 
 
 def test_a_circuit_that_moves_is_seen_to_drain(network, page):
+    network.client.amend({"drain": SLOW_DRAIN})
     network.change("r1", "r2", "p1")
     page.goto(network.process.base_url)
     expect(page.locator("#connection")).to_have_text("● live")
@@ -134,11 +136,13 @@ def test_what_fails_is_in_quarantine_until_it_is_cleared_on_the_page(network, pa
 def test_a_ring_of_one_way_circuits_is_seen_with_its_directions(network, page):
     page.goto(network.process.base_url)
     expect(page.locator("#connection")).to_have_text("● live")
-    with paced_stream(network.stage, "h21", "h11", pps=500, payload_bytes=750, count=3000) as udp:
+    with paced_stream(
+        network.stage, "h21", "h11", pps=500, payload_bytes=750, count=100_000
+    ) as udp:
         ask = dry_run(page)
         expect(ask).to_contain_text(re.compile(r"up: r2 =p\d> r1"))
         ask.get_by_role("button", name="Leave it").click()
-        assert network.lost_but_in_queues(udp.finish(30)) == 0
+        assert network.lost_but_in_queues(udp.stop()) == 0
     ring = [("r1", "r2"), ("r2", "r3"), ("r3", "r1")]
     demand = [OneWayDemand(src, dst, 80) for src, dst in ring]
     record = network.client.reconfigure(demand, use_planes=["p1"])

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.takes(35), pytest.mark.ovs, pytest.mark.usefixtures("m
 
 def wait_until_it_runs(demo: subprocess.Popen[str], out: Path) -> None:
     """Until the controller is up and the first ranks exchange data."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while not list(out.glob("work/b/*alltoall*.out")):
         assert demo.poll() is None, demo.communicate()[0]
         assert time.monotonic() < deadline, "the demo did not get under way"

@@ -176,6 +176,7 @@ def test_ranks_get_circuits_in_turn(tmp_path, narrator):
     assert run.dark_frames == 0
 
 
+@rates
 def test_circuits_follow_flows_that_shift(tmp_path, narrator):
     case = stability.Case("PStride", 2.0, Transition.HITLESS, "EDC")
     setting = Setting(False, 1, tmp_path, Rates(2000))

@@ -90,7 +90,7 @@ def started(
 
 def is_ready() -> bool:
     with suppress(httpx.TransportError):
-        return httpx.get(READY, timeout=2).status_code == 200
+        return httpx.get(READY, timeout=10).status_code == 200
     return False
 
 
@@ -108,10 +108,10 @@ def config(tmp_path: Path) -> Path:
 def test_it_gets_ready_and_ends_with_0(demo_testbed, config, launch, number):
     log = config.with_name("log")
     with started(*command_line(launch, config), log) as process:
-        wait_until(lambda: is_ready() or process.poll() is not None, 30)
+        wait_until(lambda: is_ready() or process.poll() is not None, 60)
         assert is_ready(), log.read_text()
         os.kill(process.pid, number)  # the process alone: it ends its workers itself
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(30) == 0, log.read_text()
         with pytest.raises(ProcessLookupError):
             os.killpg(process.pid, 0)
     text = log.read_text()

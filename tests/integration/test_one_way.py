@@ -11,7 +11,7 @@ from mininet_scenarios.testbed import links
 
 from .live import live, wait_until
 from .test_crash import consistent
-from .test_dead_direction import kill_direction
+from .test_dead_direction import INTERVAL_S, kill_direction
 from .test_drift import drift
 from .test_periodic import PERIODIC, on_circuits_mbps
 
@@ -25,7 +25,13 @@ THERE, BACK = ("r1", "r2", "r3"), ("r3", "r2", "r1")
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path, {"probe_interval_s": 0.4}) as network:
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+
+
+@pytest.fixture
+def probed(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, {"probe_interval_s": INTERVAL_S}) as network:
         yield network
 
 
@@ -114,7 +120,8 @@ def test_part_of_a_ring_changes_while_the_rest_stays(network):
     assert network.dark_frames() == dark
 
 
-def test_a_fibre_that_dies_is_left_with_its_ring(network):
+def test_a_fibre_that_dies_is_left_with_its_ring(probed):
+    network = probed
     ring(network, THERE)
     kill_direction("p1", 1)
     wait_until(lambda: circuits(network) == on("p2", THERE))

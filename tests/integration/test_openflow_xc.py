@@ -43,7 +43,7 @@ def bridge(switches):
 NAMES = {"ingress_ports": [f"hyXt{port}" for port in range(1, PORTS + 1)]}
 
 
-def driver(address: str = ADDRESS, timeout_s: float = 2.0, **options: object):
+def driver(address: str = ADDRESS, timeout_s: float = 10.0, **options: object):
     plane = Plane(
         PlaneId(0), "p1", "openflow-xc", address, PORTS, 0.0, 1.0, None, {**NAMES, **options}
     )
@@ -186,7 +186,7 @@ def proxied():
 
 def test_over_tcp_and_a_reply_that_is_lost(switch):
     with proxied() as (address, proxy):
-        remote = driver(address, timeout_s=0.5)
+        remote = driver(address, timeout_s=3)
         remote.change([], [CIRCUIT[0]])
         original = remote._session.write
 
@@ -196,9 +196,9 @@ def test_over_tcp_and_a_reply_that_is_lost(switch):
 
         remote._session.write = unheard
         started = time.monotonic()
-        with pytest.raises(OutcomeUnknown, match=r"not confirmed: no answer within 0\.5 s"):
+        with pytest.raises(OutcomeUnknown, match="not confirmed: no answer within 3 s"):
             remote.change([], [CIRCUIT[1]])
-        assert time.monotonic() - started < 5.0
+        assert time.monotonic() - started < 10.0
         assert switch.cross_connects() == set(CIRCUIT)  # it took effect all the same
         with pytest.raises(DeviceUnavailable):
             remote.cross_connects()

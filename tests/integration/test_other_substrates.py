@@ -12,7 +12,7 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 from .test_crash import consistent
-from .test_dead_direction import kill_direction
+from .test_dead_direction import INTERVAL_S, kill_direction
 from .test_drift import drift, flows, reconcile
 from .test_periodic import PERIODIC, hot_pair, on_circuits_mbps
 
@@ -26,7 +26,7 @@ pytestmark = [
         scope="module",
     ),
 ]
-POLICY = {"audit_interval_s": 0, "probe_interval_s": 0.4}
+POLICY = {"audit_interval_s": 0, "probe_interval_s": INTERVAL_S}
 
 
 @pytest.fixture

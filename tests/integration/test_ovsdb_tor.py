@@ -142,7 +142,7 @@ def test_an_announcement_gets_to_a_port_that_has_joined_the_vlan_since_the_last_
 
         def is_heard(listener: socket.socket) -> bool:
             sender.send(announcement(_MAC, VlanId(510), next(numbers)))
-            return bool(select.select([listener], [], [], 0.5)[0])
+            return bool(select.select([listener], [], [], 5)[0])
 
         wait_until(lambda: is_heard(at_old))  # Open vSwitch knows that its ports are up
         stack.callback(run, "ovs-appctl", "revalidator/resume")
@@ -232,10 +232,10 @@ def test_counters_are_those_of_the_database(tor):
     def sent() -> int:
         return tor.counters([port])[port].tx_frames
 
-    wait_until(lambda: tor.counters([port])[port].tx_octets >= 0, 7)
+    wait_until(lambda: tor.counters([port])[port].tx_octets >= 0, 30)
     before = sent()
     run("ovs-ofctl", "packet-out", BRIDGE, f"in_port=controller packet={'ff' * 64} actions={port}")
-    wait_until(lambda: sent() > before, 12)
+    wait_until(lambda: sent() > before, 30)
     # After: ovs-vswitchd may have written newer ones than were read a moment ago.
     found = tor.counters([port])[port]
     shown = vsctl("get", "Interface", port, "statistics:tx_packets")
@@ -276,7 +276,7 @@ def listens(port):
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_until(condition, timeout_s: float = 10.0) -> None:
+def wait_until(condition, timeout_s: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -310,7 +310,7 @@ class Database:
     def end(self) -> None:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
-        self.process.wait(5)
+        self.process.wait(20)
         self.socket.unlink(missing_ok=True)
 
     def vsctl(self, *arguments: str) -> str:
@@ -329,7 +329,7 @@ def database(tmp_path_factory):
 @pytest.fixture
 def detached(database):
     """A driver on a database that no ovs-vswitchd follows."""
-    driver = OvsTor("r1", database.address, BRIDGE, timeout_s=0.5)
+    driver = OvsTor("r1", database.address, BRIDGE, timeout_s=3)
     yield driver
     driver.close()
 
@@ -341,7 +341,7 @@ def test_a_switch_that_does_not_apply_leaves_the_outcome_unknown(detached, datab
     started = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="ovs-vswitchd has not applied it"):
         detached.set_vlans(WANTED)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 10.0
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[100]"
 
 
@@ -383,7 +383,7 @@ def test_a_server_that_hangs_is_unavailable_in_time(detached, database):
         started = time.monotonic()
         with pytest.raises(DeviceUnavailable, match=r"no answer in time"):
             detached.vlans(["p1"])
-        assert time.monotonic() - started < 5.0
+        assert time.monotonic() - started < 10.0
     database.process.send_signal(signal.SIGCONT)
     assert "p1" in detached.vlans(["p1"])
 

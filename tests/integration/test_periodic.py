@@ -138,7 +138,7 @@ def test_an_operator_may_ask_for_what_pays_only(demo_testbed, tmp_path):
 
 def test_a_reservation_expires(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path) as network:
-        reservation = network.reserve("r1", "r2", duration_s=2)
+        reservation = network.reserve("r1", "r2", duration_s=6)
         assert reservation["state"] == "active"
         path = f"/v1/reservations/{reservation['id']}"
         wait_until(lambda: network.get(path)["state"] == "expired")

@@ -26,7 +26,7 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
 from tests.prometheus import ask, scraping
 
-from .live import DEMO_CONFIG, dropped_frames, wait_until
+from .live import DEMO_CONFIG, PATIENT, dropped_frames, wait_until
 from .operators import Operator, shortened_rules
 from .warm import warm
 
@@ -80,7 +80,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
     options = {"lease_s": LEASE_S, "launch": warm().launch}
     with (
         EtcdMembers(tmp_path / "etcd", 3) as etcd,
-        replicas(stage, etcd, {}, {}, **options) as these,
+        replicas(stage, etcd, PATIENT, {}, **options) as these,
     ):
         http, urls = these.http, {name: one.base_url for name, one in these.processes.items()}
 
@@ -218,6 +218,7 @@ def is_told_that_nobody_leads(operator, promise, started):
     operator.note("nobody leads")
     (wrong,) = operator.is_told("store-unavailable", words=NO_ANSWER, status=1)
     assert (wrong["reservations"], wrong["command"]) == ([promise.id], "hydra replicas")
+    assert [one["kind"] for one in operator.conditions(started)] == ["store-unavailable"]
     asked = operator.run("status", "--url", started)
     operator.note("status, of both")
     assert (asked[0], asked[1].startswith(f"not ready: {NOBODY_KNOWN}")) == (1, True), asked

@@ -37,6 +37,6 @@ def test_its_port_is_closed_circuits_move_and_it_comes_back(demo_testbed, tmp_pa
             assert network.get("/v1/drift")["items"] == []
         wait_until(lambda: network.api("GET", ALL_THERE).is_success)
         wait_until(lambda: status_of(network, bridge)["detail"] == "")
-        assert network.reaches("h11", "h21")
-        assert network.get("/v1/drift")["items"] == []
+        wait_until(lambda: network.reaches("h11", "h21"))
+        wait_until(lambda: network.get("/v1/drift")["items"] == [])
         assert network.planes_between("r1", "r2") == ("p2",)

@@ -67,10 +67,10 @@ class Reader:
 
         def ctrl_c() -> None:
             os.killpg(process.pid, signal.SIGINT)
-            assert process.wait(20) == 0, log.read_text()
+            assert process.wait(60) == 0, log.read_text()
 
         terminals.callback(ctrl_c)
-        wait_until(lambda: log.read_text() != "" or process.poll() is not None, 30)
+        wait_until(lambda: log.read_text() != "" or process.poll() is not None, 60)
 
 
 def test_every_command_does_what_the_tutorial_says(tmp_path):

@@ -22,6 +22,9 @@ pytestmark = [
 PPS, PAYLOAD_BYTES = 20, 100
 SLOW_KBPS = 16
 """Slower than the stream: a frame leaves every 75 ms, and a queue grows."""
+WAIT_MS = 150
+"""Less than the frames take that are in the queue after 0.6 s, and more than a drain without them.
+"""
 
 
 def shaped(interface: str, limits: str) -> None:
@@ -46,7 +49,8 @@ def slow(interface: str) -> Iterator[None]:
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path) as network:
+    # Longer than the queue is, also where this process waits for a processor while it grows.
+    with live(demo_testbed, tmp_path, {"drain": {"bound_ms": 20_000}}) as network:
         yield network
 
 
@@ -63,12 +67,15 @@ def test_nothing_moves_before_frames_in_front_of_the_tor_have_passed(network):
         with slow(uplink):
             time.sleep(0.6)
             change = network.begin_change("r1", "r2", "p2")
-            wait_until(lambda: network.state_of(change) not in ("queued", "diverting"))
-            time.sleep(0.15)
-            assert network.planes_between("r1", "r2") == ("p1",)
-            wait_until(lambda: network.state_of(change) != "draining")
+            begun = ("queued", "diverting", "draining")
+            wait_until(lambda: network.state_of(change) not in begun)
         wait_until(lambda: network.state_of(change) == "done")
         result = udp.finish(30)
+    (drain,) = [
+        step for step in network.client.reconfiguration(change).timeline
+        if (step.step, step.device) == ("drain", None)
+    ]  # fmt: skip
+    assert drain.finished_ms - drain.started_ms > WAIT_MS, "it waited for what was in the queue"
     assert network.planes_between("r1", "r2") == ("p2",)
     assert network.dark_frames() == dark
     assert (result.sent, result.duplicates) == (60, 0)

@@ -20,13 +20,14 @@ from mininet_scenarios.testbed import ovs
 from mininet_scenarios.workers import WorkerProcess, await_workers, workers
 
 from .certificates import authority, connected, of_openflow, use_certificates, vsctl
-from .live import DEMO_CONFIG, dropped_frames, on_both_packages, wait_until
+from .live import DEMO_CONFIG, PATIENT, dropped_frames, on_both_packages, wait_until
 from .warm import warm
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(120)]
 SWITCHES = 8
 """Vswitches of the demo."""
-MOVING_S = 1.5
+MOVING_S = 3.0
+"""In which the controller has to see that a worker is gone."""
 LEASE_S = 7
 """Longer than the defaults, of leaders and of workers: other tests keep the machine busy."""
 ENDED = {"done", "partial", "refused", "failed"}
@@ -44,7 +45,7 @@ def bridges_of(stage):
 
 
 def seen_by(process):
-    return lambda: httpx.get(f"{process.base_url}/v1/workers").json()["workers"]
+    return lambda: httpx.get(f"{process.base_url}/v1/workers", timeout=30).json()["workers"]
 
 
 def dark_frames(testbed):
@@ -59,7 +60,7 @@ def on(package):
 @on_both_packages
 def test_a_reconfiguration_goes_through_a_worker(stage, package):
     with (
-        workers(stage, {}, ("w1",), lease_s=LEASE_S, **on(package)) as (process, _),
+        workers(stage, PATIENT, ("w1",), lease_s=LEASE_S, **on(package)) as (process, _),
         ControllerClient(process.base_url) as client,
     ):
         (worker,) = seen_by(process)()
@@ -78,7 +79,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
 def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
     """Its switches move to the other one, and a stopped one that goes on sends nothing."""
     with (
-        workers(stage, {}, ("w1", "w2"), lease_s=LEASE_S, **on(package)) as (process, these),
+        workers(stage, PATIENT, ("w1", "w2"), lease_s=LEASE_S, **on(package)) as (process, these),
         ControllerClient(process.base_url) as client,
     ):
         seen = seen_by(process)
@@ -103,7 +104,7 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.clear()
             all_there(process)
-            shown, name = httpx.get(f"{process.base_url}/metrics").text, owner["name"]
+            shown, name = httpx.get(f"{process.base_url}/metrics", timeout=30).text, owner["name"]
             assert f'hydra_worker_connected{{worker="{name}"}} 0.0' in shown
             gone = f'hydra_worker_sessions_ended_total{{cause="disconnected",worker="{name}"}}'
             assert f"{gone} 1.0" in shown
@@ -139,7 +140,7 @@ def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
 ):
     stage.config["controller"] |= of_openflow(lab)
     with (
-        workers(stage, {}, ("w1",), lease_s=LEASE_S, **on(package)) as (process, these),
+        workers(stage, PATIENT, ("w1",), lease_s=LEASE_S, **on(package)) as (process, these),
         ControllerClient(process.base_url) as client,
     ):
         all_there(process)
@@ -161,7 +162,12 @@ def cross_connects(testbed):
 
 
 def all_there(process):
-    wait_until(lambda: httpx.get(f"{process.base_url}/readyz?complete=true").status_code == 200, 30)
+    wait_until(
+        lambda: (
+            httpx.get(f"{process.base_url}/readyz?complete=true", timeout=30).status_code == 200
+        ),
+        30,
+    )
 
 
 def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
@@ -176,7 +182,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
             own = {"store": store, "rest": f"127.0.0.1:{free_port()}"}
             own["workers"] = {"listen": f"127.0.0.1:{link}", "shards": 4, "lease_s": LEASE_S}
             controllers[name] = ControllerProcess(
-                stage.written({}, own), launch=warm().launch, ready_timeout_s=60
+                stage.written(PATIENT, own), launch=warm().launch, ready_timeout_s=60
             )
             stack.callback(controllers[name].kill)
         worker = WorkerProcess(
@@ -194,7 +200,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
         dropped = dropped_frames(stage.testbed)
         with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
             a.kill()
-            wait_until(lambda: httpx.get(f"{b.base_url}/readyz").status_code == 200, 60)
+            wait_until(lambda: httpx.get(f"{b.base_url}/readyz", timeout=30).status_code == 200, 60)
             all_there(b)
             (one,) = seen_by(b)()
             assert (one["serves"], one["shards"]) == (len(bridges), [0, 1, 2, 3])
@@ -206,5 +212,5 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
 
 def standing_by(process):
     """Numbers of switches that those who stand by have found."""
-    found = httpx.get(f"{process.base_url}/v1/replicas").json()["standing_by"]
+    found = httpx.get(f"{process.base_url}/v1/replicas", timeout=30).json()["standing_by"]
     return [one["switches"] for one in found]

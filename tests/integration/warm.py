@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -153,6 +154,7 @@ class _Server:
                         if ordered_by is self._planners:
                             return partial(_become_planner, *given)
                         return partial(_become_controller, json.loads(order), *given, self._asking)
+                    _group(pid)
                     for descriptor in given:
                         os.close(descriptor)
                     reports = socket.socket(fileno=reporting)
@@ -170,7 +172,8 @@ class _Server:
 
     def _end(self) -> NoReturn:
         for pid, _ in self._children.values():
-            os.killpg(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         os._exit(0)
 
 
@@ -181,9 +184,18 @@ def _tell(reports: socket.socket, value: int) -> None:
         return  # nobody asks any more
 
 
+def _group(pid: int) -> None:
+    """Give a child a process group of its own.
+
+    Both it and its parent do: whoever is told its id can end its group, as soon as that.
+    """
+    with suppress(ProcessLookupError):  # it has ended
+        os.setpgid(pid, pid)
+
+
 def _be_a_member() -> None:
     """Have the testbed find this process, by the environment where the kernel looks for it."""
-    os.setsid()
+    _group(os.getpid())
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
     ctypes.memset(libc.getenv(MEMBER_VARIABLE.encode()), ord("1"), 1)
