@@ -21,8 +21,8 @@ from apps.controller.stored import VIEWED, StoredView
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
+from apps.openflow.requests import read_first
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
-from apps.openflow.switchboard import read_first
 from apps.process import logs
 from apps.process.configuration import configuration_at_start, load_configuration
 from apps.process.doors import reserve_descriptors

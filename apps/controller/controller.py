@@ -42,8 +42,8 @@ from apps.demand.load_recorder import LoadRecorder
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
+from apps.openflow.requests import CatchUp, read_first
 from apps.openflow.seam import PortInfo, Post
-from apps.openflow.switchboard import CatchUp, read_first
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics

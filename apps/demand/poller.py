@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.replies import Reply
+from apps.openflow.requests import Counted
 from apps.openflow.seam import Sums
-from apps.openflow.switchboard import Counted
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule

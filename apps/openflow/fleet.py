@@ -10,13 +10,10 @@ from functools import partial
 from typing import NamedTuple
 
 from apps.openflow.replies import Reply
+from apps.openflow.requests import Answer, Asked, Counted, Pending
 from apps.openflow.seam import PortInfo, SumRequest, SwitchConnection
 from apps.openflow.switchboard import (
-    Answer,
-    Asked,
     ConnectedSwitch,
-    Counted,
-    Pending,
     Rounds,
     Sending,
     Staged,

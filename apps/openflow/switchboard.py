@@ -1,4 +1,4 @@
-"""The switches that are connected, and what they were asked and have not answered yet.
+"""The switches that are connected, and asking them.
 
 Events arrive in the OpenFlow hub's thread and never block there; calls come from native threads,
 hand bytes to the hub and wait for replies. One lock guards the tables and is held for a few
@@ -6,12 +6,10 @@ dictionary operations only.
 
 A switch has one connection. A newcomer with a datapath id that is connected waits while the older
 connection is asked for an echo: if that answers, the newcomer is closed, else the older one.
-What is asked on a connection is answered on that connection or not at all.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import threading
@@ -21,12 +19,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
 
-from apps.openflow.lines import read_what_came
 from apps.openflow.replies import Replies, Reply
-from apps.openflow.seam import ECHO_S, PortInfo, Post, Sums, SwitchConnection
-from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES, encode_barrier
+from apps.openflow.requests import LOOKS, Answer, Asked, CatchUp, Pending, Requests, read_first
+from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
+from drivers.codecs.openflow.messages import encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_end_of_round,
@@ -43,16 +40,7 @@ from hydra.model import DatapathId, Fabric
 from hydra.roles import Alarm, Severity
 
 LOG = logging.getLogger("hydra.switchboard")
-_FIRST_XID = 0x4000_0000
-_XIDS = 0x4000_0000
-_STEP = "openflow"
 _RIVAL = "second-connection"
-_LOOKS = 20
-"""Parts of a time-out: between two, the hub catches up."""
-_PROBE_LOOKS = 4
-"""The same for probes, of which many are waited for at once, each by itself."""
-_HUB_S = 60.0
-"""How long the hub is waited for at a time."""
 _UNDER_WAY = 256
 """Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
 racks are many."""
@@ -65,10 +53,6 @@ _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
-Answer = bytes | Failure
-"""The body of a reply, or what stood in its way."""
-Counted = Answer | Sums
-"""An answer to a request for counters, of which sums may be enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,39 +88,13 @@ class ConnectedSwitch:
     """True while it owes an answer whose time is up: it is asked nothing until it gives one."""
 
 
-@dataclass(slots=True)
-class Pending:
-    """A request under way: resolved by its barrier, its last statistics part, or a lost switch."""
-
-    datapath: DatapathId
-    connection: SwitchConnection
-    reply: Reply[Any]
-    """Becomes an :data:`Answer`, or sums where they were asked for."""
-    body: bytearray = field(default_factory=bytearray)
-    failure: Failure | None = None
-
-
-class Asked(NamedTuple):
-    xid: int
-    reply: Reply[Answer]
-
-
 Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
 Sending = tuple[SwitchConnection, bytes]
 """A message, and where it goes."""
 
 
-CatchUp = Callable[[Callable[[], None]], None]
-
-
-def read_first(tell: Callable[[], None]) -> None:
-    """Read what has come in from switches without TLS, then ``tell``."""
-    read_what_came()
-    tell()
-
-
-class Switchboard:
-    """Switches that are connected, their ports, and the requests under way."""
+class Switchboard(Requests):
+    """Switches that are connected, their ports, and the requests to them."""
 
     def __init__(
         self,
@@ -146,26 +104,18 @@ class Switchboard:
         catch_up: CatchUp = read_first,
     ) -> None:
         """``over``: true while switches are to be sent nothing, since this controller does not
-        lead; asked in the hub's thread, when it is about to send. ``catch_up`` calls its argument
-        once what has come in from switches has been read; called in the hub's thread.
+        lead; asked in the hub's thread, when it is about to send.
         """
         self._substrate = substrate_of(fabric)
-        self._names = {**fabric.tor_names, **self._substrate.owned()}
-        self._post = post
+        super().__init__({**fabric.tor_names, **self._substrate.owned()}, post, catch_up)
         self._over = over
-        self._catch_up = catch_up
-        self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
         self._connected: frozenset[DatapathId] | None = frozenset()
         """Those, while nobody has come or gone since they were last asked for."""
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
-        self._pending: dict[int, Pending] = {}
-        self._probes: dict[int, Reply[None]] = {}
-        self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
-        self._probe_watcher: Callable[[int], None] | None = None
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
@@ -183,10 +133,6 @@ class Switchboard:
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
         self._watchers_of_mute.append(answers_again)
-
-    def watch_probes(self, heard: Callable[[int], None]) -> None:
-        """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
-        self._probe_watcher = heard
 
     def watch_rivals(self, tell: Callable[[DeviceAlarm], None]) -> None:
         """Be told, in the hub's thread, where a second connection had a known datapath id."""
@@ -287,13 +233,6 @@ class Switchboard:
         for newcomer in newcomers:
             self._enter(datapath, newcomer)
 
-    def _forgotten(self, connection: SwitchConnection) -> list[Pending]:
-        """What was asked on a connection that has ended, and is waited for no more; call with the
-        lock.
-        """
-        xids = [xid for xid, one in self._pending.items() if one.connection is connection]
-        return [self._pending.pop(xid) for xid in xids]
-
     def port_changed(
         self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
     ) -> None:
@@ -314,54 +253,6 @@ class Switchboard:
             for watcher in self._port_watchers:
                 watcher(identity, port)
 
-    def _asked_of(self, connection: SwitchConnection, xid: int) -> Pending | None:
-        """None if nobody waits for this answer, or not on this connection; call with the lock."""
-        pending = self._pending.get(xid)
-        return pending if pending is not None and pending.connection is connection else None
-
-    def barrier_replied(self, connection: SwitchConnection, xid: int) -> None:
-        self._resolve(connection, xid)
-
-    def error_replied(
-        self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
-    ) -> None:
-        with self._lock:
-            pending = self._asked_of(connection, xid)
-            if pending is not None and pending.failure is None:
-                pending.failure = self._failure(pending.datapath, kind, error)
-
-    def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
-        with self._lock:
-            pending = self._asked_of(connection, xid)
-            if pending is not None:
-                pending.body += generation.to_bytes(8, "big")
-        self._resolve(connection, xid)
-
-    def statistics_replied(
-        self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
-    ) -> None:
-        with self._lock:
-            pending = self._asked_of(connection, xid)
-            if pending is not None:
-                if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
-                    error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
-                    pending.failure = self._failure(pending.datapath, FailureKind.MALFORMED, error)
-                else:
-                    pending.body += body
-        if not more:
-            self._resolve(connection, xid)
-
-    def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None:
-        self._resolve(connection, xid, sums)
-
-    def _resolve(self, connection: SwitchConnection, xid: int, sums: Sums | None = None) -> None:
-        with self._lock:
-            pending = self._asked_of(connection, xid)
-            if pending is None:
-                return
-            del self._pending[xid]
-        pending.reply.set_result(pending.failure or sums or bytes(pending.body))
-
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
         if probe is None:
@@ -370,11 +261,7 @@ class Switchboard:
             switch = self._switches.get(DatapathId(datapath))
             if switch is None or switch.connection is not connection:
                 return
-        heard = self._probes.pop(probe.nonce, None)
-        if heard is not None:
-            heard.set_result(None)
-        elif self._probe_watcher is not None:
-            self._probe_watcher(probe.nonce)
+        self._hear_probe(probe.nonce)
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
         """Put the rule back; if it was waited for, go on to the next look."""
@@ -510,22 +397,7 @@ class Switchboard:
         """Run a function in the hub's thread, after what was handed to it before."""
         return self._post
 
-    def expect_probe(self, nonce: int) -> Reply[None]:
-        """A reply that is done when the probe with ``nonce`` comes in."""
-        heard = self._probes[nonce] = Reply()
-        return heard
-
-    def await_probes(self, heard: Collection[Reply[None]], timeout_s: float) -> None:
-        """Wait until all have come in, or the time is up, which counts while the hub works."""
-        self._await(heard, timeout_s, _PROBE_LOOKS)
-
-    def forget_probe(self, nonce: int) -> None:
-        self._probes.pop(nonce, None)
-
     # -- plumbing -------------------------------------------------------------------------------
-
-    def _next_xid(self) -> int:
-        return _FIRST_XID + next(self._xids) % _XIDS
 
     def _send_all(self, messages: Iterable[Sending]) -> None:
         """Have the hub send messages while others are made, a few at a time."""
@@ -590,7 +462,7 @@ class Switchboard:
             # They were asked in this order, and have the same time each: the first is due first.
             reply, (_, _, due_s) = next(iter(under_way.items()))
             due_s = min(due_s, cut_s)
-            look_s, began_s = min(timeout_s / _LOOKS, due_s - now_s), time.monotonic()
+            look_s, began_s = min(timeout_s / LOOKS, due_s - now_s), time.monotonic()
             try:
                 reply = done.get(timeout=look_s)
                 now_s += min(look_s, time.monotonic() - began_s)
@@ -645,32 +517,6 @@ class Switchboard:
             asked[datapath] = Asked(xid, reply)
             yield switch.connection, message
 
-    def _answers(
-        self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
-    ) -> dict[DatapathId, Answer]:
-        """Wait for what switches answer; those that do not in time, never will."""
-        self._await([one.reply for one in asked.values() if isinstance(one, Asked)], timeout_s)
-        return {
-            datapath: one if isinstance(one, Failure) else self._answer(datapath, one, timeout_s)
-            for datapath, one in asked.items()
-        }
-
-    def _answer(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
-    ) -> Answer:
-        """The answer, now that it is there, or waited for no more: since ``timeout_s`` have passed,
-        or, if it ``is_late``, as others have answered long ago.
-        """
-        if one.reply.done():
-            return one.reply.result()
-        with self._lock:
-            self._pending.pop(one.xid, None)
-        if is_late:
-            error = "no answer yet, long after those of others: outcome unknown"
-            return self._failure(datapath, FailureKind.LATE, error)
-        error = f"no answer within {timeout_s:g} s: outcome unknown"
-        return self._failure(datapath, FailureKind.UNKNOWN, error)
-
     def _answer_or_set_aside(
         self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
@@ -708,35 +554,3 @@ class Switchboard:
         LOG.info("%s answers again", self._name(datapath))
         for watcher in self._watchers_of_mute:
             watcher(datapath)
-
-    def _await(
-        self, replies: Collection[Reply[Any]], timeout_s: float, looks: int = _LOOKS
-    ) -> None:
-        """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
-
-        Of many requests at once the hub may take longer to send the last than switches may take to
-        answer, and an answer that it has not read is not late.
-        """
-        together = Replies(replies)
-        for _ in range(looks):
-            if together.wait(timeout_s / looks):
-                return
-            self._let_hub_catch_up()
-
-    def _let_hub_catch_up(self) -> None:
-        """Wait until the hub has done all that was posted to it, and read what has come in."""
-        caught_up = threading.Event()
-        self._post(lambda: self._catch_up(caught_up.set))
-        caught_up.wait(_HUB_S)
-
-    def _lose(self, lost: Iterable[Pending]) -> None:
-        for pending in lost:
-            error = "disconnected before it answered: outcome unknown"
-            failure = self._failure(pending.datapath, FailureKind.UNKNOWN, error)
-            pending.reply.set_result(failure)
-
-    def _name(self, datapath: DatapathId) -> str:
-        return self._names.get(datapath, f"switch {datapath:#x}")
-
-    def _failure(self, datapath: DatapathId, kind: FailureKind, error: str) -> Failure:
-        return Failure(_STEP, self._name(datapath), kind, error)
