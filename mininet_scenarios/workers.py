@@ -21,7 +21,7 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.testbed.shell import member_environment
 
-_STOP_TIMEOUT_S: Final = 10.0
+_STOP_TIMEOUT_S: Final = 30.0
 _LOG_TAIL_CHARACTERS: Final = 3000
 
 

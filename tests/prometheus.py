@@ -39,7 +39,8 @@ def scraping(targets: Sequence[str], rules: Path, directory: Path) -> Iterator[h
             stdout=log,
             stderr=log,
         )
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False) as client:
+    url = f"http://127.0.0.1:{port}/api/v1"
+    with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
         try:
             yield client
         finally:

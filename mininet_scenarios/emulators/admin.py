@@ -48,7 +48,7 @@ class OcsCounters:
 class AdminClient:
     """Typed orders to one emulator; blocking, reconnects for each order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = 5.0) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = 20.0) -> None:
         self._endpoint = (host, port)
         self._timeout_s = timeout_s
 

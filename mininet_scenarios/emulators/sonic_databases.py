@@ -14,7 +14,7 @@ import redis.asyncio
 NUMBERS: Final = {"CONFIG_DB": 4, "STATE_DB": 6, "EVENT_DB": 19}
 SOCKET: Final = "redis.sock"
 _PROGRAM: Final = "/usr/bin/redis-server"
-_START_S: Final = 10.0
+_START_S: Final = 30.0
 _POLL_S: Final = 0.02
 
 Row = Mapping[str, str]

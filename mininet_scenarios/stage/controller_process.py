@@ -21,8 +21,8 @@ from mininet_scenarios.testbed.shell import member_environment
 
 ALL_THERE: Final = "/readyz?complete=true"
 """Answers 200 once the controller takes requests and no device or switch is away."""
-READY_TIMEOUT_S: Final = 30.0
-_STOP_TIMEOUT_S: Final = 10.0
+READY_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 30.0
 _SAID_CHARACTERS: Final = 500
 _POLL_S: Final = 0.05
 _LOG_TAIL_LINES: Final = 30

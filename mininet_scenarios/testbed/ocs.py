@@ -16,7 +16,7 @@ from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
-_READY_TIMEOUT_S: Final = 15.0
+_READY_TIMEOUT_S: Final = 60.0
 _ADMIN_OFFSET: Final = 10_000
 
 

@@ -34,7 +34,7 @@ class Bench:
 
     plane: Plane
     """What the registry builds a driver from."""
-    timeout_s: float = 2.0
+    timeout_s: float = 10.0
     admin: AdminClient | None = None
     """Of an emulator: makes it fail, and counts its moves. None for hardware and real servers."""
 

@@ -127,6 +127,14 @@ def switch(bench: Bench) -> Iterator[OpticalSwitch]:
 
 
 @pytest.fixture
+def hasty(bench: Bench) -> Iterator[OpticalSwitch]:
+    """As ``switch``, for what waits until its time is up: it gives up sooner."""
+    driver = bench.driver(timeout_s=2.0)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
 def slots(bench: Bench, reader: OpticalSwitch, deviations: Mapping[Deviation, str]) -> Slots:
     """Free ports: all of an emulator's, and what is left of a device that others use as well."""
     ingress, egress = reader.size()

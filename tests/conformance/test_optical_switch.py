@@ -345,24 +345,24 @@ def test_one_refusal_and_nothing_is_made(switch, slots, admin, deviations):
 
 
 @pytest.mark.needs_fault(FaultKind.SILENT)
-def test_silent_success_is_found_out(switch, slots, admin):
+def test_silent_success_is_found_out(hasty, slots, admin):
     before, after = slots.many((0, 1)), slots.many((1, 2))
-    switch.change([], before)
+    hasty.change([], before)
     admin.fault(FaultKind.SILENT)
     for disconnect, connect in (([], after), (before, [])):
         with pytest.raises(DeviceError) as caught:
-            switch.change(disconnect, connect)
+            hasty.change(disconnect, connect)
         assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
-    assert before <= switch.cross_connects()
+    assert before <= hasty.cross_connects()
 
 
 @pytest.mark.needs_fault(FaultKind.PARTIAL)
-def test_a_half_made_change_names_what_is_missing(switch, slots, admin):
+def test_a_half_made_change_names_what_is_missing(hasty, slots, admin):
     admin.fault(FaultKind.PARTIAL, times=1)
     wanted = slots.many((0, 1), (1, 0))
     with pytest.raises(DeviceError) as caught:
-        switch.change([], wanted)
-    missing = wanted - switch.cross_connects()
+        hasty.change([], wanted)
+    missing = wanted - hasty.cross_connects()
     assert len(missing) == 1
     for cross_connect in missing:
         assert f"{cross_connect.ingress} to {cross_connect.egress}" in str(caught.value)
@@ -378,18 +378,18 @@ def test_a_device_that_steals_ports_is_not_given_the_occasion(switch, slots, adm
 
 
 @pytest.mark.needs_fault(FaultKind.LOSE_REPLY)
-def test_a_lost_reply_leaves_the_outcome_unknown_and_repeating_settles_it(switch, slots, admin):
+def test_a_lost_reply_leaves_the_outcome_unknown_and_repeating_settles_it(hasty, slots, admin):
     circuit = slots.many((0, 1), (1, 0))
     admin.fault(FaultKind.LOSE_REPLY, times=1)
     with pytest.raises(OutcomeUnknown):
-        switch.change([], circuit)
-    switch.change([], circuit)
-    assert circuit <= switch.cross_connects()
+        hasty.change([], circuit)
+    hasty.change([], circuit)
+    assert circuit <= hasty.cross_connects()
     admin.fault(FaultKind.LOSE_REPLY, times=1)
     with pytest.raises(OutcomeUnknown):
-        switch.change(circuit, [])
-    switch.change(circuit, [])
-    assert not circuit & switch.cross_connects()
+        hasty.change(circuit, [])
+    hasty.change(circuit, [])
+    assert not circuit & hasty.cross_connects()
 
 
 @pytest.mark.needs_fault(FaultKind.SLOW)
@@ -478,18 +478,18 @@ def test_a_connection_lost_in_the_middle_of_a_change(switch, slots, admin):
 
 
 @pytest.mark.needs_fault(FaultKind.NO_LIGHT)
-def test_a_cross_connect_that_exists_and_is_in_fault(switch, slots, admin):
+def test_a_cross_connect_that_exists_and_is_in_fault(hasty, slots, admin):
     """It is told, it is shown, and asking again makes it anew."""
     bad, good = slots.cross(0, 1), slots.cross(2, 2)
-    switch.change([], [good])
+    hasty.change([], [good])
     admin.fault(FaultKind.NO_LIGHT, times=1)
     with pytest.raises(DeviceError, match=f"{bad.ingress} to {bad.egress}") as caught:
-        switch.change([], [bad])
+        hasty.change([], [bad])
     assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
-    assert {bad, good} <= switch.cross_connects()
-    assert switch.mirrors().dark == {bad}
-    switch.change([good], [bad])
-    assert bad in switch.mirrors().lit
+    assert {bad, good} <= hasty.cross_connects()
+    assert hasty.mirrors().dark == {bad}
+    hasty.change([good], [bad])
+    assert bad in hasty.mirrors().lit
 
 
 @pytest.mark.needs_fault(FaultKind.RESERVED)

@@ -45,7 +45,7 @@ class Stand:
         self.protocol = protocol
         self.dialect = dialect
         self.ca_file = str(bench.plane.options["ca_file"])
-        self.driver = bench.driver()
+        self.driver = bench.driver(timeout_s=5.0)
         socket = str(Path(self.ca_file).parent / SOCKET)
         self.databases = {
             name: redis.Redis(unix_socket_path=socket, db=number, decode_responses=True)

@@ -220,13 +220,13 @@ def master_of(network, server):
     """Take a vswitch over as another controller would, on a real connection from it."""
     bridge = network.fabric.server_by_name[server].vswitch.bridge
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        listener.settimeout(10)
+        listener.settimeout(30)
         targets = ["tcp:127.0.0.1:6653", f"tcp:127.0.0.1:{listener.getsockname()[1]}"]
         subprocess.run(["ovs-vsctl", "set-controller", bridge, *targets], check=True)
         try:
             connection, _ = listener.accept()
             with closing(connection):
-                connection.settimeout(10)
+                connection.settimeout(30)
                 connection.sendall(struct.pack("!BBHI", 4, 0, 8, 1))
                 connection.sendall(encode_role_request(ROLE_NO_CHANGE, 0, 2))
                 generation = role_reply(connection)

@@ -98,13 +98,13 @@ def test_a_job_that_waits_is_not_put_again(conductor):
         def job(self):
             done.append("job")
             begun.set()
-            go_on.wait(5)
+            go_on.wait(20)
 
     room = Room()
     for _ in range(3):
         conductor.put_once(room.job)
     conductor.start()
-    assert begun.wait(5)
+    assert begun.wait(20)
     for _ in range(3):  # there may be something new that it has not seen
         conductor.put_once(room.job)
     go_on.set()

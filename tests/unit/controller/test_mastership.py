@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+import apps.controller.mastership as mastership_module
 from apps.controller.mastership import Mastership
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo
@@ -20,6 +21,13 @@ from tests.unit.core.fabrics import small_fabric
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 ALONE = Alone()
 V1 = FABRIC.servers[0].vswitch.datapath_id
+
+
+@pytest.fixture
+def long_looks(monkeypatch):
+    """Whoever looks whether a switch has another master takes long: longer than a busy machine
+    keeps a test waiting."""
+    monkeypatch.setattr(mastership_module, "_LOOK_S", 30.0)
 
 
 class SharedSwitch:
@@ -63,11 +71,11 @@ def commanding(switch, *, counts=True, term=ALONE):
         mastership.stop()
 
 
-def test_a_fresh_switch_is_taken_at_once():
+def test_a_fresh_switch_is_taken_at_once(long_looks):
     switch = SharedSwitch()
     started = time.monotonic()
     with commanding(switch) as (_, fleet):
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 10
         assert switch.master is fleet
 
 
@@ -78,7 +86,7 @@ class Term:
         self.generation = generation
 
 
-def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back():
+def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back(long_looks):
     """Not even by asking anew, as after a pause; and nobody waits to see whether it counts."""
     switch = SharedSwitch()
     started = time.monotonic()
@@ -89,7 +97,7 @@ def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back(
             first.forget(V1)
             assert first.take([V1]) == frozenset(), "it did not take it"
             assert (switch.master, switch.generation) == (second, 9)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
 
 
 def test_a_leader_names_one_more_on_each_connection():
@@ -130,14 +138,14 @@ def test_one_that_was_only_stopped_hears_that_it_is_not_the_master_any_more(capl
     switch = SharedSwitch()
     with commanding(switch) as (_, first):
         switch.generation += 1 << 16  # as somebody else told it
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while TAKEN_OVER not in caplog.text:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert first.generations([V1], 1.0) == {V1: switch.generation}
 
 
-def test_its_own_switch_comes_back_without_delay():
+def test_its_own_switch_comes_back_without_delay(long_looks):
     switch = SharedSwitch()
     with commanding(switch) as (mastership, fleet):
         mastership.forget(V1)
@@ -145,7 +153,7 @@ def test_its_own_switch_comes_back_without_delay():
         switch.serve(fleet)
         started = time.monotonic()
         mastership.take([V1])
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 10
 
 
 def test_where_devices_are_claimed_the_later_one_wins_at_once():

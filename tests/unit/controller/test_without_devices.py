@@ -73,6 +73,7 @@ def seconds_to_end(process):
     return time.monotonic() - began_s
 
 
+@pytest.mark.quiet("how soon it ends")
 def test_it_ends_at_once_while_devices_are_being_claimed(started):
     process, log, _ = started
     wait_until(lambda: "no OVSDB session" in log.read_text(), START_S)

@@ -101,12 +101,14 @@ def test_counters_become_rates(fleet, start):
     Switch(fleet, SERVERS[0], sends(80, to=1))
     Switch(fleet, SERVERS[2], sends(20, to=0))
     poller = start()
-    until(lambda: poller.heard()[2] and poller.rates_mbps()[2, 0] > 0)
-    rates = poller.rates_mbps()
-    age_s, stale, ready = poller.heard()
-    assert rates[0, 1] == pytest.approx(80, rel=0.5)
-    assert rates[2, 0] == pytest.approx(20, rel=0.5)
-    assert age_s < 10 * INTERVAL_S
+
+    def are_right() -> bool:  # one that was read late, on a busy machine, is not
+        rates = poller.rates_mbps()
+        wanted = [pytest.approx(80, rel=0.5), pytest.approx(20, rel=0.5)]
+        return [rates[0, 1], rates[2, 0]] == wanted and poller.heard()[0] < 10 * INTERVAL_S
+
+    until(are_right)
+    _, stale, ready = poller.heard()
     assert ready
     assert "h21" in stale
 

@@ -20,7 +20,8 @@ from tests.unit.controller.test_responsiveness import Controller
 ROOT = Path(__file__).parents[3]
 UNITS = ROOT / "deploy" / "systemd"
 INSTALLED = "/opt/hydra/bin/hydra"
-WATCHDOG_S = 1.5
+WATCHDOG_S = 6.0
+"""It is told in half of that; a busy machine keeps it from that for up to 3 s."""
 EXPOSED_AT_MOST = 1.5
 """Of 10, as `systemd-analyze security` counts."""
 

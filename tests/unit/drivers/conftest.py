@@ -51,7 +51,7 @@ def emulator(emulator_process):
 
 @pytest.fixture
 def switch(emulator):
-    driver = PolatisScpi("p1", emulator.address, timeout_s=2)
+    driver = PolatisScpi("p1", emulator.address, timeout_s=5)
     yield driver
     driver.close()
 
@@ -62,7 +62,7 @@ def play(monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")
     devices, drivers = [], []
 
-    def start(driver, exchanges, *, user="", options=None, greeting=b"", timeout_s=2.0):
+    def start(driver, exchanges, *, user="", options=None, greeting=b"", timeout_s=5.0):
         device = Scripted(exchanges, greeting)
         login = Login(user, password_env=VARIABLE) if user else None
         plane = Plane(

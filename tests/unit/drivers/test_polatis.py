@@ -117,7 +117,7 @@ def test_port_states(switch, emulator):
 
 
 def test_change_returns_when_the_mirrors_have_settled(emulator):
-    switch = PolatisScpi("p1", emulator.address, timeout_s=2)
+    switch = PolatisScpi("p1", emulator.address, timeout_s=5)
     switch.open()
     started = time.monotonic()
     switch.change([], CIRCUIT)
@@ -210,7 +210,7 @@ def test_dead_and_back(switch, emulator):
 
 def raw(emulator) -> socket.socket:
     host, _, port = emulator.address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=2)
+    return socket.create_connection((host, int(port)), timeout=10)
 
 
 def ask(device: socket.socket, line: bytes) -> bytes:
@@ -268,7 +268,7 @@ def test_several_clients_at_once(emulator):
         thread.start()
     for thread in threads:
         thread.join(20)
-    reader = PolatisScpi("reader", emulator.address, timeout_s=2)
+    reader = PolatisScpi("reader", emulator.address, timeout_s=5)
     assert reader.cross_connects() == pairs(*((n, 16 + n) for n in range(1, 5)))
     reader.close()
 
@@ -296,7 +296,7 @@ def test_bad_orders_to_the_admin_socket_are_refused(emulator, order):
 
 def test_the_registry_knows_its_drivers(emulator):
     plane = Plane(PlaneId(0), "p7", "polatis-scpi", emulator.address, 16, 5.0, 100.0)
-    switch = optical_switch(plane, timeout_s=2)
+    switch = optical_switch(plane, timeout_s=5)
     assert (switch.name, switch.size()) == ("p7", (16, 16))
     switch.close()
 
@@ -306,4 +306,4 @@ def test_the_registry_names_an_unknown_driver():
     with pytest.raises(
         UnknownName, match=r"plane p7: no driver 'nonsense' \(there are: .*polatis-scpi"
     ):
-        optical_switch(plane, timeout_s=2)
+        optical_switch(plane, timeout_s=5)

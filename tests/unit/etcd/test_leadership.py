@@ -18,7 +18,8 @@ from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.unit.etcd.candidates import LONG_S, Candidate, candidate, wait_until
 
-LEASE_S = 3
+LEASE_S = 7
+"""Longer than the default: a busy machine keeps a leader from renewing it for up to 3 s."""
 
 
 def await_standby(leader):
@@ -159,7 +160,7 @@ def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
             wait_until(lambda: b.leadership.standby().leader is not None)
             given_back_s = boot_s()
             a.leadership.close()
-            assert b.leads.get(timeout=LONG_S) - given_back_s < 5
+            assert b.leads.get(timeout=LONG_S) - given_back_s < 10
             assert not b.leadership._leader_ends
 
 
@@ -248,10 +249,13 @@ def test_a_standby_whose_lease_has_ended_takes_another(settings):
 
 def test_one_member_of_three_may_be_stopped(tmp_path):
     """A stopped member takes requests and never answers: the others are asked."""
-    with EtcdMembers(tmp_path, 3) as members, candidate(members.settings(lease_s=6), "a") as a:
+    with (
+        EtcdMembers(tmp_path, 3) as members,
+        candidate(members.settings(lease_s=LEASE_S), "a") as a,
+    ):
         a.leads.get(timeout=LONG_S)
         members.signal(members.names[0], signal.SIGSTOP)
-        time.sleep(9)
+        time.sleep(1.5 * LEASE_S)
         assert a.lost.empty()
         members.signal(members.names[0], signal.SIGCONT)
         assert not a.leadership.over()

@@ -381,8 +381,8 @@ def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(m
     for datapath in others:
         Switch(fleet, datapath, answer)
     started_s = time.monotonic()
-    answers = [datapath for datapath, _, _ in fleet.rule_tables([silent, *others], 0.3)]
-    assert time.monotonic() - started_s < 0.6
+    answers = [datapath for datapath, _, _ in fleet.rule_tables([silent, *others], 2.0)]
+    assert time.monotonic() - started_s < 4.0
     assert answers == others
     assert asked == [silent, *others]
     assert not fleet._pending
@@ -581,7 +581,7 @@ def test_a_port_that_comes_up_ends_the_wait(fleet):
         time.sleep(0.05)
         assert not waiting.done()
         fleet.port_changed(TOR1, tor, PortInfo(4, "o1", True), deleted=False)
-        assert waiting.result(timeout=5.0) == ()
+        assert waiting.result(timeout=20.0) == ()
 
 
 def test_what_was_told_before_does_not_count(fleet):
@@ -593,7 +593,7 @@ def test_what_was_told_before_does_not_count(fleet):
         assert not waiting.done()
         for up in (False, True):
             fleet.port_changed(TOR1, tor, PortInfo(4, "o1", up), deleted=False)
-        assert waiting.result(timeout=5.0) == ()
+        assert waiting.result(timeout=20.0) == ()
 
 
 # -- frames and probes ------------------------------------------------------------------------

@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[3]
 FABRIC = plain_fabric(4, 2, 100.0)
 DEMAND = np.zeros((4, 4))
 DEMAND[0, 1] = 80.0
-POLICY = Policy(planning_budget_ms=300, planning_grace_ms=700)
+POLICY = Policy(planning_budget_ms=300, planning_grace_ms=20_000)
+STRICT = replace(POLICY, planning_grace_ms=2_700)
+"""For those that give up; more than a busy machine keeps a planner from answering."""
 
 
 def planner_of(pid: int) -> int:
@@ -141,14 +143,14 @@ def test_a_fabric_that_caches_meanwhile_is_no_trouble():
 
 
 def test_one_that_does_not_answer_is_stopped_and_replaced():
-    with running() as planner:
+    with running(STRICT) as planner:
         propose(planner)
         stuck = planner.pid
         os.kill(stuck, signal.SIGSTOP)
         asked_s = time.monotonic()
-        with pytest.raises(PlanError, match="no plan came within 1 s: the planner was stopped"):
+        with pytest.raises(PlanError, match="no plan came within 3 s: the planner was stopped"):
             propose(planner)
-        assert 0.9 < time.monotonic() - asked_s < 5
+        assert 2.9 < time.monotonic() - asked_s < 8
         assert gone(stuck)
         assert propose(planner).target.topology.paths
         assert planner.pid != stuck

@@ -99,7 +99,7 @@ def hooks(service, journal, monkeypatch):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -169,7 +169,7 @@ def test_one_that_hangs_holds_up_nobody(hooks, service, receiver):
         hooks.add(receiver.url, [], None)
         started = time.monotonic()
         happen(service, 50)
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 5, "it would wait for ever"
         wait_for(lambda: len(receiver.accepted) == 50)
         assert hooks.one(hanging.id).waiting == 50
         happen(service, 30)  # the history of this log holds 50

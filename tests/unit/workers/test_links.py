@@ -33,7 +33,8 @@ from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
-LEASE_S = 2.0
+LEASE_S = 5.0
+"""Longer than a busy machine keeps a worker from renewing it."""
 LONG_S = 30.0
 PORTS = {1: PortInfo(1, "p1", True)}
 MAC = MacAddress("02:00:00:00:00:01")

@@ -152,6 +152,7 @@ def test_data_that_is_made_slowly_comes_slowly() -> None:
             thread.join(10)
 
 
+@pytest.mark.quiet("measures how long a transfer takes")
 def test_who_waits_leaves_his_share_of_the_disk_to_the_others() -> None:
     """Alone, the one that is not read takes 1 s to make its data, at half of the disk's rate."""
     rate_mbps, size_bytes = 4.0, 500_000
