@@ -60,7 +60,8 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Text = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1, pattern=r"^[^\t\n\r]*$")]
+"""A line: the reader of YAML has refused whatever else is invisible."""
 Texts = Annotated[list[Text], Field(min_length=1, max_length=_MOST_LISTED)]
 Names = Annotated[Texts, BeforeValidator(_listed)]
 """A pattern, or a list of them."""
@@ -374,6 +375,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "string_type": "must be text, got {input}: put it in quotes",
     "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be one line without tabs, got {input}",
     "string_too_long": "has more than {max_length} characters: {input}",
     "too_short": "needs at least one entry",
     "too_long": "has {actual_length} entries; the most is {max_length}",

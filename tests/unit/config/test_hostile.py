@@ -171,3 +171,13 @@ def test_what_a_terminal_would_obey_is_no_text(tmp_path, hidden):
     path.write_text(DEMO.replace("fabric: demo", f'fabric: "de{hidden}mo"'))
     with pytest.raises(ConfigError, match=r"the invisible character U\+"):
         load_configuration(path)
+
+
+@pytest.mark.parametrize("hidden", ["\\n", "\\t", "\\r"])
+def test_a_name_is_one_line(tmp_path, hidden):
+    path = tmp_path / "fabric.yaml"
+    path.write_text(DEMO.replace("names: p[1-2]", f'names: "p{hidden}[1-2]"'))
+    with pytest.raises(ConfigError) as refused:
+        load_configuration(path)
+    told = str(refused.value)
+    assert f"planes[0].names: must be one line without tabs, got 'p{hidden}[1-2]'" in told

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
 import pytest
+from playwright.sync_api import expect
 
 from .blocks import ROOT
 
@@ -84,3 +85,12 @@ def test_links_and_their_places_exist(site):
 def test_nothing_is_loaded_from_elsewhere(site):
     _, pages = site
     assert [link for page in pages.values() for link in page.loads if urlsplit(link).netloc] == []
+
+
+def test_pages_are_searched_without_a_server(site, page):
+    folder, _ = site
+    page.goto((folder / "index.html").as_uri())
+    field = page.get_by_role("textbox", name="Search")
+    field.click()
+    field.press_sequentially("quarantine")
+    expect(page.locator("[data-md-component=search-result]")).to_contain_text("The REST API")
