@@ -94,6 +94,8 @@ class Stage:
             core.care,
             core.recovery,
             lambda _error: None,
+            core.jobs.append,
+            lambda: core.jobs.append(self.upkeep.synchronise),
         )
         self.reach = Reach(
             fabric,
