@@ -167,6 +167,10 @@ class Lateness:
     """In which term switches were taken last."""
     under_way: list[dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=list)
     """What each command under way has yet to tell switches."""
+    slow: set[DatapathId] = field(default_factory=set)
+    """Switches that are late with what is not waited for."""
+    mute: set[DatapathId] = field(default_factory=set)
+    """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
 
 
 class Network:
@@ -186,10 +190,6 @@ class Network:
                 self.switch_of |= dict.fromkeys((s.name for s in switch.servers), switch)
         self.connected = set(self.names)
         self.dead_uplinks: set[str] = set()
-        self.slow: set[DatapathId] = set()
-        """Switches that are late with what is not waited for."""
-        self.mute: set[DatapathId] = set()
-        """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
         self.closed: set[str] = set()
         """Servers from whom their ToR takes nothing for circuits."""
         self.journal: list[tuple[str, object]] = []
@@ -572,7 +572,7 @@ class Network:
             del left[datapath]
             if not self.hears(datapath):
                 kind = FailureKind.NOT_CONNECTED
-            elif command.hurries and datapath in self.slow:
+            elif command.hurries and datapath in self.late.slow:
                 failures[datapath] = failure_of(command, FailureKind.LATE)
                 self._be_late(datapath, command.changes[datapath])
                 yield
@@ -592,7 +592,7 @@ class Network:
 
     def _be_late(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         self.connected.discard(datapath)
-        self.mute.add(datapath)
+        self.late.mute.add(datapath)
         when_s = self.now_s + self.rng.uniform(0.0, LONGEST_DELAY_S)
         change = partial(self.apply, datapath, changes)
         self.late.changes.append(Late(when_s, change, datapath, self.late.term))

@@ -2,8 +2,8 @@
 
 A change leaves them out, as they are late. Once they have answered, they are read and written, and
 meanwhile other changes are planned and carried out, uplinks and circuits die, switches come and
-go, and a change may break off. Nobody is ever cut off by it, and what counts as ready holds just what
-it should. Replay as in :mod:`tests.unit.reconfiguration.seeds`.
+go, and a change may break off. Nobody is ever cut off by it, and what counts as ready holds just
+what it should. Replay as in :mod:`tests.unit.reconfiguration.seeds`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Slow:
         state = first_state(fabric, rng)
         network = self.network = Network(fabric, state, rng)
         self.upkeep = SimulatedUpkeep.at_work(network, state)
-        network.slow = {dp for dp in network.names if rng.random() < 0.3}
+        network.late.slow = {dp for dp in network.names if rng.random() < 0.3}
         self.course: BesideOthers | None = None
         """The one that brings slow switches to the present state."""
         self.patience = rng.choice((0.02, 0.1, 0.5))
@@ -83,10 +83,10 @@ class Slow:
     def answer(self) -> None:
         """Slow switches have done what they were told, and are brought to the present state."""
         network, switches = self.network, self.upkeep.switches
-        for datapath in sorted(network.mute):
+        for datapath in sorted(network.late.mute):
             network.connected.add(datapath)
             switches.answers_again(datapath)
-        network.mute.clear()
+        network.late.mute.clear()
         for datapath in sorted(network.names.keys() - network.connected):
             network.connected.add(datapath)
             switches.renewed(datapath)
@@ -163,7 +163,7 @@ class Slow:
         return frozenset(c for p in paths if (p.src, p.dst) in diverted for c in p.circuits)
 
     def something_dies(self, change: Execution) -> None:
-        """An uplink, or a circuit: what is done about it at once does not wait for slow switches."""
+        """An uplink, or a circuit: what is done about it does not wait for slow switches."""
         upkeep, network, rng = self.upkeep, self.network, self.rng
         if rng.random() < 0.5 and network.substrate.detours:
             network.dead_uplinks.add(rng.choice(self.fabric.servers).name)
