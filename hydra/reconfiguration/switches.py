@@ -193,7 +193,8 @@ class Switches:
 
     def slow(self) -> frozenset[DatapathId]:
         """Late switches that others do not wait for: they are brought by :meth:`bring_beside`."""
-        return self.late() & (frozenset(self._slow) | self._being_brought)
+        some = frozenset(self._slow) | self._being_brought
+        return some & self.late() if some else some
 
     def soon_ready(self) -> frozenset[DatapathId]:
         """Slow switches that are about to be brought to the present state."""

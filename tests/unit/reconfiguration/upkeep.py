@@ -70,7 +70,8 @@ class Seen:
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
         server = self._server_at.get((datapath, name))
-        if server is None or datapath not in self._network.connected:
+        heard = self._network.connected | self._network.late.mute
+        if server is None or datapath not in heard:
             return None
         return SimpleNamespace(up=server not in self._network.dead_uplinks)
 
