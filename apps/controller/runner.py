@@ -426,8 +426,8 @@ class BesideOthers:
         if self.over or not all(future.done() for future in self._in_flight):
             return
         try:
-            outcomes = [future.result() for future in self._in_flight] or None
-            batch = self._course.send(outcomes)
+            outcomes = [future.result() for future in self._in_flight]
+            batch = self._course.send(outcomes) if outcomes else next(self._course)
             while not batch.beside:
                 batch = self._course.send(self._perform(batch))
             self._in_flight = self._submit(batch)

@@ -17,6 +17,7 @@ from hydra.forwarding.rules import (
     InstallAll,
     Installation,
     Remove,
+    RemoveByCookie,
     RuleChange,
     installed,
     match_key,
@@ -537,7 +538,7 @@ def _are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
 
 def _effect(
     changes: Sequence[RuleChange],
-) -> tuple[set[tuple[RuleKind, tuple[int, ...]]], list[RuleChange]]:
+) -> tuple[set[tuple[RuleKind, tuple[int, ...]]], list[Remove | RemoveByCookie]]:
     """What is installed, and what is removed before."""
     added = (one for one in changes if isinstance(one, Install | InstallAll))
     removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
