@@ -83,10 +83,7 @@ class Slow:
     def answer(self) -> None:
         """Slow switches have done what they were told, and are brought to the present state."""
         network, switches = self.network, self.upkeep.switches
-        for datapath in sorted(network.late.mute):
-            network.connected.add(datapath)
-            switches.answers_again(datapath)
-        network.late.mute.clear()
+        self.hear_late_ones()
         for datapath in sorted(network.names.keys() - network.connected):
             network.connected.add(datapath)
             switches.renewed(datapath)
@@ -97,6 +94,12 @@ class Slow:
         if slow and (self.course is None or self.course.over):
             self.course = self.upkeep.run_beside(self.upkeep.recovery.bring_beside(slow))
             self.seen["brought beside"] += 1
+
+    def hear_late_ones(self) -> None:
+        for datapath in sorted(self.network.late.mute):
+            self.network.connected.add(datapath)
+            self.upkeep.switches.answers_again(datapath)
+        self.network.late.mute.clear()
 
     @property
     def fabric_hurries(self) -> bool:
@@ -186,6 +189,7 @@ class Slow:
             self.upkeep.finish_beside()
             self.course.drop()
         self.time_passes()
+        self.hear_late_ones()  # those who are silent for longer than that are cut off, as ever
         self.upkeep.start()
 
     def ready_ones_are_as_they_should(self) -> None:
