@@ -173,10 +173,19 @@ class Switches:
         """Round trips in ms since the last call; ``due`` ones count with their age."""
         return {name: float(value) for name, value in _named(self.say("echoes"))}
 
-    def be_tardy(self, slow_s: float) -> set[int]:
-        """Have one vswitch of 1,000 be silent and one of 100 slow; the racks that have none."""
-        silent, slow = max(1, self.size.vswitches // 1000), max(1, self.size.vswitches // 100)
+    def be_tardy(self, slow_s: float) -> None:
+        """Have one vswitch of 1,000 be silent and one of 100 slow."""
+        silent, slow = self._tardy
         self.say(f"tardy {silent} {slow} {slow_s * 1000:g}")
+
+    @property
+    def _tardy(self) -> tuple[int, int]:
+        return max(1, self.size.vswitches // 1000), max(1, self.size.vswitches // 100)
+
+    @property
+    def prompt_racks(self) -> set[int]:
+        """Racks without a vswitch that is made tardy."""
+        silent, slow = self._tardy
         numbers = [4 + n * (self.size.vswitches // silent) for n in range(silent)]
         numbers += [7 + n * (self.size.vswitches // slow) for n in range(slow)]
         return set(range(self.size.racks)) - {number // self.size.servers for number in numbers}

@@ -7,7 +7,8 @@ controller dies, with two to four recoveries, of which all but two die, too, onc
 so that what a former leader had begun comes out under the next one; one in the middle of which a
 circuit dies, with two withdrawals, audits, and flows that spill; one between whose steps, or while
 it waits, up to two others are made, for which it may give way, and during which the controller may
-die; and one in stages, with a death within one and another between two. After every event of every
+die; one in stages, with a death within one and another between two; and four beside which slow
+switches are brought to the present state. After every event of every
 run the invariants of :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is
 printed; to replay it see :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -31,6 +32,7 @@ from tests.unit.reconfiguration import (
     test_executor_simulated,
     test_meanwhile_simulated,
     test_recovery_simulated,
+    test_slow_simulated,
     test_stages_simulated,
 )
 from tests.unit.reconfiguration.watch import Violation
@@ -94,6 +96,10 @@ def in_stages(seeds: range) -> Played:
     return played(test_stages_simulated.simulate, seeds)
 
 
+def slow(seeds: range) -> Played:
+    return played(test_slow_simulated.simulate, seeds, lambda course: [*course.seen.elements()])
+
+
 CASES: Final = {
     "executor": ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
     "recovery": ("a crash and two recoveries", recovery, 1),
@@ -101,6 +107,7 @@ CASES: Final = {
     "meanwhile": ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
     "beside": ("a change, and others between its steps", beside, 1),
     "stages": ("a change in stages, with deaths within and between them", in_stages, 1),
+    "slow": ("changes while slow switches are brought", slow, test_slow_simulated.CHANGES),
 }
 """By name: in words, how it is played, and the reconfigurations of a seed."""
 

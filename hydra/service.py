@@ -220,6 +220,8 @@ class DeviceStatus:
     detail: str = ""
     alarms: tuple[Alarm, ...] = ()
     """Alarms of the device when it was last asked."""
+    answers: bool = True
+    """False if its connection stands, and it owes an answer whose time is up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,9 @@ def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str
 @click.command(
     cls=Command, examples=["hydra devices", "hydra devices --down", "hydra devices --json"]
 )
-@click.option("--down", is_flag=True, help="Only those that are not connected, or have alarms.")
+@click.option(
+    "--down", is_flag=True, help="Only those that are not connected, do not answer, or have alarms."
+)
 @url_option
 @json_option
 def devices(down: bool, url: str, as_json: bool) -> None:
@@ -140,7 +142,11 @@ def devices(down: bool, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         many = client.get("/v1/devices")["devices"]
     if down:
-        many = [one for one in many if one["alarms"] or not one["connected"]]
+        many = [
+            one
+            for one in many
+            if one["alarms"] or not (one["connected"] and one.get("answers", True))
+        ]
     if as_json:
         print_json({"devices": many})
     else:

@@ -5,7 +5,7 @@ not even wait for the job under way, but is done while that waits for devices.
 
 Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. None
 begins before another has ended, but for reservations that the mover lets in between two steps of a
-change.
+change. Of slow switches, synchronisation is a job for each of their answers.
 """
 
 from __future__ import annotations

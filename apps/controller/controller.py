@@ -94,7 +94,7 @@ class Controller:
         self._fabric = fabric
         metrics = self.metrics = Metrics()
         fleet = self.fleet = Fleet(fabric, post, term.over, catch_up)
-        metrics.count_connections(lambda: len(fleet.connected()))
+        metrics.count_connections(lambda: len(fleet.connected()) + len(fleet.mute()))
         conductor = self._conductor = Conductor(metrics)
 
         # What is known: the journal's state, devices, switches
@@ -166,6 +166,8 @@ class Controller:
             care,
             recovery,
             give_up,
+            conductor.put,
+            lambda: conductor.put_once(self._synchronise),
         )
         mover = Mover(fabric, policy, planning, runner, upkeep, reach, announcer, ledger)
         audit = Audit(fabric, ledger, switches, care, recovery)
@@ -394,7 +396,7 @@ class Controller:
         """Have a switch brought to the present state that owed an answer. Where attempts at it have
         failed, the next one has its time.
         """
-        self._switches.doubt([datapath])
+        self._switches.answers_again(datapath)
         self._conductor.put_once(self._synchronise)
         self._look_at_tor(datapath)
 

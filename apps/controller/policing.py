@@ -123,7 +123,9 @@ _Metered = tuple[float, Mapping[DatapathId, Mapping[int, MeterCounters]]]
 
 
 class Policing:
-    """:meth:`hold`, :meth:`prepare` and :meth:`rules_for` belong to the conductor's thread."""
+    """:meth:`hold` and :meth:`rules_for` belong to the conductor's thread; :meth:`prepare` is for
+    another, of vswitches that are not ready meanwhile.
+    """
 
     def __init__(
         self,
@@ -275,11 +277,12 @@ class Policing:
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
         """Give these vswitches their meters, before the rules of :meth:`rules_for`."""
+        none: Mapping[DatapathId, _Table] = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)
-        self._cleared.difference_update(datapaths)
-        none: Mapping[DatapathId, _Table] = {}
-        self._change_meters({dp: self._new_meters(dp, none, self._tables) for dp in datapaths})
+            self._cleared.difference_update(datapaths)
+            meters = {dp: self._new_meters(dp, none, self._tables) for dp in datapaths}
+        self._change_meters(meters)
 
     def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
         """Rules that a vswitch is to hold for reservations."""

@@ -29,6 +29,7 @@ _NAMED: Final = 5
 _ONE: Final = {"vswitch": "vswitch", "tor": "ToR", "optical-switch": "optical switch"}
 _MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optical switches"}
 _BEING_BROUGHT: Final = "being brought to the present state"
+_MUTE: Final = "connected, and not answering"
 
 
 @dataclass(eq=False, repr=False)
@@ -59,8 +60,12 @@ class Reach:
         if datapath in self._fleet.connected():
             return f"switch {name} is {_BEING_BROUGHT}: ask again"
         if datapath in self._fleet.mute():
-            return f"switch {name} is connected, but does not answer: see what keeps it busy"
+            return f"switch {name} is {_MUTE}: see what keeps it busy"
         return f"switch {name} is not connected: check its controller setting"
+
+    def soon_ready(self) -> frozenset[DatapathId]:
+        """Switches that were late, and are about to be brought to the present state."""
+        return self._switches.soon_ready()
 
     def on_circuits(self) -> frozenset[DatapathId]:
         """Steering switches that can send and receive on circuits now."""
@@ -162,14 +167,20 @@ class Reach:
 
     def switches_away(self) -> Sequence[MissingSwitch]:
         """Switches of ours that are not connected."""
+        there = self._fleet.connected() | self._fleet.mute()
+        return self._missing(self._switches.owned.keys() - there)
+
+    def switches_mute(self) -> Sequence[MissingSwitch]:
+        """Switches of ours that are connected, and do not answer."""
+        return self._missing(self._switches.owned.keys() & self._fleet.mute())
+
+    def _missing(self, datapaths: Iterable[DatapathId]) -> Sequence[MissingSwitch]:
         owned, steering = self._switches.owned, self._switches.steering
-        connected = self._fleet.connected()
-        away = sorted(datapath for datapath in owned if datapath not in connected)
         return [
             MissingSwitch(owned[dp], steering[dp].name, steering[dp].rack)
             if dp in steering
             else MissingSwitch(owned[dp], owned[dp], None)
-            for dp in away
+            for dp in sorted(datapaths)
         ]
 
     def unconfirmed(self) -> list[str]:
@@ -197,9 +208,9 @@ class Reach:
                 name,
                 self._kind(dp),
                 "openflow",
-                dp in connected,
-                self._dead_uplinks(dp)
-                or ("its connection stands, no answer" if dp in mute else ""),
+                dp in connected or dp in mute,
+                "; ".join(filter(None, (_MUTE if dp in mute else "", self._dead_uplinks(dp)))),
+                answers=dp not in mute,
             )
             for dp, name in self._switches.owned.items()
         ]
@@ -248,16 +259,19 @@ class Reach:
     def _behind(self, datapaths: Iterable[DatapathId]) -> list[str]:
         """Switches among these that are away or differ from the present state, in words."""
         connected, ready = self._fleet.connected(), self.ready_switches()
-        away: dict[str, list[str]] = {}
-        late: dict[str, list[str]] = {}
+        mute = self._fleet.mute()
+        away = "not connected"
+        behind: dict[str, dict[str, list[str]]] = {away: {}, _MUTE: {}, _BEING_BROUGHT: {}}
         for datapath in datapaths:
             if datapath not in ready:
-                reason = late if datapath in connected else away
+                state = _MUTE if datapath in mute else away
+                of_kind = behind[_BEING_BROUGHT if datapath in connected else state]
                 name = self._switches.owned[datapath]
-                reason.setdefault(self._kind(datapath), []).append(name)
+                of_kind.setdefault(self._kind(datapath), []).append(name)
         return [
-            *(_in_one(kind, names, "not connected") for kind, names in away.items()),
-            *(_in_one(kind, names, _BEING_BROUGHT) for kind, names in late.items()),
+            _in_one(kind, names, state)
+            for state, some in behind.items()
+            for kind, names in some.items()
         ]
 
     def at_risk(

@@ -54,6 +54,7 @@ from hydra.reconfiguration.commands import (
     SaveState,
     SetVlans,
     StageRules,
+    Steps,
     TakeSwitches,
 )
 from hydra.reconfiguration.drift import RuleDrift
@@ -156,6 +157,10 @@ class Runner:
 
         return _drive(course, perform)
 
+    def run_beside(self, course: Steps, put: Callable[[Callable[[], None]], None]) -> BesideOthers:
+        """Begin to carry out a course, which goes on by jobs that are ``put``."""
+        return BesideOthers(course, self._submit, self.perform, put)
+
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
         """Carry out a course of single commands while another waits; nothing comes in between."""
         return _drive(
@@ -164,12 +169,8 @@ class Runner:
 
     def perform(self, batch: Batch) -> list[Outcome]:
         """Run commands in parallel; outcomes in the same order."""
-        timed = partial(self._timed, batch.step)
         before = self._in_flight
-        futures = [
-            self._pool.submit(copy_context().run, timed, command)  # the log says what it is about
-            for command in batch.commands
-        ]
+        futures = self._submit(batch)
         if batch.alone:
             wait(futures)
         else:
@@ -179,6 +180,13 @@ class Runner:
             finally:
                 self._in_flight = before
         return [future.result() for future in futures]
+
+    def _submit(self, batch: Batch) -> list[Future[Outcome]]:
+        timed = partial(self._timed, batch.step)
+        return [
+            self._pool.submit(copy_context().run, timed, command)  # the log says what it is about
+            for command in batch.commands
+        ]
 
     @property
     def only_waits(self) -> bool:
@@ -383,6 +391,55 @@ class Runner:
         datapath, port = self._substrate.launch(marker.src, marker.path)
         frame = probe(marker.src.mac, marker.dst.mac, marker.vlan, nonce)
         return _Sending(marker, nonce, datapath, port, frame, self._fleet.expect_probe(nonce))
+
+
+class BesideOthers:
+    """A course that lets other jobs in while its batches that may be beside them are carried out.
+
+    For the thread that does jobs; what such a batch came to is a job of its own.
+    """
+
+    def __init__(
+        self,
+        course: Steps,
+        submit: Callable[[Batch], Sequence[Future[Outcome]]],
+        perform: Callable[[Batch], Sequence[Outcome]],
+        put: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._course = course
+        self._submit = submit
+        self._perform = perform
+        self._put = put
+        self._in_flight: Sequence[Future[Outcome]] = ()
+        self.over = False
+        """True once it has ended, in whatever way."""
+        self._go_on()
+
+    def drop(self) -> None:
+        """End it here, once nothing of it is under way any more."""
+        self._course.close()
+        self.over = True
+        wait(self._in_flight)
+
+    def _go_on(self) -> None:
+        """Carry out what follows, up to a batch that others may come beside."""
+        if self.over or not all(future.done() for future in self._in_flight):
+            return
+        try:
+            outcomes = [future.result() for future in self._in_flight]
+            batch = self._course.send(outcomes) if outcomes else next(self._course)
+            while not batch.beside:
+                batch = self._course.send(self._perform(batch))
+            self._in_flight = self._submit(batch)
+        except StopIteration:
+            self.over = True
+        except Exception:
+            self._course.close()
+            self.over = True
+            raise
+        else:
+            for future in self._in_flight:
+                future.add_done_callback(lambda _future: self._put(self._go_on))
 
 
 def _drive(course: Course[_ResultT], perform: Callable[[Batch], Sequence[Outcome]]) -> _ResultT:

@@ -319,9 +319,13 @@ class Staging:
             self._put(lambda: self._go_on(rest))
 
     def _waits_for_late(self, change: _Change) -> bool:
-        """True while switches that were late may still answer, and be brought to the state."""
-        missing = change.late - self._reach.conditions().connected
-        return bool(missing) and time.monotonic() < change.late_until_s
+        """True while switches that were late may still answer, or are about to be brought to the
+        state, since they have.
+        """
+        missing = change.late - self._reach.ready_switches()
+        if time.monotonic() >= change.late_until_s:
+            missing &= self._reach.soon_ready()
+        return bool(missing)
 
     def _others(self, than: str) -> list[_Change]:
         """Changes with stages ahead, but for the one with this id."""

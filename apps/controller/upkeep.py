@@ -18,12 +18,13 @@ from apps.controller.mastership import Mastership
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
-from apps.controller.runner import Runner
+from apps.controller.runner import BesideOthers, Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.failures import FailureKind
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.reconfiguration.commands import Steps
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -82,6 +83,12 @@ class Upkeep:
     _recovery: Recovery
     _give_up: Callable[[HydraError], None]
     """Ends the process, where another controller is at work."""
+    _put: Callable[[Callable[[], None]], None]
+    """Queues a job."""
+    _synchronise_again: Callable[[], None]
+    """Queues :meth:`synchronise`, and what waits for switches."""
+    _beside: BesideOthers | None = field(default=None, init=False)
+    """The course that brings slow switches to the present state."""
     in_command: bool = field(default=False, init=False)
     """True once no other controller is at work: devices and switches may be touched."""
     _spares_relays_until_s: float = field(default=0.0, init=False)
@@ -106,6 +113,8 @@ class Upkeep:
         if not self.in_command:
             return False
         if not self._recovery.done:
+            if self._beside is not None:
+                self._beside.drop()  # the state that it goes by is in doubt
             self._spares_relays_until_s = time.monotonic() + CONNECT_S
             self._runner.run(self._recovery.run())
             return False
@@ -184,16 +193,32 @@ class Upkeep:
     def synchronise(self) -> bool:
         """Bring switches to the present state that connected anew, or may be tried again.
 
-        As many as go together; True if there are more.
+        As many as go together; True if there are more. Slow ones are brought while others go on.
         """
-        if not self._switches.settled:
+        switches = self._switches
+        if not switches.settled:
             return False  # the devices come first; every connected switch is synchronised after
-        fresh = self._switches.fresh()
-        due = [*sorted(fresh), *self._retries.due(sorted(self._switches.late() - fresh))]
+        fresh = switches.fresh()
+        others = switches.late() - fresh - switches.slow()
+        due = [*sorted(fresh), *self._retries.due(sorted(others))]
         if some := due[:_AT_ONCE]:
             self._runner.run(self._recovery.bring(some))
-            self._retries.note(some, set(some) - self._switches.ready())
+            self._retries.note(some, set(some) - switches.ready())
+        self._bring_slow()
         return len(due) > len(some)
+
+    def _bring_slow(self) -> None:
+        """Begin to bring slow switches to the present state, unless some are being brought."""
+        if self._beside is not None and not self._beside.over:
+            return
+        some = self._retries.due(sorted(self._switches.slow()))[:_AT_ONCE]
+        if some:
+            self._beside = self._runner.run_beside(self._brought_beside(some), self._put)
+
+    def _brought_beside(self, some: Collection[DatapathId]) -> Steps:
+        yield from self._recovery.bring_beside(some)
+        self._retries.note(some, set(some) - self._switches.ready())
+        self._synchronise_again()
 
     def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""

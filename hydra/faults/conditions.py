@@ -43,6 +43,8 @@ class ConditionKind(Enum):
     OPTICAL_SWITCH_DOWN = "optical-switch-down"
     TOR_DOWN = "tor-down"
     SWITCH_NOT_CONNECTED = "switch-not-connected"
+    SWITCH_NOT_ANSWERING = "switch-not-answering"
+    """Switches whose connection stands, and that owe an answer whose time is up."""
     UNCONFIRMED = "unconfirmed"
     """Devices and switches that answer, and have not confirmed the present state."""
     PORT_QUARANTINED = "port-quarantined"
@@ -96,6 +98,8 @@ class Facts:
     """Optical switches that can't be commanded, with the reason."""
     tors_down: Mapping[RackId, str] = field(default_factory=dict)
     switches_away: Sequence[MissingSwitch] = ()
+    switches_mute: Sequence[MissingSwitch] = ()
+    """Switches that are connected, and do not answer."""
     unconfirmed: Collection[str] = ()
     dead_uplinks: Collection[str] = ()
     """Servers whose uplink to their ToR is down, or closed to circuits."""
@@ -205,22 +209,38 @@ class Watch:
             )
 
     def _switches(self, facts: Facts) -> Iterator[Condition]:
-        kind, away = ConditionKind.SWITCH_NOT_CONNECTED, facts.switches_away
-        since = self._first_seen(kind, (one.name for one in away), facts)
-        if away:
-            ends = {one.rack for one in away if one.rack is not None}
-            pairs, reservations = _on(facts, ends=ends)
-            yield Condition(
-                kind,
-                tuple(one.name for one in away),
-                _many("switch", "switches", since, "not connected"),
-                min(since.values()),
-                "they go on forwarding as they were told last; circuits that they use don't move",
+        going_on = "they go on forwarding as they were told last; circuits that they use don't move"
+        for kind, some, state, done, to_do in (
+            (
+                ConditionKind.SWITCH_NOT_CONNECTED,
+                facts.switches_away,
+                "not connected",
+                going_on,
                 "see to their connection and their controller setting",
-                "hydra devices --down",
-                pairs,
-                reservations,
-            )
+            ),
+            (
+                ConditionKind.SWITCH_NOT_ANSWERING,
+                facts.switches_mute,
+                "connected, and not answering",
+                f"left alone until they answer: {going_on}",
+                "see what keeps their servers, or the network to them, busy",
+            ),
+        ):
+            since = self._first_seen(kind, (one.name for one in some), facts)
+            if some:
+                ends = {one.rack for one in some if one.rack is not None}
+                pairs, reservations = _on(facts, ends=ends)
+                yield Condition(
+                    kind,
+                    tuple(one.name for one in some),
+                    _many("switch", "switches", since, state),
+                    min(since.values()),
+                    done,
+                    to_do,
+                    "hydra devices --down",
+                    pairs,
+                    reservations,
+                )
         kind = ConditionKind.UNCONFIRMED
         since = self._first_seen(kind, facts.unconfirmed, facts)
         if since:
@@ -271,7 +291,7 @@ class Watch:
                 "hydra reconcile",
             )
         kind = ConditionKind.STALE_COUNTERS
-        away = {one.serves for one in facts.switches_away}
+        away = {one.serves for one in (*facts.switches_away, *facts.switches_mute)}
         names = (one for one in facts.stale if one not in away)
         seen = self._first_seen(kind, names, facts)
         latest_s = facts.now_unix_s - facts.patience_s
@@ -487,6 +507,7 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
         "switch {} is connected now",
         "{} switches are connected now",
     ),
+    ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
     ConditionKind.UPLINK_DEAD: (
         "server {} has an uplink for circuits again",
         "{} servers have an uplink for circuits again",

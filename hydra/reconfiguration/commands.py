@@ -236,6 +236,8 @@ class Batch:
     commands: tuple[Command, ...]
     alone: bool = False
     """True if nobody may change switches meanwhile: whole tables are written, or read."""
+    beside: bool = False
+    """True if other courses, and changes, may come in between: they leave its switches alone."""
 
 
 _ResultT = TypeVar("_ResultT")

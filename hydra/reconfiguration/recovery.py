@@ -84,8 +84,12 @@ class Recovery:
         self._substrate = substrate_of(self._fabric)
 
     def begin_anew(self, execution: Execution) -> None:
-        """Have the devices read before anything else, since a reconfiguration broke off."""
+        """Have the devices read before anything else, since a reconfiguration broke off.
+
+        Switches may hold rules of what it was about, and of paths that are given up for it.
+        """
         self._memory.unsettle(unsettled_paths(execution.plan.current, execution.plan.target))
+        self._switches.doubt(self._switches.known)
         self._switches.settled = self.done = False
 
     def run(self) -> Steps:
@@ -135,6 +139,15 @@ class Recovery:
     def bring(self, datapaths: Collection[DatapathId]) -> Steps:
         """Synchronise switches, let their servers onto circuits, and announce these."""
         yield from self._switches.synchronise(datapaths)
+        yield from self._welcome(datapaths)
+
+    def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
+        """The same of slow switches, with other courses and changes in between."""
+        brought = yield from self._switches.bring_beside(datapaths)
+        if brought:
+            yield from self._welcome(brought)
+
+    def _welcome(self, datapaths: Collection[DatapathId]) -> Steps:
         yield from self._care.open_ports(self._care.closed_racks)
         if self._switches.settled:
             brought = frozenset(datapaths)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
+from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.rules import (
     FlowRule,
@@ -16,6 +17,7 @@ from hydra.forwarding.rules import (
     InstallAll,
     Installation,
     Remove,
+    RemoveByCookie,
     RuleChange,
     installed,
     match_key,
@@ -94,7 +96,8 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
 
 
 class Switches:
-    """Courses run one at a time; :meth:`renewed` and methods that only ask are for any thread.
+    """Courses run one at a time, but for :meth:`bring_beside`, beside which others do.
+    :meth:`renewed`, :meth:`answers_again` and methods that only ask are for any thread.
 
     Single operations of sets are atomic, which is all that is asked of them here.
     """
@@ -150,6 +153,12 @@ class Switches:
         self._ready: tuple[int, frozenset[DatapathId], frozenset[DatapathId]] | None = None
         """Switches that are ready, after which changes and of which connected ones."""
         self._renewed: set[DatapathId] = set()
+        self._slow: set[DatapathId] = set()
+        """Switches that were given up, and have answered after all."""
+        self._untried: set[DatapathId] = set()
+        """Slow switches that have not been tried since they answered, or are being tried."""
+        self._being_brought: frozenset[DatapathId] = frozenset()
+        """Switches that :meth:`bring_beside` is at work on."""
         self._common: dict[RackId, InstallAll] = {}
         """Rules that racks' switches have in common, and their encodings with them, while some of
         the switches are yet to come: after a start, they come a few at a time.
@@ -180,8 +189,17 @@ class Switches:
         )
 
     def fresh(self) -> frozenset[DatapathId]:
-        """Late switches that have connected since they were last tried."""
-        return self.late() & frozenset(self._renewed)
+        """Late switches that have connected since they were last tried, and are not slow."""
+        return (self.late() & frozenset(self._renewed)) - self.slow()
+
+    def slow(self) -> frozenset[DatapathId]:
+        """Late switches that others do not wait for: they are brought by :meth:`bring_beside`."""
+        some = frozenset(self._slow) | self._being_brought
+        return some & self.late() if some else some
+
+    def soon_ready(self) -> frozenset[DatapathId]:
+        """Slow switches that are about to be brought to the present state."""
+        return self.slow() & frozenset(self._untried)
 
     @property
     def all_ready(self) -> bool:
@@ -260,9 +278,17 @@ class Switches:
 
     def renewed(self, datapath: DatapathId) -> None:
         """Note that a switch has connected anew, with whatever rules it holds."""
+        self._slow.discard(datapath)
+        self._untried.discard(datapath)
         self._renewed.add(datapath)
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
+
+    def answers_again(self, datapath: DatapathId) -> None:
+        """Note that a switch has answered that was given up: it is slow."""
+        self._slow.add(datapath)
+        self._untried.add(datapath)
+        self.doubt([datapath])
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
         """Have switches that did not confirm something synchronised."""
@@ -293,37 +319,95 @@ class Switches:
         known = dict.fromkeys(datapath for datapath in datapaths if self._is_known(datapath))
         for stranger in set(datapaths) - known.keys():
             LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
-        before = self.dead_uplinks
-        if self._note_uplinks(known) and self._substrate.detours:
-            yield from self._go_around(before)
+        yield from self._note_and_go_around(known)
         if known:
             yield from self._bring(tuple(known))
 
-    def _bring(self, datapaths: tuple[DatapathId, ...]) -> Steps:
+    def _note_and_go_around(self, connected: Iterable[DatapathId]) -> Steps:
+        before = self.dead_uplinks
+        if self._note_uplinks(connected) and self._substrate.detours:
+            yield from self._go_around(before)
+
+    def _take(self, datapaths: tuple[DatapathId, ...], *, beside: bool) -> Course[list[DatapathId]]:
+        """Become the master of switches; returns those of which that came about."""
         self._renewed.difference_update(datapaths)
-        (taken,) = yield Batch("take", (TakeSwitches(datapaths),))
+        (taken,) = yield Batch("take", (TakeSwitches(datapaths),), beside=beside)
         if not taken.confirmed:
             LOG.error("%s: it is left alone", taken.failure)
-            return
+            return []
         others = [one for one in datapaths if one not in taken.value]
         if others:
             names = ", ".join(self.known[one] for one in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
             self.doubt(others)
-        tables = dict(self._whole_tables([one for one in datapaths if one in taken.value]))
+        return [one for one in datapaths if one in taken.value]
+
+    def _bring(self, datapaths: tuple[DatapathId, ...]) -> Steps:
+        taken = yield from self._take(datapaths, beside=False)
+        if not taken:
+            return
+        tables = dict(self._whole_tables(taken))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         exact: frozenset[DatapathId] = read.value or frozenset()
         changes = {dp: self._anew(dp, table) for dp, table in tables.items() if dp not in exact}
         (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
-        for datapath, error in {**dict.fromkeys(exact), **done.value}.items():
+        brought = set(exact)
+        for datapath, error in done.value.items():
             if error is not None:
                 LOG.error("switch %#x was not synchronised: %s", datapath, error)
                 self._synchronised.discard(datapath)
-            elif datapath not in self._renewed:
-                self._synchronised.add(datapath)
+            else:
+                brought.add(datapath)
+        self._note_brought(brought - self._renewed)
+
+    def _note_brought(self, datapaths: Collection[DatapathId]) -> None:
+        self._slow.difference_update(datapaths)
+        self._synchronised.update(datapaths)
         self._changes_of_synchronised += 1
         if self.all_ready:
             self._common_in, self._common = None, {}
+
+    def bring_beside(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
+        """Bring slow switches to the present state, with other courses and changes in between;
+        returns those that were brought. One at a time.
+
+        Until they are, they are not ready: nobody else writes their rules, and changes leave the
+        paths of their racks where they are, so what they hold and what they are about to be given
+        both lead somewhere. They are given the state of the moment. If that asks for something else
+        by the time that they have confirmed it, they are given that, too.
+        """
+        self._being_brought = frozenset(filter(self._is_known, datapaths))
+        try:
+            return (yield from self._bring_beside(set(self._being_brought)))
+        finally:
+            self._untried -= self._being_brought
+            self._being_brought = frozenset()
+
+    def _bring_beside(self, left: set[DatapathId]) -> Course[frozenset[DatapathId]]:
+        yield from self._note_and_go_around(left)
+        left &= {*(yield from self._take(tuple(sorted(left)), beside=True))}
+        tables = dict(self._whole_tables(sorted(left)))
+        (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
+        held = {dp: self._anew(dp, tables[dp]) for dp in read.value or ()}
+        while self.settled:  # else all switches are brought once the state is known
+            left -= self._renewed
+            wanted = {dp: self._anew(dp, table) for dp, table in self._whole_tables(sorted(left))}
+            changes = {
+                dp: some
+                for dp, some in wanted.items()
+                if dp not in held or not _are_alike(held[dp], some)
+            }
+            if not changes:
+                self._note_brought(left)
+                return frozenset(left)
+            (done,) = yield Batch("synchronise", (ApplyRules(changes),), beside=True)
+            for datapath, error in done.value.items():
+                if error is None:
+                    held[datapath] = changes[datapath]
+                else:
+                    LOG.error("switch %#x was not synchronised: %s", datapath, error)
+                    left.discard(datapath)
+        return frozenset()
 
     def _whole_tables(
         self, datapaths: Iterable[DatapathId]
@@ -445,3 +529,17 @@ class Switches:
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
         (done,) = yield Batch("tidy", (ApplyRules(changes),))
         self.doubt(datapath for datapath, error in done.value.items() if error is not None)
+
+
+def _are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
+    """True if two changes leave a switch with the same rules, whatever their epochs."""
+    return one == other or _effect(one) == _effect(other)
+
+
+def _effect(
+    changes: Sequence[RuleChange],
+) -> tuple[set[tuple[RuleKind, tuple[int, ...]]], list[Remove | RemoveByCookie]]:
+    """What is installed, and what is removed before."""
+    added = (one for one in changes if isinstance(one, Install | InstallAll))
+    removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
+    return {(rule.kind, rule.args) for rule in installed(added)}, removed

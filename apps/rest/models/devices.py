@@ -53,6 +53,9 @@ class Device(Document):
     connected: bool
     detail: str
     alarms: list[Alarm] = Field(description="Those that stood when it was last asked.")
+    answers: bool = Field(
+        description="False if its connection stands, and it owes an answer whose time is up."
+    )
 
 
 class Devices(Document):

@@ -357,12 +357,14 @@ function renderReconfiguration() {
 
 function renderDevices() {
   const away = seen.devices.filter((one) => !one.connected);
+  const mute = seen.devices.filter((one) => one.connected && !one.answers);
   const complaints = seen.devices.reduce((sum, one) => sum + one.alarms.length, 0);
   const answering = away.length ? `${away.length} of ${seen.devices.length} are not connected` : `All ${seen.devices.length} are connected`;
-  by("device-summary").textContent = `${answering}; ${complaints ? count(complaints, "alarm") : "no alarms"}.`;
-  const others = seen.devices.filter((one) => one.connected && one.kind !== "vswitch");
-  const shown = [...away, ...others.sort((a, b) => b.alarms.length - a.alarms.length)].slice(0, 100);
-  rows(by("devices"), shown.map((one) => row(one.name, one.kind, one.connected
+  const silent = mute.length ? `, and ${mute.length} do not answer` : "";
+  by("device-summary").textContent = `${answering}${silent}; ${complaints ? count(complaints, "alarm") : "no alarms"}.`;
+  const others = seen.devices.filter((one) => one.connected && one.answers && one.kind !== "vswitch");
+  const shown = [...away, ...mute, ...others.sort((a, b) => b.alarms.length - a.alarms.length)].slice(0, 100);
+  rows(by("devices"), shown.map((one) => row(one.name, one.kind, one.connected && one.answers
     ? el("div", {}, el("span", { className: "good" }, `✓ ${one.detail || "connected"}`), ...alarms(one))
     : el("span", { className: "bad" }, `✗ ${one.detail || "not connected"}`))), "No devices.");
   keepFocus(by("quarantine"), () => rows(by("quarantine"), seen.quarantine.map(quarantineRow), "No port is in quarantine."));

@@ -20,6 +20,7 @@ class Away:
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}
+        self.mute = []
 
     def planes_down(self):
         return self.planes
@@ -29,6 +30,9 @@ class Away:
 
     def switches_away(self):
         return self.switches
+
+    def switches_mute(self):
+        return self.mute
 
     def unconfirmed(self):
         return []
@@ -77,6 +81,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
     away.planes[PlaneId(0)] = "no answer"
     away.tors[RackId(0)] = "no answer"
     away.switches += [MissingSwitch(f"hyv-h1{n}", f"h1{n}", RackId(0)) for n in (1, 2)]
+    away.mute.append(MissingSwitch("hyv-h21", "h21", RackId(1)))
     away.uplinks.add("h11")
     away.complaints["p2"] = [Alarm(Severity.MAJOR, 3, "LOS", "no light")]
     auditor.found = [Drift(DriftKind.CROSS_CONNECT, "p2", "1 to 18", "connected", "nothing")]
@@ -86,6 +91,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
         "optical switch p1 can't be commanded: no answer",
         "ToR r1 can't be commanded: no answer",
         "2 switches are not connected: hyv-h11, hyv-h12",
+        "switch hyv-h21 is connected, and not answering",
         "server h11 is without an uplink for circuits",
         "optical switch p2 complains: major LOS at port 3, no light",
         "changed behind our back: p2, 1 to 18: nothing instead of connected",
@@ -99,6 +105,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
         "optical switch p1 can be commanded again",
         "ToR r1 can be commanded again",
         "2 switches are connected now: hyv-h11, hyv-h12",
+        "switch hyv-h21 answers again",
         "server h11 has an uplink for circuits again",
         "optical switch p2 complains no more",
         "p2 is as intended again",

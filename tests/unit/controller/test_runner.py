@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import wait
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -128,3 +129,92 @@ def test_a_device_s_answer_that_nobody_has_looked_at_is_no_waiting(runner, monke
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))
     runner.perform(Batch("move", (Pause(1.0), move)))
     assert seen == [False]
+
+
+class Jobs(list):
+    """Jobs in turn, done when asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.came = threading.Semaphore(0)
+
+    def put(self, job):
+        self.append(job)
+        self.came.release()
+
+    def do_next(self):
+        assert self.came.acquire(timeout=10), "no job has come"
+        self.pop(0)()
+
+
+LOOK = Batch("settle", (ReadMirrors(PlaneId(0)),))
+
+
+def held_up(runner):
+    """An event for which the plane's answer waits."""
+    answers = threading.Event()
+
+    def mirrors(_plane):
+        assert answers.wait(10), "nobody has let it answer"
+        return "mirrors"
+
+    runner.devices.mirrors = mirrors
+    return answers
+
+
+def test_a_course_beside_others_goes_on_as_a_job_once_it_is_answered(runner):
+    answers, jobs, seen = held_up(runner), Jobs(), []
+    answers.set()
+
+    def course():
+        (outcome,) = yield LOOK  # nothing comes in between here
+        seen.append(outcome.value)
+        answers.clear()
+        (outcome,) = yield replace(LOOK, beside=True)
+        seen.append(outcome.value)
+
+    runner._wait_for = wait
+    beside = runner.run_beside(course(), jobs.put)
+    assert seen == ["mirrors"]
+    assert not jobs
+    assert not beside.over, "whoever began it goes on"
+    answers.set()
+    jobs.do_next()
+    assert seen == ["mirrors", "mirrors"]
+    assert beside.over
+
+
+def test_one_that_is_dropped_ends_once_nothing_of_it_is_under_way(runner):
+    answers, jobs, seen = held_up(runner), Jobs(), []
+
+    def course():
+        try:
+            yield replace(LOOK, beside=True)
+            seen.append("went on")
+        finally:
+            seen.append("ended")
+
+    beside = runner.run_beside(course(), jobs.put)
+    threading.Timer(0.05, answers.set).start()
+    beside.drop()
+    assert answers.is_set()
+    assert beside.over
+    jobs.do_next()
+    assert seen == ["ended"]
+
+
+def test_one_in_which_a_defect_shows_is_over(runner):
+    jobs = Jobs()
+
+    def mirrors(_plane):
+        raise ZeroDivisionError
+
+    runner.devices.mirrors = mirrors
+    beside = runner.run_beside(iter_of(replace(LOOK, beside=True)), jobs.put)
+    with pytest.raises(ZeroDivisionError):
+        jobs.do_next()
+    assert beside.over
+
+
+def iter_of(*batches):
+    yield from batches

@@ -621,6 +621,28 @@ def test_a_late_switch_that_never_comes_is_waited_for_no_longer_than_any():
     assert staged.queue == [], "and that is not tried for ever"
 
 
+def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
+    """Though that takes longer, as other changes come first."""
+    staged = Staged(to_r4=0.4)
+    has_a_late_switch(staged)
+    staged.begin()
+    rest = staged.ledger.reconfigurations()[0]
+    staged.next()
+    (change,) = staged.staging._changes.values()
+    change.late_until_s = 0.0
+    course = []
+    runner = staged.rooms._runner
+    monkeypatch.setattr(runner, "run_beside", lambda one, _put: course.append(one))
+    staged.rooms._switch_answers(LATE.vswitch.datapath_id)
+    staged.rooms._upkeep.synchronise()
+    staged.staging.keep_time()
+    assert staged.staging.under_way, "it is about to be ready"
+    staged.stage.run(course[0])
+    staged.staging.keep_time()
+    assert staged.entry(rest.id).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+
+
 def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
     """As one that was late with the change before, and is not there yet."""
     staged = Staged(to_r4=0.4)

@@ -67,7 +67,10 @@ class Stage:
             tor_problem=lambda rack: self.down.get(f"r{rack}"),
             statuses=lambda: self.statuses,
         )
-        fleet = SimpleNamespace(connected=lambda: frozenset(self.network.connected), mute=frozenset)
+        self.mute = set()
+        fleet = SimpleNamespace(
+            connected=lambda: frozenset(self.network.connected), mute=lambda: frozenset(self.mute)
+        )
         self.ledger.settle(state)
         self.quarantined = {}
         quarantine = SimpleNamespace(
@@ -78,7 +81,9 @@ class Stage:
             ),
         )
         quarantine.passed = lambda _ends: None
-        panels = SimpleNamespace(ports=frozenset, waiting=lambda _execution: ())
+        panels = SimpleNamespace(
+            ports=frozenset, waiting=lambda _execution: (), described=lambda status: status
+        )
         core = self.core
         self.upkeep = Upkeep(
             fabric,
@@ -94,6 +99,8 @@ class Stage:
             core.care,
             core.recovery,
             lambda _error: None,
+            core.jobs.append,
+            lambda: core.jobs.append(self.upkeep.synchronise),
         )
         self.reach = Reach(
             fabric,
@@ -273,6 +280,84 @@ def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     stage.core.switches.renewed(first)
     stage.upkeep.synchronise()
     assert first in stage.reach.ready_switches()
+
+
+@pytest.fixture
+def slow(stage):
+    """A switch that was given up, and has answered."""
+    stage.upkeep.look_after()
+    first = min(stage.network.names)
+    stage.network.tables[first].clear()
+    stage.core.switches.answers_again(first)
+    stage.core.steps.clear()
+    return first
+
+
+def test_a_change_does_not_wait_for_a_slow_switch_that_is_being_brought(stage, slow):
+    stage.upkeep.synchronise()
+    assert slow not in stage.reach.ready_switches()
+    plan = stage.plan(path_of(FABRIC, 1, 2), path_of(FABRIC, 0, 1))
+    assert slow not in stage.reach.conditions().connected
+    execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
+    stage.core.run(execution.run())
+    stage.core.take_over(execution)
+    assert slow not in stage.reach.ready_switches(), "the change has not waited for it"
+    stage.core.finish_beside()
+    assert slow in stage.reach.ready_switches()
+    assert stage.network.synchronised(execution.result) >= stage.network.names.keys()
+    assert stage.core.steps.count("synchronise") == 1, "given the state that there is by then"
+
+
+def test_who_connects_is_brought_at_once_beside_slow_ones(stage, slow):
+    stage.upkeep.synchronise()
+    other = max(stage.network.names)
+    stage.network.tables[other].clear()
+    stage.core.switches.renewed(other)
+    stage.upkeep.synchronise()
+    assert other in stage.reach.ready_switches()
+    assert slow not in stage.reach.ready_switches()
+    stage.core.finish_beside()
+    assert slow in stage.reach.ready_switches()
+
+
+def test_slow_ones_that_answer_later_are_brought_after_those(stage, slow):
+    stage.upkeep.synchronise()
+    other = max(stage.network.names)
+    stage.network.tables[other].clear()
+    stage.core.switches.answers_again(other)
+    stage.upkeep.synchronise()
+    assert stage.core.steps.count("take") == 1
+    stage.core.finish_beside()
+    assert stage.core.steps.count("take") == 2
+    assert stage.reach.ready_switches() >= {slow, other}
+
+
+def test_nothing_of_a_slow_switch_is_under_way_when_devices_are_read_anew(stage, slow):
+    stage.upkeep.synchronise()
+    ended = []
+    stage.upkeep._beside = SimpleNamespace(drop=lambda: ended.append(list(stage.core.steps)))
+    stage.core.recovery.done = False
+    stage.upkeep.look_after()
+    assert ended == [["take"]], "before anything else"
+    assert "read" in stage.core.steps
+
+
+def test_a_mute_switch_is_not_said_to_be_away(stage):
+    stage.upkeep.look_after()
+    one, other, *_ = sorted(stage.network.names)
+    stage.network.connected -= {one, other}
+    stage.mute.add(other)
+    names = stage.core.switches.owned
+    assert stage.reach.missing() == [
+        f"vswitch {names[one]} is not connected",
+        f"vswitch {names[other]} is connected, and not answering",
+    ]
+    assert [away.name for away in stage.reach.switches_away()] == [names[one]]
+    assert [mute.name for mute in stage.reach.switches_mute()] == [names[other]]
+    told = {s.name: (s.connected, s.answers, s.detail) for s in stage.reach.devices()}
+    assert told[names[one]] == (False, True, "")
+    assert told[names[other]] == (True, False, "connected, and not answering")
+    assert stage.reach.why_not_ready(other).startswith(f"switch {names[other]} is connected, and")
 
 
 def test_it_is_ready_though_switches_are_away_once_they_had_their_time(stage):

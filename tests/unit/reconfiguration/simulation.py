@@ -96,9 +96,10 @@ _WORDS: Final = {
     FailureKind.NOT_CONNECTED: "not connected",
     FailureKind.REFUSED: "refused",
     FailureKind.UNKNOWN: "no answer",
+    FailureKind.LATE: "no answer yet",
     FailureKind.AWAITS_PEOPLE: "people were asked",
 }
-_Doing = Generator[None, None, tuple[object, Failure | None]]
+Doing = Generator[None, None, tuple[object, Failure | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,10 @@ class Lateness:
     """In which term switches were taken last."""
     under_way: list[dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=list)
     """What each command under way has yet to tell switches."""
+    slow: set[DatapathId] = field(default_factory=set)
+    """Switches that are late with what is not waited for."""
+    mute: set[DatapathId] = field(default_factory=set)
+    """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
 
 
 class Network:
@@ -378,7 +383,7 @@ class Network:
 
     def perform(self, batch: Batch, watch: Callable[[Command | None], None]) -> list[Outcome]:
         """All commands at once, interleaved at random; ``watch`` sees every state in between."""
-        doing = {index: self._start(command) for index, command in enumerate(batch.commands)}
+        doing = {index: self.start(command) for index, command in enumerate(batch.commands)}
         ended: dict[int, Outcome] = {}
         started_s = self.now_s
         self.late.under_way = []
@@ -440,8 +445,9 @@ class Network:
             term = self.late.term
             self.late.changes += [Late(when_s, change, switch, term) for change in changes]
 
-    def _start(self, command: Command) -> _Doing:
-        handlers: dict[type, Callable[..., _Doing]] = {
+    def start(self, command: Command) -> Doing:
+        """A command under way, a change at a time."""
+        handlers: dict[type, Callable[..., Doing]] = {
             ApplyRules: self._apply_rules,
             StageRules: self._nothing,
             AwaitRounds: self._await_rounds,
@@ -467,45 +473,45 @@ class Network:
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def _nothing(self, command: Announce | StageRules) -> _Doing:
+    def _nothing(self, command: Announce | StageRules) -> Doing:
         yield
         return None, None
 
-    def _take_switches(self, command: TakeSwitches) -> _Doing:
+    def _take_switches(self, command: TakeSwitches) -> Doing:
         heard = frozenset(filter(self.hears, command.datapaths))
         self.late.taken_in |= dict.fromkeys(heard, self.late.term)
         yield
         return heard, None
 
-    def _await_rounds(self, command: AwaitRounds) -> _Doing:
+    def _await_rounds(self, command: AwaitRounds) -> Doing:
         """Rounds end by themselves; where a ToR stands still, vswitches forward all the same."""
         until_s = max((self._lags_until_s.get(one, 0.0) for one in command.datapaths), default=0.0)
         self.now_s = max(self.now_s, until_s)
         yield
         return frozenset(), None
 
-    def _pause(self, command: Pause) -> _Doing:
+    def _pause(self, command: Pause) -> Doing:
         self.now_s += command.seconds
         yield
         return None, None
 
-    def _record(self, command: Record) -> _Doing:
+    def _record(self, command: Record) -> Doing:
         self.journal.append((command.what, command.details))
         yield
         return None, None
 
-    def _save_state(self, command: SaveState) -> _Doing:
+    def _save_state(self, command: SaveState) -> Doing:
         self.journal.append((command.what, {}))
         yield
         return None, None
 
-    def _await_switches(self, command: AwaitSwitches) -> _Doing:
+    def _await_switches(self, command: AwaitSwitches) -> Doing:
         if not self.connected.issuperset(command.datapaths):
             self.now_s += command.timeout_s
         yield
         return frozenset(self.connected), None
 
-    def _read_vlans(self, command: ReadVlans) -> _Doing:
+    def _read_vlans(self, command: ReadVlans) -> Doing:
         yield
         if self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
@@ -525,7 +531,7 @@ class Network:
     def name_of(self, datapath: DatapathId) -> str:
         return self.names.get(datapath) or self.learning[datapath]
 
-    def _compare_rules(self, command: CompareRules) -> _Doing:
+    def _compare_rules(self, command: CompareRules) -> Doing:
         """As tables are: silent switches say nothing."""
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, installations in command.intended.items():
@@ -545,7 +551,7 @@ class Network:
         yield
         return found, None
 
-    def _confirm_rules(self, command: ConfirmRules) -> _Doing:
+    def _confirm_rules(self, command: ConfirmRules) -> Doing:
         """As tables are: silent switches say nothing."""
         exact = set()
         for datapath, installations in command.intended.items():
@@ -557,7 +563,7 @@ class Network:
         yield
         return frozenset(exact), None
 
-    def _apply_rules(self, command: ApplyRules) -> _Doing:
+    def _apply_rules(self, command: ApplyRules) -> Doing:
         failures: dict[DatapathId, Failure | None] = {}
         left = dict(command.changes)
         self.late.under_way.append(left)
@@ -566,6 +572,11 @@ class Network:
             del left[datapath]
             if not self.hears(datapath):
                 kind = FailureKind.NOT_CONNECTED
+            elif command.hurries and datapath in self.late.slow:
+                failures[datapath] = failure_of(command, FailureKind.LATE)
+                self._be_late(datapath, command.changes[datapath])
+                yield
+                continue
             elif self._hit(self.faults.vswitch):
                 kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
             if kind is None or (kind is FailureKind.UNKNOWN and self._hit(0.5)):
@@ -578,6 +589,13 @@ class Network:
             failures[datapath] = kind and failure_of(command, kind)
             yield
         return failures, None
+
+    def _be_late(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
+        self.connected.discard(datapath)
+        self.late.mute.add(datapath)
+        when_s = self.now_s + self.rng.uniform(0.0, LONGEST_DELAY_S)
+        change = partial(self.apply, datapath, changes)
+        self.late.changes.append(Late(when_s, change, datapath, self.late.term))
 
     def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         """One atomic bundle."""
@@ -612,7 +630,7 @@ class Network:
             return 0, failure_of(command, FailureKind.REFUSED)
         return self.rng.randint(0, changes), failure_of(command, FailureKind.UNKNOWN)
 
-    def _set_vlans(self, command: SetVlans) -> _Doing:
+    def _set_vlans(self, command: SetVlans) -> Doing:
         self.now_s = max(self.now_s, self.still_until_s.get(command.rack, 0.0))
         ports = self.rng.sample(sorted(command.ports), len(command.ports))
         extent, failure = self._extent(command, self.faults.tor, len(ports))
@@ -635,7 +653,7 @@ class Network:
             self._postpone(rack, [partial(change, name) for name in ports[extent:]])
         return None, failure
 
-    def _move_mirrors(self, command: MoveMirrors) -> _Doing:
+    def _move_mirrors(self, command: MoveMirrors) -> Doing:
         lit, halves = self.mirrors[command.plane], self.halves[command.plane]
         new = command.move.connect - (lit - command.move.disconnect)
         staying = (lit | halves) - command.move.disconnect - new
@@ -680,14 +698,14 @@ class Network:
             )
         return None, failure
 
-    def _read_mirrors(self, command: ReadMirrors) -> _Doing:
+    def _read_mirrors(self, command: ReadMirrors) -> Doing:
         yield
         if self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
         lit, halves = self.mirrors[command.plane], self.halves[command.plane]
         return Mirrors(frozenset(lit | halves), frozenset(halves)), None
 
-    def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
+    def _await_ports_up(self, command: AwaitPortsUp) -> Doing:
         """Light that is there is told of at once; what does not come is waited for."""
         until_s = self.now_s + command.timeout_s
         yield
@@ -706,7 +724,7 @@ class Network:
     def _lit(self, port: OpticalPort) -> bool:
         return any(cross.egress == port.egress for cross in self.mirrors[port.plane])
 
-    def _probe(self, command: ProbePath) -> _Doing:
+    def _probe(self, command: ProbePath) -> Doing:
         yield
         if self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
@@ -719,7 +737,7 @@ class Network:
         )
         return lost, None
 
-    def _pass_markers(self, command: PassMarkers) -> _Doing:
+    def _pass_markers(self, command: PassMarkers) -> Doing:
         """They wait where ToRs stand still, like the frames before them."""
         until_s = self.now_s + command.timeout_s
         while waiting := [one for one in command.markers if self._standing(one.src.rack)]:
@@ -745,7 +763,7 @@ class Network:
         _, port = self.substrate.launch(marker.src, marker.path)
         return self.arrives((marker.vlan, port), marker.src.rack, marker.dst.rack)
 
-    def _read_packets(self, command: ReadPortPackets) -> _Doing:
+    def _read_packets(self, command: ReadPortPackets) -> Doing:
         counts: dict[str, int] = {}
         still = self._standing(command.rack)
         for name in command.ports:

@@ -1,9 +1,11 @@
 """Whole tables, as all switches of a rack are given them."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import InstallAll, constant, installed, match_key
 from hydra.model import NetworkState
@@ -185,3 +187,82 @@ def test_a_switch_that_could_not_be_read_is_written(core):
     course.send([Outcome(frozenset({first, second}))])
     batch = course.send([Outcome(None)])
     assert batch.commands[0].changes.keys() == {first, second}
+
+
+def under_way(core, *datapaths):
+    """A course that brings these switches beside others, where it has read them; none is exact."""
+    core.switches.settled = True
+    for datapath in datapaths:
+        core.switches.answers_again(datapath)
+    course = core.switches.bring_beside(datapaths)
+    assert next(course).step == "take"
+    assert course.send([Outcome(frozenset(datapaths))]).step == "confirm"
+    return course, course.send([Outcome(frozenset())])
+
+
+def brought(course, *outcomes):
+    """What the course returns after these."""
+    with pytest.raises(StopIteration) as ended:
+        for outcome in outcomes:
+            course.send([Outcome(outcome)])
+    return ended.value.value
+
+
+def test_a_slow_switch_is_brought_while_others_go_on(core):
+    first, second, *_ = sorted(core.switches.owned)
+    course, batch = under_way(core, first, second)
+    assert batch.beside
+    assert core.switches.slow() == core.switches.soon_ready() == {first, second}
+    assert not core.switches.fresh()
+    assert brought(course, {first: None, second: None}) == {first, second}
+    assert core.switches.ready() == {first, second}
+    assert not core.switches.slow()
+
+
+def test_what_a_change_has_made_meanwhile_it_is_given_after_that_and_nothing_older(core):
+    first, *_ = sorted(core.switches.owned)
+    course, _ = under_way(core, first)
+    core.memory.state = NetworkState(STATE.epoch + 1)
+    batch = course.send([Outcome({first: None})])
+    assert first not in core.switches.ready(), "it holds what the change has ended"
+    expected = dict(core.switches.tables([first]))[first]
+    given = batch.commands[0].changes[first]
+    assert set(installed(given[1:])) == set(installed(expected))
+    assert brought(course, {first: None}) == {first}
+
+
+def test_a_change_that_is_none_of_its_concern_does_not_have_it_written_again(core):
+    """Rules have the epochs of the changes that made them."""
+    first, *_ = sorted(core.switches.owned)
+    course, _ = under_way(core, first)
+    core.memory.state = replace(STATE, epoch=STATE.epoch + 1)
+    assert brought(course, {first: None}) == {first}
+
+
+def test_what_it_should_hold_besides_may_change_meanwhile(core):
+    first, *_ = sorted(core.switches.owned)
+    course, _ = under_way(core, first)
+    core.switches.dead_uplinks = frozenset({"h32"})
+    batch = course.send([Outcome({first: None})])
+    assert batch.step == "synchronise"
+    assert brought(course, {first: None}) == {first}
+
+
+def test_who_connects_anew_or_refuses_meanwhile_is_not_brought(core):
+    first, second, third, *_ = sorted(core.switches.owned)
+    course, _ = under_way(core, first, second, third)
+    core.switches.renewed(first)
+    assert first not in core.switches.fresh(), "what it was told may be under way still"
+    refused = Failure("openflow", "v", FailureKind.REFUSED, "no")
+    assert brought(course, {first: None, second: refused, third: None}) == {third}
+    assert core.switches.fresh() == {first}
+    assert core.switches.slow() == {second}
+    assert not core.switches.soon_ready(), "it has been tried"
+
+
+def test_nothing_is_written_by_a_state_that_is_in_doubt(core):
+    first, *_ = sorted(core.switches.owned)
+    course, _ = under_way(core, first)
+    core.switches.settled = False
+    assert brought(course, {first: None}) == frozenset()
+    assert first not in core.switches.ready()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TypeVar
 
+from apps.controller.runner import BesideOthers
 from hydra.model import DatapathId, Fabric, NetworkState, Path, PlaneId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.commands import (
@@ -18,12 +20,13 @@ from hydra.reconfiguration.commands import (
     Course,
     Outcome,
     SaveState,
+    Steps,
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions, Execution
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import SeenPort, Switches
-from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Network
+from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
 
 _ResultT = TypeVar("_ResultT")
 POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
@@ -67,7 +70,8 @@ class Seen:
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
         server = self._server_at.get((datapath, name))
-        if server is None or datapath not in self._network.connected:
+        heard = self._network.connected | self._network.late.mute
+        if server is None or datapath not in heard:
             return None
         return SimpleNamespace(up=server not in self._network.dead_uplinks)
 
@@ -94,6 +98,10 @@ class SimulatedUpkeep:
         self.unbrought: set[str] = set()
         """Servers whose switch has not been brought to the state, although it was tried."""
         self.steps: list[str] = []
+        self.jobs: list[Callable[[], None]] = []
+        """Jobs of courses that let others in, in turn."""
+        self._doing: list[tuple[str, Command, Doing, Future[Outcome]]] = []
+        """Commands of such courses that are under way."""
 
     @classmethod
     def at_work(cls, network: Network, state: NetworkState) -> SimulatedUpkeep:
@@ -116,21 +124,56 @@ class SimulatedUpkeep:
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
         return self.run(course)
 
+    def run_beside(
+        self, course: Steps, put: Callable[[Callable[[], None]], None] | None = None
+    ) -> BesideOthers:
+        return BesideOthers(course, self._submit, self.perform, put or self.jobs.append)
+
+    def _submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        self.steps.append(batch.step)
+        futures = [Future[Outcome]() for _ in batch.commands]
+        for command, future in zip(batch.commands, futures, strict=True):
+            self._doing.append((batch.step, command, self.network.start(command), future))
+        return futures
+
+    def go_on_beside(self) -> None:
+        """One step of what is under way beside others."""
+        if not self._doing:
+            return
+        step, command, doing, future = self._doing[0]
+        try:
+            next(doing)
+        except StopIteration as end:
+            del self._doing[0]
+            outcome = Outcome(*end.value)
+            self._learn(step, command, outcome)
+            future.set_result(outcome)
+
+    def finish_beside(self) -> None:
+        """All that is under way, and the jobs that follow."""
+        while self._doing or self.jobs:
+            self.go_on_beside()
+            while self.jobs:
+                self.jobs.pop(0)()
+
     def perform(self, batch: Batch) -> list[Outcome]:
         self.steps.append(batch.step)
         outcomes = self.network.perform(batch, self.look)
         for command, outcome in zip(batch.commands, outcomes, strict=True):
-            if isinstance(command, SaveState):
-                self.memory.saved = self.memory.state
-                self.network.journal.clear()
-            elif isinstance(command, AwaitSwitches):
-                self._note_unbrought(set(command.datapaths) - outcome.value, ())
-            elif isinstance(command, ConfirmRules):
-                self._note_unbrought((), outcome.value)
-            elif isinstance(command, ApplyRules) and batch.step == "synchronise":
-                failed = {datapath for datapath, error in outcome.value.items() if error}
-                self._note_unbrought(failed, outcome.value.keys() - failed)
+            self._learn(batch.step, command, outcome)
         return outcomes
+
+    def _learn(self, step: str, command: Command, outcome: Outcome) -> None:
+        if isinstance(command, SaveState):
+            self.memory.saved = self.memory.state
+            self.network.journal.clear()
+        elif isinstance(command, AwaitSwitches):
+            self._note_unbrought(set(command.datapaths) - outcome.value, ())
+        elif isinstance(command, ConfirmRules):
+            self._note_unbrought((), outcome.value)
+        elif isinstance(command, ApplyRules) and step == "synchronise":
+            failed = {datapath for datapath, error in outcome.value.items() if error}
+            self._note_unbrought(failed, outcome.value.keys() - failed)
 
     def _note_unbrought(
         self, failed: Collection[DatapathId], brought: Collection[DatapathId]

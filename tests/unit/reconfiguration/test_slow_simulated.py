@@ -1,0 +1,248 @@
+"""Slow switches that are brought to the present state while changes come and go beside that.
+
+A change leaves them out, as they are late. Once they have answered, they are read and written, and
+meanwhile other changes are planned and carried out, uplinks and circuits die, switches come and
+go, and a change may break off. Nobody is ever cut off by it, and what counts as ready holds just
+what it should. Replay as in :mod:`tests.unit.reconfiguration.seeds`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from apps.controller.runner import BesideOthers
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import installed, match_key
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import DatapathId
+from hydra.policy import DrainPolicy, Policy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, without
+from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.reconfiguration.seeds import chunks, hold, remembering
+from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Faults, Network
+from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
+from tests.unit.reconfiguration.watch import Violation, Watch
+
+pytestmark = pytest.mark.takes(30)
+
+_RUNS = 600
+CHANGES = 4
+_TURNS = 6
+"""Of upkeep before a change, at most, until devices are known."""
+_POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+
+
+class Slow:
+    """Changes of a network in which some switches are slow."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = random.Random(seed)
+        fabric = self.fabric = random_fabric(rng)
+        self.order = order_of(fabric)
+        state = first_state(fabric, rng)
+        network = self.network = Network(fabric, state, rng)
+        self.upkeep = SimulatedUpkeep.at_work(network, state)
+        network.late.slow = {dp for dp in network.names if rng.random() < 0.3}
+        self.course: BesideOthers | None = None
+        """The one that brings slow switches to the present state."""
+        self.patience = rng.choice((0.02, 0.1, 0.5))
+        """How fast that goes on: the chance of a step of it after each step of a change."""
+        self.seen = Counter[str]()
+
+    def play(self) -> None:
+        for _ in range(CHANGES):
+            self.network.faults = Faults.draw(self.rng) if self.rng.random() < 0.5 else Faults()
+            self.know_devices()
+            self.answer()
+            self.change()
+            self.ready_ones_are_as_they_should()
+            self.do_jobs()
+        self.settle_down()
+
+    def know_devices(self) -> None:
+        """As upkeep does it: devices, and switches that are not slow."""
+        upkeep = self.upkeep
+        for _ in range(_TURNS):
+            if not upkeep.uncertain:
+                break
+            upkeep.run(upkeep.care.mend(upkeep.care.uncertain_planes, upkeep.care.uncertain_racks))
+        others = upkeep.switches.late() - upkeep.switches.slow()
+        self.time_passes()  # what they were to do earlier has happened, or never will
+        upkeep.run(upkeep.recovery.bring(others))
+
+    def time_passes(self) -> None:
+        network = self.network
+        network.now_s += LONGEST_DELAY_S
+        network.catch_up()
+        network.now_s += LONGEST_LAG_S
+
+    def answer(self) -> None:
+        """Slow switches have done what they were told, and are brought to the present state."""
+        network, switches = self.network, self.upkeep.switches
+        self.hear_late_ones()
+        for datapath in sorted(network.names.keys() - network.connected):
+            network.connected.add(datapath)
+            switches.renewed(datapath)
+        if not self.fabric_hurries and self.rng.random() < 0.5:
+            # One that had its whole time in vain: here, nobody is left out earlier.
+            switches.answers_again(self.rng.choice(sorted(network.names)))
+        slow = switches.slow()
+        if slow and (self.course is None or self.course.over):
+            self.course = self.upkeep.run_beside(self.upkeep.recovery.bring_beside(slow))
+            self.seen["brought beside"] += 1
+
+    def hear_late_ones(self) -> None:
+        for datapath in sorted(self.network.late.mute):
+            self.network.connected.add(datapath)
+            self.upkeep.switches.answers_again(datapath)
+        self.network.late.mute.clear()
+
+    @property
+    def fabric_hurries(self) -> bool:
+        return self.network.substrate.retags
+
+    def do_jobs(self) -> None:
+        """What a course beside others has come to, if that is there already."""
+        for _ in range(self.rng.choice((0, 0, 5, 20))):
+            self.upkeep.go_on_beside()
+            while self.upkeep.jobs:
+                self.upkeep.jobs.pop(0)()
+
+    def change(self) -> None:
+        """Carry out a change; what a course beside it has under way goes on meanwhile."""
+        upkeep, network, rng = self.upkeep, self.network, self.rng
+        upkeep.run(upkeep.switches.tidy_relays())
+        state = upkeep.memory.state
+        lost = self.lost() & state.topology.circuits
+        goal = without(state, lost) if lost else random_state(self.fabric, state, rng)
+        plan = diff(self.fabric, state, goal, self.order)
+        conditions = upkeep.conditions()
+        execution = Execution(
+            self.fabric, _POLICY, plan, conditions, self.order, hurries=rng.random() < 0.7
+        )
+        network.unsettle(sorted(plan.disconnect))
+        watch = Watch(network, execution, upkeep.uncertain)
+        watch._devices_are_as_the_result_says = lambda: None  # diverted pairs wait
+        upkeep.look = watch.look
+        perform, step_of_death = network.perform, rng.randrange(120)
+        under_way = self.course is not None and not self.course.over
+
+        def beside(batch, look):
+            def look_and_go_on(command):
+                nonlocal step_of_death
+                look(command)
+                if rng.random() < self.patience:
+                    upkeep.go_on_beside()
+                    look(None)
+                step_of_death -= 1
+                if not step_of_death and not batch.alone:
+                    network.perform = perform
+                    self.something_dies(execution)
+                    network.perform = beside
+                    look(None)
+
+            return perform(batch, look_and_go_on)
+
+        network.perform = beside
+        try:
+            watch.run()
+        finally:
+            network.perform = perform
+        upkeep.take_over(execution)
+        self.seen["beside a change"] += under_way
+        self.seen["left out"] += bool(execution.late)
+        moved = execution.state is not ReconfigurationState.QUEUED and not plan.empty
+        if moved and rng.random() < 0.1:
+            self.break_off(execution)
+
+    def lost(self) -> frozenset:
+        """Circuits that pairs were diverted off."""
+        diverted = self.upkeep.switches.diverted
+        paths = self.upkeep.memory.state.topology.paths
+        return frozenset(c for p in paths if (p.src, p.dst) in diverted for c in p.circuits)
+
+    def something_dies(self, change: Execution) -> None:
+        """An uplink, or a circuit: what is done about it does not wait for slow switches."""
+        upkeep, network, rng = self.upkeep, self.network, self.rng
+        if rng.random() < 0.5 and network.substrate.detours:
+            network.dead_uplinks.add(rng.choice(self.fabric.servers).name)
+            upkeep.run_meanwhile(upkeep.switches.follow_uplinks())
+            change.hear_of_uplinks(upkeep.switches.dead_uplinks)
+            self.seen["uplink"] += 1
+            return
+        staying = change.plan.current.topology.circuits & change.plan.target.topology.circuits
+        if staying and not network.faults.standstill:  # else what waits at a ToR is lost with it
+            dead = {rng.choice(sorted(staying))}
+            upkeep.run_meanwhile(upkeep.switches.divert(dead, (), [change]))
+            self.seen["circuit"] += 1
+
+    def break_off(self, execution: Execution) -> None:
+        """The devices are read anew; nothing may be under way then."""
+        self.network.faults = Faults()
+        self.upkeep.recovery.begin_anew(execution)
+        if self.course is not None and not self.course.over:
+            self.seen["broken off beside it"] += 1
+            self.upkeep.finish_beside()
+            self.course.drop()
+        self.time_passes()
+        self.hear_late_ones()  # those who are silent for longer than that are cut off, as ever
+        self.upkeep.start()
+
+    def ready_ones_are_as_they_should(self) -> None:
+        """Whatever has been brought in between: no switch counts as ready that is not."""
+        switches, network = self.upkeep.switches, self.network
+        for datapath, table in switches.tables(sorted(switches.ready() & network.names.keys())):
+            if network.name_of(datapath) in network.unreliable:
+                continue
+            self._holds(datapath, {match_key(r): r.args for r in installed(table)})
+
+    def _holds(self, datapath: DatapathId, wanted: dict) -> None:
+        spares = self.upkeep.switches.spares_relays
+        held = {
+            key: rule.args
+            for key, rule in self.network.tables[datapath].items()
+            if key in wanted or not (spares and rule.kind is RuleKind.TOR_RELAY)
+        }
+        if held != wanted:
+            differing = {k for k in held.keys() | wanted.keys() if held.get(k) != wanted.get(k)}
+            name = self.network.name_of(datapath)
+            raise Violation(f"{name} counts as ready, and differs in {sorted(differing, key=str)}")
+
+    def settle_down(self) -> None:
+        """Once nothing fails, all switches are brought to the present state."""
+        upkeep, network = self.upkeep, self.network
+        network.faults = Faults()
+        self.know_devices()
+        for _ in range(3):
+            self.answer()
+            upkeep.finish_beside()
+            self.ready_ones_are_as_they_should()
+        self.know_devices()
+        if left := network.names.keys() - upkeep.switches.ready():
+            raise Violation(f"never brought to the present state: {left}")
+        self.ready_ones_are_as_they_should()
+
+
+@remembering(150)
+def simulate(seed: int) -> Slow:
+    slow = Slow(seed)
+    slow.play()
+    return slow
+
+
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
+def test_changes_beside_slow_switches_cut_nobody_off(seeds):
+    hold(simulate, seeds)
+
+
+def test_the_seeds_reach_every_corner():
+    played = [simulate(seed) for seed in range(150)]
+    seen = sum((one.seen for one in played), Counter())
+    assert min(seen[what] for what in ("beside a change", "left out", "uplink", "circuit")) > 10
+    assert seen["broken off beside it"]
+    beside = [one for one in played if one.seen["beside a change"]]
+    assert len({one.network.fabric.substrate for one in beside}) == 3
