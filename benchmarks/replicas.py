@@ -17,7 +17,8 @@ not as it was told; *doubled* are those that it was told of no more than once an
 twice. The connection may make no progress for as long as its path may be silent, which the longest
 silence of any datagrams' pair stands for, and what its timer adds
 (:func:`mininet_scenarios.workloads.paced_tcp.longest_silence_s`). What a change takes is measured
-by the client, on etcd and on SQLite in the same run.
+by the client, on etcd and on SQLite in the same run; how many writes of the store each takes, by
+etcd's revisions.
 
 *Rules of two leaders* are looked for in what the switches and both controllers said to each other,
 which tcpdump writes down all the time: writes that a switch took of a controller that was not its
@@ -43,6 +44,7 @@ from typing import Final
 import httpx
 
 from apps.client import ClientError, HydraClient, Refusal
+from apps.etcd.gateway import Etcd
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from benchmarks._two_leaders import Verdict, expression, judged
@@ -211,6 +213,8 @@ class Found:
     """Faults that were not played to their end, in words."""
     wrong: tuple[int, int] = (0, 0)
     change_ms: list[float] = field(default_factory=list)
+    writes: int = 0
+    """Writes of the store in the time of these changes."""
     verdict: Verdict = field(default_factory=Verdict)
     captured_mb: float = 0.0
     dropped: int = 0
@@ -329,6 +333,15 @@ class Faults:
         self._these.leader()
 
 
+def _revision(etcd: EtcdMembers) -> int:
+    """Number of writes that etcd has made."""
+    store = Etcd(etcd.settings())
+    try:
+        return store.transaction([], []).revision
+    finally:
+        store.close()
+
+
 def _changes_ms(client: ControllerClient, times: int) -> list[float]:
     """How long changes of one circuit take, from the request to its end."""
     taken_ms = []
@@ -380,7 +393,9 @@ def _play(
         urls = [one.base_url for one in these.processes.values()]
         with ControllerClient(urls[0]) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
+            revision = _revision(etcd)
             found.change_ms = _changes_ms(client, options.changes)
+            found.writes = _revision(etcd) - revision
             # Where it was: else the customer's circuit may take its place.
             client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         before, customer = stage.losses(), Customer(urls)
@@ -505,6 +520,8 @@ def main(argv: Sequence[str] = ()) -> int:
         Result("a change of one circuit", f"median of {options.changes}", "ms", "lower",
                median(found.change_ms), median(sqlite_ms), "on SQLite",
                median(sqlite_ms) + MORE_MS),
+        Result("a change of one circuit", f"of the store, mean of {options.changes}", "writes",
+               "lower", found.writes / max(1, options.changes), None, ""),
     ]  # fmt: skip
     report("replicas", results)
     return 0 if all(result.meets_target for result in results) else 1
