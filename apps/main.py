@@ -120,6 +120,7 @@ class HydraApplication:
             give_up,
             self._term,
             read_first if exchange is None else exchange.catch_up,
+            (lambda: ()) if exchange is None else exchange.refused,
         )
         desk = self._controller.desk
         self._webhooks = Webhooks(

@@ -5,7 +5,8 @@ Two controllers on the demo fabric share an etcd of three members on this machin
 its own to the members, which can be cut. The leader meets SIGKILL in each phase of a change in
 turn, is cut off from etcd, is stopped by SIGSTOP until another one leads and then goes on, and is
 asked to hand over; members of etcd are killed, the one that leads among them. Meanwhile datagrams
-go between every two racks, and a customer reserves and releases by the URLs of both.
+go between every two racks, bytes over one TCP connection between the two racks whose circuit moves,
+and a customer reserves and releases by the URLs of both.
 
 A controller that has ended is started again by a process that has imported everything before: the
 imports, seconds on both processors, would slow down the one that leads.
@@ -13,7 +14,11 @@ imports, seconds on both processors, would slow down the one that leads.
 *Without a leader* is the longest time in which neither answered ``/readyz`` with 200, both being
 asked every 20 ms. *Lost* are reservations that the customer was told of and that are not there, or
 not as it was told; *doubled* are those that it was told of no more than once and that are there
-twice. What a change takes is measured by the client, on etcd and on SQLite in the same run.
+twice. The connection may make no progress for as long as its path may be silent, which the longest
+silence of any datagrams' pair stands for, and what its timer adds
+(:func:`mininet_scenarios.workloads.paced_tcp.longest_silence_s`). What a change takes is measured
+by the client, on etcd and on SQLite in the same run; how many writes of the store each takes, by
+etcd's revisions.
 
 *Rules of two leaders* are looked for in what the switches and both controllers said to each other,
 which tcpdump writes down all the time: writes that a switch took of a controller that was not its
@@ -39,6 +44,7 @@ from typing import Final
 import httpx
 
 from apps.client import ClientError, HydraClient, Refusal
+from apps.etcd.gateway import Etcd
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from benchmarks._two_leaders import Verdict, expression, judged
@@ -51,8 +57,9 @@ from mininet_scenarios.replicas import ReplicaSet, replicas
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Losses, Stage
-from mininet_scenarios.stage.streams import streams_everywhere
+from mininet_scenarios.stage.streams import TcpResult, paced_connection, streams_everywhere
 from mininet_scenarios.testbed.capture import Capture
+from mininet_scenarios.workloads import paced_tcp
 from tests.integration.warm import cool, warm
 from tests.lossy import LossyWay
 
@@ -66,6 +73,10 @@ _POLICY: Final = {"audit_interval_s": 0}
 _MOVED: Final = PairDemand("r1", "r2", 80.0)
 _KEPT: Final = PairDemand("r3", "r4", 80.0)
 _RESERVED: Final = ("r1", "r3")
+_CONNECTED: Final = ("h11", "h21")
+"""Servers of the racks whose circuit moves."""
+_WRITES_PER_S: Final = 50.0
+_WRITE_BYTES: Final = 200
 _MBPS: Final = 0.1
 _READY_S: Final = 90.0
 _NAMES: Final = ("a", "b")
@@ -194,6 +205,7 @@ class Found:
     lost: int = 0
     silence_ms: float = 0.0
     losses: Losses | None = None
+    tcp: TcpResult | None = None
     reservations: int = 0
     unknown: int = 0
     refused: int = 0
@@ -201,6 +213,8 @@ class Found:
     """Faults that were not played to their end, in words."""
     wrong: tuple[int, int] = (0, 0)
     change_ms: list[float] = field(default_factory=list)
+    writes: int = 0
+    """Writes of the store in the time of these changes."""
     verdict: Verdict = field(default_factory=Verdict)
     captured_mb: float = 0.0
     dropped: int = 0
@@ -319,6 +333,15 @@ class Faults:
         self._these.leader()
 
 
+def _revision(etcd: EtcdMembers) -> int:
+    """Number of writes that etcd has made."""
+    store = Etcd(etcd.settings())
+    try:
+        return store.transaction([], []).revision
+    finally:
+        store.close()
+
+
 def _changes_ms(client: ControllerClient, times: int) -> list[float]:
     """How long changes of one circuit take, from the request to its end."""
     taken_ms = []
@@ -370,16 +393,24 @@ def _play(
         urls = [one.base_url for one in these.processes.values()]
         with ControllerClient(urls[0]) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
+            revision = _revision(etcd)
             found.change_ms = _changes_ms(client, options.changes)
+            found.writes = _revision(etcd) - revision
             # Where it was: else the customer's circuit may take its place.
             client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         before, customer = stage.losses(), Customer(urls)
-        with streams_everywhere(stage) as streams, customer.shopping():
+        pace = {"per_s": _WRITES_PER_S, "write_bytes": _WRITE_BYTES}
+        with (
+            streams_everywhere(stage) as streams,
+            paced_connection(stage, *_CONNECTED, **pace) as connection,
+            customer.shopping(),
+        ):
             faults.play(faults.kill, options.kills)
             faults.play(faults.partition, options.partitions)
             faults.play(faults.stop, options.stops)
             faults.play(faults.member, options.members)
             faults.play(faults.hand_over, options.handovers)
+            found.tcp = connection.stop()
             results = [stream.stop() for stream in streams]
         found.datagrams = sum(one.sent for one in results)
         found.lost = sum(one.lost for one in results)
@@ -399,6 +430,20 @@ def _on_sqlite_ms(stage: Stage, changes: int) -> list[float]:
     ):
         client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
         return _changes_ms(client, changes)
+
+
+def _of_tcp(whole: str, found: Found) -> list[Result]:
+    tcp = found.tcp
+    if tcp is None:
+        return []
+    most_s = paced_tcp.longest_silence_s(found.silence_ms / 1e3, 1 / _WRITES_PER_S)
+    what = f"{whole}, TCP: {tcp.delivered_bytes:,} bytes delivered, {tcp.sent_again} segments again"
+    return [
+        Result(what, "sent and not delivered, in order", "bytes", "lower",
+               max(tcp.sent_bytes - tcp.delivered_bytes, int(not tcp.intact)), None, "", 0.0),
+        Result(what, "longest time without progress", "ms", "lower", tcp.longest_silence_ms,
+               tcp.timer_ms, "its timer", most_s * 1e3),
+    ]  # fmt: skip
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -450,6 +495,7 @@ def main(argv: Sequence[str] = ()) -> int:
                max(0, found.lost - queued), queued, "dropped by queues beside", 0.0),
         Result(whole, "longest silence of any rack pair", "ms", "lower", found.silence_ms,
                None, ""),
+        *_of_tcp(whole, found),
         Result(whole, "frames at dark ports", "frames", "lower", dark, None, "", 0.0),
         Result(whole, "faults broken off", "faults", "lower", len(found.broken_off), None, "",
                0.0),
@@ -474,6 +520,8 @@ def main(argv: Sequence[str] = ()) -> int:
         Result("a change of one circuit", f"median of {options.changes}", "ms", "lower",
                median(found.change_ms), median(sqlite_ms), "on SQLite",
                median(sqlite_ms) + MORE_MS),
+        Result("a change of one circuit", f"of the store, mean of {options.changes}", "writes",
+               "lower", found.writes / max(1, options.changes), None, ""),
     ]  # fmt: skip
     report("replicas", results)
     return 0 if all(result.meets_target for result in results) else 1

@@ -19,7 +19,7 @@ from typing import Any
 
 from hydra.errors import HydraError
 from hydra.journal_format import circuit_record, read_circuit
-from hydra.lifecycle import ReconfigurationState
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, Fabric
 from hydra.reservations.records import read_reservation, reservation_record
 from hydra.reservations.reservation import Reservation
@@ -97,6 +97,16 @@ class EventLog:
     def waiting(self) -> bool:
         """True if there are events to be written."""
         return bool(self._waiting)
+
+    @property
+    def can_wait(self) -> bool:
+        """True if all events to be written tell of changes that go on, which write soon."""
+        with self._lock:
+            waiting = tuple(self._waiting)
+        return bool(waiting) and all(
+            one.progress is not None and RECONFIGURATION_TRANSITIONS[one.progress.state]
+            for one in waiting
+        )
 
     def resume(self, run: str, events: Iterable[Event], last: int) -> None:
         """Go on after the events of a controller that led before, up to number ``last``; before the

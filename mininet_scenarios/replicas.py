@@ -121,11 +121,13 @@ def replicas(
     *,
     lease_s: int = 2,
     launch: Callable[[Path, BinaryIO], Launched] = launch,
+    launches: Mapping[str, Callable[[Path, BinaryIO], Launched]] = MappingProxyType({}),
     endpoints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ports: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[ReplicaSet]:
     """Controllers that share this etcd; the first leads when the block begins.
 
+    ``launches``: how a controller is started, by its name, if not as the others are.
     ``endpoints``: where a controller finds etcd, by its name, if not at its members; ``ports``:
     where it waits for switches, if not at any that is free.
     """
@@ -143,7 +145,9 @@ def replicas(
             store = {"etcd": {"endpoints": there, "prefix": prefix, "lease_s": lease_s}}
             own = {"openflow": openflow, "rest": f"127.0.0.1:{free_port()}", "store": store}
             process = ControllerProcess(
-                stage.written(policy, {**settings, **own}), launch=launch, ready_timeout_s=90
+                stage.written(policy, {**settings, **own}),
+                launch=launches.get(name, launch),
+                ready_timeout_s=90,
             )
             these.processes[name] = process
             stack.callback(process.kill)

@@ -51,6 +51,7 @@ from apps.process.term import Alone, Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
+from hydra.faults.conditions import RefusedWorker
 from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
@@ -82,10 +83,11 @@ class Controller:
         give_up: Callable[[HydraError], None] = LOG.critical,
         term: Term | None = None,
         catch_up: CatchUp = read_first,
+        workers_refused: Callable[[], Sequence[RefusedWorker]] = lambda: (),
     ) -> None:
         """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
         another controller is at work. ``term``: when this one leads; None: always. ``catch_up``:
-        see :class:`~apps.openflow.switchboard.Switchboard`.
+        see :class:`~apps.openflow.switchboard.Switchboard`. ``workers_refused``: as of now.
         """
         term = term or Alone()
         fabric, at_start = loaded.fabric, loaded.policy
@@ -231,7 +233,7 @@ class Controller:
             metrics,
         )
         health = self._health = Health(
-            fabric, ledger, reach, quarantine, poller, auditor, reservations
+            fabric, ledger, reach, quarantine, poller, auditor, reservations, workers_refused
         )
         self.policies = PolicyDesk(
             loaded,

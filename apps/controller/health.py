@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,14 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.reservation_care import ReservationCare
 from apps.demand.poller import StatsPoller
-from hydra.faults.conditions import Condition, ConditionKind, Facts, Watch, over
+from hydra.faults.conditions import (
+    Condition,
+    ConditionKind,
+    Facts,
+    RefusedWorker,
+    Watch,
+    over,
+)
 from hydra.history import HappeningKind
 from hydra.model import Fabric
 from hydra.reconfiguration.plan import Pair
@@ -24,6 +31,7 @@ _NOTED: Final = (
     ConditionKind.TOR_DOWN,
     ConditionKind.SWITCH_NOT_CONNECTED,
     ConditionKind.SWITCH_NOT_ANSWERING,
+    ConditionKind.WORKER_REFUSED,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,
     ConditionKind.DRIFT,
@@ -42,6 +50,7 @@ class Health:
     _poller: StatsPoller
     _auditor: Auditor
     _reservations: ReservationCare
+    _workers_refused: Callable[[], Sequence[RefusedWorker]]
     _watch: Watch = field(default_factory=Watch, init=False)
     _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
         default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
@@ -99,4 +108,5 @@ class Health:
             self._poller.stale_s,
             self._ledger.journal_failure,
             self._reservations.fitting_mbps,
+            self._workers_refused(),
         )

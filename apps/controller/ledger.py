@@ -156,7 +156,7 @@ class Ledger:
                     reason="the controller that carried it out has ended",
                     progress=Progress(name, ReconfigurationState.FAILED),
                 )
-        self._teller = Teller(self._tell_waiting)
+        self._teller = Teller(self._tell_waiting, lambda: self.events.can_wait)
         self.events.listen(self._teller.wake)
         self._teller.start()
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
 from hydra.journal import JournalError
 
 _TOGETHER_S: Final = 0.05
-"""Events that come within this time are one write, unless another one takes them along. A change
-tells of half a dozen states, and each write costs all members of the store."""
+"""Events that come within this time are one write, unless another one takes them along: each write
+costs all members of the store."""
+_PATIENCE_S: Final = 0.25
+"""The same, of those that another write is to take along soon: a change of a circuit or two is over
+by then, and makes no other writes than its own two."""
 _TRY_AGAIN_S: Final = 1.0
 
 
 class Teller:
-    """Calls ``write`` soon after :meth:`wake`, and again a second after it has failed."""
+    """Calls ``write`` soon after :meth:`wake`, and again a second after it has failed; a little
+    later while ``can_wait`` says so.
+    """
 
-    def __init__(self, write: Callable[[], None]) -> None:
+    def __init__(self, write: Callable[[], None], can_wait: Callable[[], bool]) -> None:
         self._write = write
+        self._can_wait = can_wait
         self._due = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="teller", daemon=True)
@@ -38,10 +45,19 @@ class Teller:
     def _run(self) -> None:
         while not self._ended.is_set():
             self._due.wait()
-            self._due.clear()
-            self._ended.wait(_TOGETHER_S)
+            self._wait_for_more()
             try:
                 self._write()
             except JournalError:
                 self._due.set()  # the ledger has said so, or will
                 self._ended.wait(_TRY_AGAIN_S)
+
+    def _wait_for_more(self) -> None:
+        until_s = time.monotonic() + _PATIENCE_S
+        while True:
+            self._due.clear()
+            self._ended.wait(_TOGETHER_S)
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or self._ended.is_set() or not self._can_wait():
+                return
+            self._due.wait(left_s)

@@ -29,6 +29,7 @@ from apps.workers import wire
 from apps.workers.switches import ExchangeEvents, Switches, Worker
 from apps.workers.wire import Order, Record, Said, boot_s
 from hydra.errors import HydraError
+from hydra.faults.conditions import RefusedWorker
 from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 
@@ -39,6 +40,8 @@ _PING_S: Final = 0.1
 ended."""
 _REMEMBERED_S: Final = 86_400.0
 """How long a worker that is away is still told of: by then it has been taken out of service."""
+_REFUSED_S: Final = 15.0
+"""How long a worker that was refused is told of: its service starts it again within seconds."""
 _MESSAGES_IN_A_ROW: Final = 64
 _LOST_WORDS: Final = {
     SessionEnd.TOLD_LOST: "what it told was lost on the way",
@@ -83,8 +86,8 @@ class _Leased(Worker):
 
 
 class Exchange:
-    """:meth:`post`, :meth:`seen` and :meth:`known` are for any thread; all else happens in its own,
-    which takes the place of the OpenFlow hub's.
+    """:meth:`post`, :meth:`seen`, :meth:`known` and :meth:`refused` are for any thread; all else
+    happens in its own, which takes the place of the OpenFlow hub's.
     """
 
     def __init__(
@@ -100,6 +103,9 @@ class Exchange:
         self._workers: dict[bytes, _Leased] = {}
         self._past: dict[str, _Past] = {}
         """By name."""
+        self._refusals: dict[str, tuple[RefusedWorker, float]] = {}
+        """By name, with the moment of the last one."""
+        self._refused: tuple[RefusedWorker, ...] = ()
         self._led: int | None = None
         """The last incarnation that workers were told."""
         self._sessions = int(time.time())
@@ -156,6 +162,9 @@ class Exchange:
 
     def seen(self) -> tuple[WorkerSeen, ...]:
         return self._seen
+
+    def refused(self) -> tuple[RefusedWorker, ...]:
+        return self._refused
 
     @property
     def shards(self) -> int:
@@ -307,6 +316,9 @@ class Exchange:
 
     def _renew(self, identity: bytes, worker: _Leased | None, said: Mapping[str, Any]) -> None:
         now_s, name = boot_s(), str(said["name"])
+        if (its := wire.dialect(said)).protocol != wire.OWN.protocol:
+            self._refuse(identity, name, its, now_s)
+            return
         if worker is None or not worker.is_named(said["session"], now_s, self._settings.lease_s):
             namesake = next((w for w in self._workers.values() if w.name == name), None)
             if namesake is not None and namesake.identity != identity:
@@ -331,9 +343,20 @@ class Exchange:
             "incarnation": incarnation,
             "lease_s": self._settings.lease_s,
             "orders": worker.ordered,
+            **wire.OWN._asdict(),
         }
         if self._send(worker, [wire.GRANTED, wire.text(granted)]):
             worker.granted_by = incarnation
+
+    def _refuse(self, identity: bytes, name: str, its: wire.Dialect, now_s: float) -> None:
+        """Answer a worker that speaks another version, and let in no switch by way of it."""
+        why = wire.mismatch(name, its, "this controller", wire.OWN)
+        if name not in self._refusals or self._refusals[name][0].why != why:
+            LOG.error("%s", why)
+        self._refusals[name] = RefusedWorker(name, why), now_s
+        with suppress(zmq.ZMQError):  # it is gone
+            frames = [identity, wire.REFUSED, wire.text(wire.OWN._asdict())]
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
 
     def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> _Leased:
         self._sessions += 1
@@ -350,9 +373,11 @@ class Exchange:
             began_s=now_s,
         )
         self._workers[identity] = worker
+        self._refusals.pop(name, None)
         LOG.info("worker %s has come", name)
         self._switches.come(worker)
-        self._send(worker, [wire.ANNOUNCE, wire.text({"session": worker.session})])
+        asked = {"session": worker.session, **wire.OWN._asdict()}
+        self._send(worker, [wire.ANNOUNCE, wire.text(asked)])
         return worker
 
     def _look(self) -> None:
@@ -386,6 +411,9 @@ class Exchange:
             )
             for one in sorted(self._workers.values(), key=lambda one: one.name)
         )
+        for name in [n for n, (_, last_s) in self._refusals.items() if now_s - last_s > _REFUSED_S]:
+            del self._refusals[name]
+        self._refused = tuple(one for _, (one, _) in sorted(self._refusals.items()))
         seen = {one.name: one for one in self._seen}
         for name in [name for name in self._past if name not in seen]:
             if now_s - self._past[name].heard_s > _REMEMBERED_S:

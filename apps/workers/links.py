@@ -3,6 +3,10 @@
 A controller's orders count while the lease that it has granted runs, by a clock that goes on while
 the process or the machine sleeps, and as long as no controller with a later incarnation has been
 heard. Other orders are thrown away.
+
+A controller that speaks another version of the protocol is told nothing. One of several is asked
+again from time to time: during an upgrade it is another one's turn. If all of them speak another
+one, the worker ends.
 """
 
 from __future__ import annotations
@@ -26,12 +30,13 @@ from apps.workers.exchange import certificate, endpoint
 from apps.workers.holder import Holder
 from apps.workers.settings import WorkerOptions
 from apps.workers.wire import Record, boot_s, lease_end_s
-from hydra import __version__
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.workers")
 _UNLEASED_RENEWAL_S: Final = 0.3
 """Between two tries to get a lease."""
+_REFUSED_RENEWAL_S: Final = 2.0
+"""The same, with a controller that speaks another version."""
 _KEPT_RENEWALS: Final = 1000
 _BYE_S: Final = 0.2
 """Time for the last words."""
@@ -61,6 +66,8 @@ class _Link:
         """When renewals that are not granted yet were asked for."""
         self.renew_at_s = 0.0
         self.lease_s: float | None = None
+        self.refused = ""
+        """Why the two can't speak to each other; empty: they do, or it has not answered yet."""
         self.lost: SessionEnd | None = None
         """What ended the last session, if this worker ended it."""
 
@@ -241,8 +248,8 @@ class Links:
             "session": link.named_session,
             "lost": link.lost,
             "told": link.said,
-            "release": __version__,
             "cpu_s": time.process_time(),
+            **wire.OWN._asdict(),
         }
         link.renewals[self._renewal] = now_s
         while len(link.renewals) > _KEPT_RENEWALS:
@@ -265,16 +272,38 @@ class Links:
         if kind == wire.ORDERS:
             link.heard += 1
             self._post(lambda: self._obey(link, frames))
-        elif kind == wire.GRANTED:
-            self._note_grant(link, json.loads(frames[1]))
-        elif kind == wire.ANNOUNCE:
-            session = int(json.loads(frames[1])["session"])
-            link.named_session = session
-            link.said = link.heard = 0
-            LOG.info("the controller at %s asks for all switches", link.name)
-            self._post(lambda: self._announce(link, session))
+        elif kind in {wire.GRANTED, wire.ANNOUNCE, wire.REFUSED}:
+            said = json.loads(frames[1])
+            if (controllers := wire.dialect(said)).protocol != wire.OWN.protocol:
+                self._note_refusal(link, controllers, known=kind == wire.REFUSED)
+            elif kind == wire.GRANTED:
+                self._note_grant(link, said)
+            elif kind == wire.ANNOUNCE:
+                self._note_asked(link, int(said["session"]))
         elif kind == wire.RENEW_NOW:
             link.renew_at_s = 0.0
+
+    def _note_asked(self, link: _Link, session: int) -> None:
+        link.named_session = session
+        link.said = link.heard = 0
+        link.refused = ""
+        LOG.info("the controller at %s asks for all switches", link.name)
+        self._post(lambda: self._announce(link, session))
+
+    def _note_refusal(self, link: _Link, controllers: wire.Dialect, *, known: bool) -> None:
+        """``known``: the controller knows that the two can't speak to each other."""
+        if not known:  # it speaks version 0, which tells no versions apart
+            self._send(link, [wire.BYE])
+        link.renew_at_s = boot_s() + _REFUSED_RENEWAL_S
+        its = f"the controller at {link.name}"
+        why = wire.mismatch(self._options.name, wire.OWN, its, controllers)
+        if why == link.refused:
+            return
+        link.refused = why
+        if all(one.refused for one in self._links):
+            give_up(HydraError(why))
+        else:
+            LOG.error("%s; another controller is looked for", why)
 
     def _note_grant(self, link: _Link, granted: dict[str, Any]) -> None:
         asked_s = link.renewals.pop(int(granted["renewal"]), None)

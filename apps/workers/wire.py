@@ -4,6 +4,11 @@ A worker asks for its lease (``RENEW``) and tells what its switches say (``TOLD`
 grants the lease (``GRANTED``), asks to be told of all switches from the beginning (``ANNOUNCE``)
 and gives orders (``ORDERS``). What is told and ordered comes in records, as many in a message as
 have come up since the last one.
+
+Both name the version of what they speak, :data:`PROTOCOL`, and their release, in ``RENEW``,
+``ANNOUNCE`` and ``GRANTED``. A controller that speaks another version than a worker answers
+``REFUSED``, which names the same, and nothing else. These names, ``name`` of ``RENEW``, and their
+kinds stay as they are in every version.
 """
 
 from __future__ import annotations
@@ -11,16 +16,20 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from apps.openflow.seam import SumRequest, Sums
+from hydra import __version__
 
+PROTOCOL: Final = 1
+"""To be raised with every change of what a controller and a worker say to each other."""
 RENEW, TOLD, BYE = b"renew", b"told", b"bye"
 GRANTED, ANNOUNCE, ORDERS, PING, RENEW_NOW = b"granted", b"announce", b"orders", b"ping", b"now"
+REFUSED = b"refused"
 RENEWALS: Final = 8
 """Renewals in the time of a lease."""
 DRIFT: Final = 0.01
@@ -131,6 +140,36 @@ def unpacked_sum_request(record: Record) -> SumRequest:
 
 def text(document: object) -> bytes:
     return json.dumps(document).encode()
+
+
+class Dialect(NamedTuple):
+    """What a controller or a worker says that it speaks."""
+
+    protocol: int
+    release: str
+
+    def words(self) -> str:
+        return f"release {self.release}, speaks version {self.protocol}"
+
+
+OWN: Final = Dialect(PROTOCOL, __version__)
+
+
+def dialect(said: Mapping[str, Any]) -> Dialect:
+    """Raises ValueError, TypeError. Releases that name no version speak version 0."""
+    return Dialect(int(said.get("protocol", 0)), str(said.get("release", "unknown")))
+
+
+def mismatch(worker: str, its: Dialect, controller: str, controllers: Dialect) -> str:
+    """A sentence on two that can't speak to each other, and the remedy."""
+    if its.protocol < controllers.protocol:
+        remedy = "upgrade the worker to the controller's release"
+    else:
+        remedy = "upgrade the controller to the worker's release"
+    return (
+        f"worker {worker}, {its.words()} of the protocol of workers, and {controller}, "
+        f"{controllers.words()}: {remedy}"
+    )
 
 
 def boot_s() -> float:

@@ -47,6 +47,8 @@ class ConditionKind(Enum):
     """Switches whose connection stands, and that owe an answer whose time is up."""
     UNCONFIRMED = "unconfirmed"
     """Devices and switches that answer, and have not confirmed the present state."""
+    WORKER_REFUSED = "worker-refused"
+    """Workers that speak another version of their protocol than the controller."""
     PORT_QUARANTINED = "port-quarantined"
     PORT_ON_TRIAL = "port-on-trial"
     UPLINK_DEAD = "uplink-dead"
@@ -86,6 +88,13 @@ class MissingSwitch:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedWorker:
+    name: str
+    why: str
+    """A sentence, with the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Facts of a moment, of things that work and of those that don't."""
 
@@ -114,6 +123,7 @@ class Facts:
     """When the journal could not be written first, in Unix seconds, and why it can't now."""
     fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
     """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
+    workers_refused: Sequence[RefusedWorker] = ()
 
 
 class Watch:
@@ -252,6 +262,20 @@ class Watch:
                 "told again, ever more rarely; nothing is set up there meanwhile",
                 "if it lasts, the log says what they answer",
                 "hydra history",
+            )
+
+        kind = ConditionKind.WORKER_REFUSED
+        why = {one.name: one.why for one in facts.workers_refused}
+        if since := self._first_seen(kind, why, facts):
+            yield Condition(
+                kind,
+                tuple(since),
+                _names([why[name] for name in since], "; "),
+                min(since.values()),
+                "let in no switch by way of them: other workers speak to theirs, where these name "
+                "any",
+                "have workers and controller of releases that speak the same version",
+                "hydra workers",
             )
 
     def _others(self, facts: Facts) -> Iterator[Condition]:
@@ -508,6 +532,10 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
         "{} switches are connected now",
     ),
     ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
+    ConditionKind.WORKER_REFUSED: (
+        "worker {} is not refused any more",
+        "{} workers are not refused any more",
+    ),
     ConditionKind.UPLINK_DEAD: (
         "server {} has an uplink for circuits again",
         "{} servers have an uplink for circuits again",

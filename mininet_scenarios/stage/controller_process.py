@@ -21,6 +21,7 @@ from mininet_scenarios.testbed.shell import member_environment
 
 ALL_THERE: Final = "/readyz?complete=true"
 """Answers 200 once the controller takes requests and no device or switch is away."""
+APPLICATION: Final = Path(apps.__file__).with_name("main.py")
 READY_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 30.0
 _SAID_CHARACTERS: Final = 500
@@ -46,7 +47,10 @@ class Launched(Protocol):
 
 
 def launch(
-    config: Path, log: BinaryIO, environment: Mapping[str, str] = MappingProxyType({})
+    config: Path,
+    log: BinaryIO,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    application: Path = APPLICATION,
 ) -> Launched:
     """Start ``ryu-manager`` in a process group of its own, its output into ``log``.
 
@@ -54,7 +58,7 @@ def launch(
     """
     variables = {"HYDRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1", **environment}
     return subprocess.Popen(
-        [str(_ryu_manager()), str(Path(apps.__file__).with_name("main.py"))],
+        [str(_ryu_manager()), str(application)],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

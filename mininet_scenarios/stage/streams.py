@@ -1,4 +1,4 @@
-"""Paced UDP between two servers of the stage, and its losses."""
+"""Paced UDP and TCP between two servers of the stage: losses, and silences."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from mininet_scenarios.stage.stage import Job, ScenarioError, Stage, wait_for_file
-from mininet_scenarios.workloads import paced_udp
+from mininet_scenarios.workloads import paced_tcp, paced_udp
 from mininet_scenarios.workloads.paced_udp import ReceiveReport, SendReport
 from mininet_scenarios.workloads.reports import read_report
 
 _PORTS: Final = cycle(range(5300, 5800))
 """Ports, one for each stream: several may lead to the same server."""
+_TCP_PORTS: Final = cycle(range(5900, 6000))
 _ENDLESS: Final = 1_000_000
 _CLOSING_S: Final = 20.0
 """Time for the last datagrams and the sender's closing word to arrive, on a busy machine."""
@@ -119,6 +120,73 @@ def paced_stream(
         sender = stack.enter_context(stage.workload(source, "paced_udp", send))
         wait_for_file(sending, sender)
         yield Stream(sender, receiver, sent, received)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpResult:
+    """A paced connection, as both ends saw it."""
+
+    sent_bytes: int
+    delivered_bytes: int
+    intact: bool
+    """True if exactly the bytes arrived that were sent, in their order."""
+    longest_silence_ms: float
+    """Time without progress, at the receiver."""
+    sent_again: int
+    """Segments that were sent again."""
+    timer_ms: float
+    """Time until a segment without acknowledgement is sent again, at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A paced connection under way."""
+
+    sender: Job
+    receiver: Job
+    sent_report: Path
+    received_report: Path
+
+    def stop(self) -> TcpResult:
+        """End it now, in order. Raises ScenarioError if an end fails: it has broken before."""
+        self.sender.stop()
+        self.sender.finish(_CLOSING_S)
+        self.receiver.finish(_CLOSING_S)
+        sent = paced_tcp.send_report_from_json(read_report(self.sent_report))
+        received = paced_tcp.receive_report_from_json(read_report(self.received_report))
+        return TcpResult(
+            sent.sent_bytes,
+            received.received_bytes,
+            received.complete
+            and (received.received_bytes, received.check_sum) == (sent.sent_bytes, sent.check_sum),
+            received.longest_silence_ms,
+            sent.sent_again,
+            sent.timer_ms,
+        )
+
+
+@contextmanager
+def paced_connection(
+    stage: Stage, source: str, destination: str, *, per_s: float, write_bytes: int
+) -> Iterator[Connection]:
+    """Write over TCP from one server to another, the first time before the block begins.
+
+    The connection ends with the block at the latest.
+    """
+    address, port = stage.address(destination), str(next(_TCP_PORTS))
+    _introduce(stage, source, address)
+    listening, sending = stage.file("tcp-listening", ""), stage.file("tcp-sending", "")
+    received, sent = stage.file("tcp-received", ".json"), stage.file("tcp-sent", ".json")
+    receive = ["receive", "--bind", address, "--port", port]
+    receive += ["--ready", str(listening), "--report", str(received)]
+    send = ["send", "--to", address, "--port", port, "--per-s", f"{per_s:.3f}"]
+    send += ["--bytes", str(write_bytes), "--ready", str(sending), "--report", str(sent)]
+    with ExitStack() as stack:
+        receiver = stack.enter_context(stage.workload(destination, "paced_tcp", receive))
+        wait_for_file(listening, receiver)
+        sender = stack.enter_context(stage.workload(source, "paced_tcp", send))
+        wait_for_file(sending, sender)
+        yield Connection(sender, receiver, sent, received)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.health import Health
-from hydra.faults.conditions import MissingSwitch
+from hydra.faults.conditions import ConditionKind, MissingSwitch, RefusedWorker
 from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
@@ -71,10 +71,15 @@ def ledger(told):
 
 
 @pytest.fixture
-def health(ledger, away, auditor):
+def refused():
+    return []
+
+
+@pytest.fixture
+def health(ledger, away, auditor, refused):
     poller = SimpleNamespace(heard=lambda: (0.0, (), True), stale_s=3.0)
     nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
-    return Health(FABRIC, ledger, away, nothing, poller, auditor, nothing)
+    return Health(FABRIC, ledger, away, nothing, poller, auditor, nothing, lambda: refused)
 
 
 def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, auditor, told):
@@ -109,6 +114,19 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
         "server h11 has an uplink for circuits again",
         "optical switch p2 complains no more",
         "p2 is as intended again",
+    ]
+
+
+def test_workers_that_are_refused_are_told_of(health, refused, told):
+    refused += [RefusedWorker("w1", "w1 and this controller differ")]
+    health.look()
+    (one,) = health.conditions()
+    assert (one.kind, one.subjects) == (ConditionKind.WORKER_REFUSED, ("w1",))
+    refused.clear()
+    health.look()
+    assert [text for text, *_ in told] == [
+        "w1 and this controller differ",
+        "worker w1 is not refused any more",
     ]
 
 

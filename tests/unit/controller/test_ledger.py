@@ -1,6 +1,7 @@
 """What is promised is in the journal or is not promised; what has happened is written late."""
 
 import logging
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller import ledger as ledger_module
+from apps.controller import teller
 from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
@@ -431,6 +433,61 @@ def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
     assert events_of(shared) == [(1, "circuit-moving")]
     shared._tell_waiting()
     assert len(writes) == 1
+
+
+@pytest.fixture
+def led(shared, monkeypatch):
+    """A ledger that tells by itself; a change's own writes always come in time."""
+    monkeypatch.setattr(teller, "_PATIENCE_S", 60.0)
+    shared.load()
+    yield shared
+    monkeypatch.setattr(teller, "_PATIENCE_S", 0.0)
+    shared.close()
+
+
+def test_the_course_of_a_change_is_told_by_its_own_writes(led, disk, monkeypatch):
+    """A write of its own for every substep would hold up those that the change waits for."""
+    writes = writes_of(disk, monkeypatch)
+    entry = led.enter("operator")
+    time.sleep(4 * teller._TOGETHER_S)
+    led.record(INTENDED, {})
+    for state in (ReconfigurationState.DRAINING, ReconfigurationState.MOVING):
+        led.update(entry.id, state=state)
+        time.sleep(4 * teller._TOGETHER_S)
+    led.finish(entry.id, state=ReconfigurationState.DONE)
+    assert len(writes) == 2
+    told = [one.progress.state for one in led.events.after(0)[0]]
+    assert told == [
+        ReconfigurationState.QUEUED,
+        ReconfigurationState.DRAINING,
+        ReconfigurationState.MOVING,
+        ReconfigurationState.DONE,
+    ]
+
+
+@pytest.mark.parametrize("news", ["alarm", "end"])
+def test_what_no_other_write_tells_is_told_at_once(led, news):
+    entry = led.enter("operator")
+    if news == "alarm":
+        complain(led)
+    else:
+        led.update(entry.id, state=ReconfigurationState.DONE)
+    until_s = time.monotonic() + 30
+    while led.events.waiting:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    assert len(events_of(led)) == 2
+
+
+def test_a_change_that_writes_nothing_is_told_of_all_the_same(shared, monkeypatch):
+    monkeypatch.setattr(teller, "_PATIENCE_S", 0.2)
+    shared.load()
+    shared.enter("operator")
+    until_s = time.monotonic() + 30
+    while shared.events.waiting:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    shared.close()
 
 
 def test_what_another_write_has_told_is_not_written_again(shared, disk, monkeypatch):

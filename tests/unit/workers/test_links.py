@@ -687,8 +687,9 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
     stranger = stack.enter_context(context.socket(zmq.DEALER))
     stranger.setsockopt(zmq.LINGER, 0)
     stranger.connect(endpoint("127.0.0.1", port))
-    no_number = b'{"name": "x", "session": Infinity}'
-    renewals = (b"{", b"[]", no_number, b"[" * 200_000)
+    no_number = wire.text({"name": "x", "session": float("inf"), **wire.OWN._asdict()})
+    no_version = b'{"name": "x", "protocol": []}'
+    renewals = (b"{", b"[]", no_number, no_version, b"[" * 200_000)
     for frames in (
         *([b"renew", one] for one in renewals),
         [b"renew"],
@@ -700,8 +701,8 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
     wait_until(lambda: switch.sent == [b"on"])
     time.sleep(0.2)
     assert [one.name for one in a.exchange.seen()] == ["w"]
-    renewal = {"name": "x", "renewal": 1, "session": 0, "told": 0, "release": "1", "cpu_s": 0.0}
-    stranger.send_multipart([wire.RENEW, wire.text(renewal)])
+    renewal = {"name": "x", "renewal": 1, "session": 0, "told": 0, "cpu_s": 0.0}
+    stranger.send_multipart([wire.RENEW, wire.text({**renewal, **wire.OWN._asdict()})])
     stranger.send_multipart([wire.TOLD, b"x", b"y"])
     a.await_ended({SessionEnd.UNREADABLE: 1}, "x")
 

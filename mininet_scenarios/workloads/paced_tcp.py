@@ -1,0 +1,203 @@
+"""Small writes at an exact pace over one TCP connection, and how long it made no progress.
+
+Run inside two hosts::
+
+    python -m mininet_scenarios.workloads.paced_tcp receive --bind 10.0.2.1 --report rx.json
+    python -m mininet_scenarios.workloads.paced_tcp send --to 10.0.2.1 --per-s 50 --bytes 200 \
+        --report tx.json
+
+Both ends add up a check sum of all bytes in their order, so that one that is missing, doubled or
+another one than was sent shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import itertools
+import socket
+import struct
+import time
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+
+DEFAULT_PORT: Final = 5900
+LEAST_TIMER_S: Final = 0.2
+"""Linux' least time until a segment without acknowledgement is sent again (TCP_RTO_MIN)."""
+_NUMBER: Final = struct.Struct("!Q")
+_TIMER_US: Final = struct.Struct("=I")
+_TIMER_AT: Final = 8
+_SENT_AGAIN_AT: Final = 100
+"""Places of tcpi_rto and tcpi_total_retrans in Linux' struct tcp_info."""
+_INFO_BYTES: Final = 104
+_LOOK_S: Final = 0.1
+_CONNECT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    sent_bytes: int
+    check_sum: int
+    """CRC-32 of all bytes."""
+    sent_again: int
+    """Segments that were sent again."""
+    timer_ms: float
+    """Time until a segment without acknowledgement is sent again, at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveReport:
+    received_bytes: int
+    check_sum: int
+    longest_silence_ms: float
+    """Between two readings."""
+    complete: bool
+    """True if the sender has ended the connection in order."""
+
+
+def longest_silence_s(path_silence_s: float, interval_s: float) -> float:
+    """How long a connection may make no progress on a path that carries nothing for a time.
+
+    A segment that is lost is sent again after the timer's time, and each time after twice as long:
+    attempt k after timer × (2**k - 1). The first attempt after the silence comes before twice the
+    silence and once the timer. The write before it may be an interval old.
+    """
+    return 2 * path_silence_s + LEAST_TIMER_S + interval_s
+
+
+def send(
+    address: str, port: int, per_s: float, write_bytes: int, stop: StopFlag, ready: Path | None
+) -> SendReport:
+    """Write to ``address`` until stopped. ``ready`` is created once the first write is made.
+
+    Raises WorkloadError if the connection breaks, or is not made.
+    """
+    if per_s <= 0 or write_bytes < _NUMBER.size:
+        raise WorkloadError(
+            f"{per_s:g} writes a second of {write_bytes} B can't be made: at least one of "
+            f"{_NUMBER.size} B is"
+        )
+    padding, check_sum = bytes(write_bytes - _NUMBER.size), 0
+    try:
+        with socket.create_connection((address, port), _CONNECT_S) as sock:
+            sock.settimeout(None)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            due_s = time.monotonic()
+            for number in itertools.count():
+                written = _NUMBER.pack(number) + padding
+                sock.sendall(written)
+                check_sum = zlib.crc32(written, check_sum)
+                if ready is not None and not number:
+                    ready.touch()
+                due_s = max(due_s + 1 / per_s, time.monotonic() - 1 / per_s)
+                time.sleep(max(0.0, due_s - time.monotonic()))
+                if stop.is_set:
+                    break
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(4096):  # until the other end has read all
+                pass
+            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    except OSError as error:
+        raise WorkloadError(f"the connection to {address} port {port} broke: {error}") from error
+    (timer_us,) = _TIMER_US.unpack_from(info, _TIMER_AT)
+    (sent_again,) = _TIMER_US.unpack_from(info, _SENT_AGAIN_AT)
+    return SendReport((number + 1) * write_bytes, check_sum, sent_again, timer_us / 1e3)
+
+
+def receive(address: str, port: int, stop: StopFlag, ready: Path | None) -> ReceiveReport:
+    """Read one connection to ``address`` until it ends, or until stopped.
+
+    ``ready`` is created once it listens.
+    """
+    received = check_sum = 0
+    silence_s, complete = 0.0, False
+    with socket.create_server((address, port), family=_family(address)) as server:
+        server.settimeout(_LOOK_S)
+        if ready is not None:
+            ready.touch()
+        connection = _accepted(server, stop)
+        if connection is None:
+            return ReceiveReport(0, 0, 0.0, complete=False)
+        with connection:
+            connection.settimeout(_LOOK_S)
+            heard_s = time.monotonic()
+            while not stop.is_set and not complete:
+                try:
+                    read = connection.recv(65536)
+                except TimeoutError:
+                    continue
+                except OSError:  # it broke
+                    break
+                now_s = time.monotonic()
+                complete = not read
+                if received and read:
+                    silence_s = max(silence_s, now_s - heard_s)
+                received, heard_s = received + len(read), now_s
+                check_sum = zlib.crc32(read, check_sum)
+    return ReceiveReport(received, check_sum, silence_s * 1e3, complete)
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+
+
+def _accepted(server: socket.socket, stop: StopFlag) -> socket.socket | None:
+    while not stop.is_set:
+        try:
+            return server.accept()[0]
+        except TimeoutError:
+            continue
+    return None
+
+
+def send_report_from_json(data: dict[str, Any]) -> SendReport:
+    """Raises WorkloadError if a field is missing."""
+    return SendReport(**_all_of(SendReport.__slots__, data))
+
+
+def receive_report_from_json(data: dict[str, Any]) -> ReceiveReport:
+    """Raises WorkloadError if a field is missing."""
+    return ReceiveReport(**_all_of(ReceiveReport.__slots__, data))
+
+
+def _all_of(names: tuple[str, ...], data: dict[str, Any]) -> dict[str, Any]:
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise WorkloadError(f"paced TCP report lacks {', '.join(missing)}")
+    return {name: data[name] for name in names}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="paced_tcp", description="Paced writes over TCP.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    tx = commands.add_parser("send")
+    tx.add_argument("--to", required=True, help="address of the receiver, v4 or v6")
+    tx.add_argument("--per-s", type=float, required=True, help="writes per second")
+    tx.add_argument("--bytes", type=int, default=200, help="bytes of a write")
+    rx = commands.add_parser("receive")
+    rx.add_argument("--bind", required=True, help="address to listen on, v4 or v6")
+    for command in (tx, rx):
+        command.add_argument("--port", type=int, default=DEFAULT_PORT)
+        command.add_argument("--ready", type=Path, help="file to create once listening or sending")
+        command.add_argument("--report", type=Path, required=True, help="JSON report to write")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    args = _parser().parse_args(arguments)
+    stop = StopFlag()
+    stop.install()
+    report: SendReport | ReceiveReport
+    if args.command == "send":
+        report = send(args.to, args.port, args.per_s, args.bytes, stop, args.ready)
+    else:
+        report = receive(args.bind, args.port, stop, args.ready)
+    write_report(args.report, asdict(report))
+
+
+if __name__ == "__main__":
+    main()

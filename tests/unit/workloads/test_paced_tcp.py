@@ -1,0 +1,101 @@
+"""Paced writes over TCP: every byte is accounted for, and so is time without progress."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mininet_scenarios.workloads import paced_tcp
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report
+
+MODULE = "mininet_scenarios.workloads.paced_tcp"
+LONG_S = 60
+
+
+def free_port(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as sock:
+        sock.bind((address, 0))
+        return sock.getsockname()[1]
+
+
+def start(*arguments):
+    return subprocess.Popen([sys.executable, "-m", MODULE, *map(str, arguments)])
+
+
+def wait_for(path):
+    until_s = time.monotonic() + LONG_S
+    while not path.exists():
+        assert time.monotonic() < until_s, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
+    port = free_port(address)
+    rx, tx = tmp_path / "rx.json", tmp_path / "tx.json"
+    listening, sending = tmp_path / "listening", tmp_path / "sending"
+    receiver = start(
+        *("receive", "--bind", address, "--port", port, "--ready", listening, "--report", rx)
+    )
+    wait_for(listening)
+    sender = start(
+        *("send", "--to", address, "--port", port, "--per-s", 200, "--bytes", 300),
+        *("--ready", sending, "--report", tx),
+    )
+    wait_for(sending)
+    time.sleep(0.3)
+    receiver.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    receiver.send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    sender.terminate()
+    assert (sender.wait(LONG_S), receiver.wait(LONG_S)) == (0, 0)
+    sent = paced_tcp.send_report_from_json(read_report(tx))
+    heard = paced_tcp.receive_report_from_json(read_report(rx))
+    assert heard.complete
+    assert (heard.received_bytes, heard.check_sum) == (sent.sent_bytes, sent.check_sum)
+    assert (sent.sent_bytes % 300, sent.sent_bytes > 0) == (0, True)
+    assert heard.longest_silence_ms >= 490
+    assert 190 < sent.timer_ms < 5000, "Linux' timer is 200 ms at least"
+
+
+def test_a_connection_that_breaks_is_no_end_in_order():
+    port, reports = free_port("127.0.0.1"), []
+    ready = threading.Event()
+
+    class Ready:
+        def touch(self):
+            ready.set()
+
+    receiving = threading.Thread(
+        target=lambda: reports.append(paced_tcp.receive("127.0.0.1", port, StopFlag(), Ready()))
+    )
+    receiving.start()
+    assert ready.wait(LONG_S)
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(b"x" * 100)
+        time.sleep(0.3)
+        linger_none = b"\1\0\0\0\0\0\0\0"
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_none)  # as a reset
+    receiving.join(LONG_S)
+    assert [(one.received_bytes, one.complete) for one in reports] == [(100, False)]
+
+
+def test_nobody_who_listens_and_no_pace_are_said():
+    port = free_port("127.0.0.1")
+    with pytest.raises(WorkloadError, match=f"127.0.0.1 port {port} broke: .*refused"):
+        paced_tcp.send("127.0.0.1", port, 50.0, 200, StopFlag(), None)
+    with pytest.raises(WorkloadError, match="50 writes a second of 4 B"):
+        paced_tcp.send("127.0.0.1", port, 50.0, 4, StopFlag(), None)
+    with pytest.raises(WorkloadError, match="lacks check_sum"):
+        paced_tcp.send_report_from_json({"sent_bytes": 1, "sent_again": 0, "timer_ms": 200.0})
+
+
+def test_a_path_without_silence_still_costs_a_timer_and_a_write():
+    assert paced_tcp.longest_silence_s(0.0, 0.02) == pytest.approx(0.22)
+    assert paced_tcp.longest_silence_s(1.0, 0.02) == pytest.approx(2.22)
