@@ -69,7 +69,8 @@ def compiled() -> Path:
         if compiler is None:
             raise SystemExit("no C compiler here: install one (apt-get install gcc libc6-dev)")
         BUILT.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([compiler, "-std=gnu11", "-O2", "-Wall", "-pthread", "-o", BUILT, SOURCE], check=True)
+        options = ["-std=gnu11", "-O2", "-Wall", "-pthread"]
+        subprocess.run([compiler, *options, "-o", BUILT, SOURCE], check=True)
     return BUILT
 
 

@@ -265,7 +265,7 @@ class Session:
         self.note("circuits that failed", failed, "")
         self.note("packets that went wrong", wrong, "")
         self.note("echo p99", max(self._echo_ms), "ms")
-        self.note("REST p99", p99(self._rest_ms), "ms")
+        self.note("REST p99", max(self._rest_ms), "ms")
 
     def _start(self, process: ControllerProcess, switches: Switches) -> float:
         """Start the controller; the time until all switches are there and ready."""
@@ -310,7 +310,7 @@ class Session:
         finally:
             echoes = watch.end()
         self._echo_ms.append(echoes["p99_ms"])
-        self._rest_ms += watch.rest_ms
+        self._rest_ms.append(p99(watch.rest_ms))
         self.note(f"{name}: echo p99", echoes["p99_ms"], "ms")
         self.note(f"{name}: echo p99, until the simulator reads it", echoes["read_p99_ms"], "ms")
         self.note(f"{name}: REST p99", p99(watch.rest_ms), "ms")
