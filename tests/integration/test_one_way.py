@@ -184,11 +184,11 @@ def test_killed_while_a_ring_turns(network):
 
 
 def test_counters_bring_a_ring(demo_testbed, tmp_path):
-    """Nobody asks: three streams go round, each as much as fills an electrical uplink."""
+    """Nobody asks: three streams go round, each more than an electrical uplink carries."""
     with live(demo_testbed, tmp_path, PERIODIC) as network:
         streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
         running = [
-            paced_stream(network.stage, a, b, pps=1140, payload_bytes=1000, count=100_000)
+            paced_stream(network.stage, a, b, pps=1300, payload_bytes=1000, count=100_000)
             for a, b in streams
         ]
         with running[0] as one, running[1] as two, running[2] as three:
