@@ -181,6 +181,14 @@ def test_when_it_was_seen_first_is_remembered_until_it_is_over(watch):
     assert only(watch, facts(now_s=NOW_S + 20, **down)).since_unix_s == NOW_S + 20
 
 
+def test_switches_that_are_connected_and_do_not_answer_are_a_condition_of_their_own(watch):
+    mute = [MissingSwitch("v1", "h1", RackId(0))]
+    one = only(watch, facts(switches_mute=mute, stale=["h1"]))
+    assert one.kind is ConditionKind.SWITCH_NOT_ANSWERING
+    assert one.what == "switch v1 is connected, and not answering"
+    assert one.done.startswith("left alone until they answer")
+
+
 def test_switches_that_are_away_are_one_condition_and_so_are_their_late_counters(watch):
     away = [MissingSwitch(f"v{n}", f"h{n}", RackId(n % 4)) for n in range(10_240)]
     one = only(watch, facts(switches_away=away, stale=[f"h{n}" for n in range(10_240)]))

@@ -269,6 +269,7 @@ def test_devices_and_decisions(client):
         "connected": False,
         "detail": "never connected",
         "alarms": [],
+        "answers": True,
     }
     decided = client.get("/v1/decisions").json()
     assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mb/s, less than 5 Mb/s"]
