@@ -17,6 +17,7 @@ from mininet_scenarios.workloads.reports import read_report
 _PORTS: Final = cycle(range(5300, 5800))
 """Ports, one for each stream: several may lead to the same server."""
 _ENDLESS: Final = 1_000_000
+_INTRODUCED_S: Final = 9
 _CLOSING_S: Final = 2.0
 """Time for the last datagrams and the sender's closing word to arrive."""
 
@@ -133,6 +134,10 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
 
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
-    """Have both ends resolve each other: a kernel keeps three datagrams while it waits for ARP."""
-    with stage.job(source, "ping", ["ping", "-c", "3", "-i", "0.2", "-W", "1", address]) as job:
-        job.finish(10.0)
+    """Have both ends resolve each other: a kernel keeps three datagrams while it waits for ARP.
+
+    With ``-w``, ping goes on until the first answer, and ends with it.
+    """
+    command = ["ping", "-c", "1", "-i", "0.2", "-w", f"{_INTRODUCED_S}", address]
+    with stage.job(source, "ping", command) as job:
+        job.finish(_INTRODUCED_S + 1.0)
