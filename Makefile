@@ -27,14 +27,16 @@ QUIET := 2
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ON_SWITCHES := tests/integration tests/conformance
+# What took longest is listed at the end of each stage.
+SLOWEST := --durations 25 --durations-min 2
 test: style  ## formatting, lint, types and all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "not ovs and not quiet" -n $(AT_A_TIME) $(BY_FILE)
+	$(PYTHON) -m pytest -m "not ovs and not quiet" -n $(AT_A_TIME) $(BY_FILE) $(SLOWEST)
 	@set -f; own() { echo "$(BY_FILE) --tx $$1*popen//python=tests/own_network.sh"; }; \
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own() { :; }; }; \
 	set -x; : types are checked meanwhile, by what is left of the processors; \
 	chrt --idle 0 $(PYTHON) -m mypy --strict & types=$$!; \
-	$(PYTHON) -m pytest -m "ovs and not quiet" $(ON_SWITCHES) $$(own $(NETWORKS)) && \
-	$(PYTHON) -m pytest -m quiet $$(own $(QUIET)); tests=$$?; wait $$types && exit $$tests
+	$(PYTHON) -m pytest -m "ovs and not quiet" $(ON_SWITCHES) $(SLOWEST) $$(own $(NETWORKS)) && \
+	$(PYTHON) -m pytest -m quiet $(SLOWEST) $$(own $(QUIET)); tests=$$?; wait $$types && exit $$tests
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \

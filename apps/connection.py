@@ -102,15 +102,14 @@ class Connection:
         self._timeout_s = timeout_s
         self._attempts = attempts
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        trusted = tls or ssl.create_default_context()
+        urls = [one.strip() for one in url.split(",")]
+        trusted = tls or _trusted_by_default(urls)
         self._https: list[httpx.Client] = []
-        for one in url.split(","):
+        for one in urls:
             with self._errors():
                 # No proxies: a controller is on the management network, not on the Internet.
                 self._https.append(
-                    httpx.Client(
-                        base_url=one.strip(), headers=headers, verify=trusted, trust_env=False
-                    )
+                    httpx.Client(base_url=one, headers=headers, verify=trusted, trust_env=False)
                 )
 
     def __enter__(self) -> Self:
@@ -241,6 +240,15 @@ class Connection:
             raise TooLate(f"{self._url}: {error}") from error
         except httpx.TransportError as error:
             raise NoAnswer(f"{self._url}: {error}") from error
+
+
+def _trusted_by_default(urls: Iterable[str]) -> ssl.SSLContext:
+    """The system's authorities, or none where no URL asks for TLS: reading them takes longer than
+    most answers.
+    """
+    if all(one.startswith("http://") for one in urls):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return ssl.create_default_context()
 
 
 def resource(collection: str, identifier: str) -> str:

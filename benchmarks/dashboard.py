@@ -168,7 +168,7 @@ def measure(browser: Browser, config: str) -> tuple[float, float, float, float, 
 
 def main() -> int:
     with sync_playwright() as playwright:
-        options = {"executable_path": "/usr/bin/chromium", "args": ["--no-sandbox"]}
+        options = {"executable_path": "/usr/bin/chromium-headless-shell", "args": ["--no-sandbox"]}
         browser = playwright.chromium.launch(**options)
         small = measure(browser, "demo.yaml")
         large = measure(browser, "reference.yaml")

@@ -159,7 +159,7 @@ def main(argv: Sequence[str] = ()) -> int:
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+            executable_path="/usr/bin/chromium-headless-shell", args=["--no-sandbox"]
         )
         with (
             serving("reference.yaml", TroubledService) as (server, _),

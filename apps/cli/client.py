@@ -68,15 +68,16 @@ def bearer_token() -> str | None:
     return token or None
 
 
-def trusted() -> ssl.SSLContext:
-    """The system's authorities, and those in the file that HYDRA_CA names."""
-    context = ssl.create_default_context()
+def trusted() -> ssl.SSLContext | None:
+    """The system's authorities and those in the file that HYDRA_CA names; None if it names none."""
     path = os.environ.get("HYDRA_CA")
-    if path:
-        try:
-            context.load_verify_locations(path)
-        except (OSError, ssl.SSLError) as error:
-            raise click.UsageError(f"HYDRA_CA {path}: {error.strerror or error}") from error
+    if not path:
+        return None
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise click.UsageError(f"HYDRA_CA {path}: {error.strerror or error}") from error
     return context
 
 

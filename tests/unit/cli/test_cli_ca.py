@@ -43,6 +43,23 @@ def test_rest_with_a_certificate_that_clients_verify(directory, fabric):
         server.stop()
 
 
+def test_the_command_trusts_the_authority_that_it_is_told_of_alone(
+    run, directory, fabric, monkeypatch
+):
+    tls = Tls(str(directory / "rest.pem"), str(directory / "rest.key"))
+    server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, tls)
+    server.start()
+    try:
+        for known in (False, True):
+            if known:
+                monkeypatch.setenv("HYDRA_CA", str(directory / "ca.pem"))
+            asked = run("topology", "--url", server.url, "--json")
+            assert (asked.exit_code == 0) == known, asked.output
+            assert ("certificate verify failed" in asked.output) == (not known)
+    finally:
+        server.stop()
+
+
 def test_a_switch_and_the_controller_know_each_other(directory, ca):
     """TLS with certificates on both sides, as OpenFlow has it."""
     assert ca("issue", "br-h11", "--use", "client").exit_code == 0

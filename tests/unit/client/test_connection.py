@@ -1,6 +1,7 @@
 """The connection that clients share: who is asked how often, and what each failure is."""
 
 import socket
+import ssl
 
 import pytest
 
@@ -92,6 +93,14 @@ def test_a_query_in_the_path_stays_and_one_beside_it_is_quoted(url):
             with pytest.raises(Refusal, match="limit"):
                 connection.json("GET", path, query=query)
     assert resource("/v1/reservations", "a/b?c") == "/v1/reservations/a%2Fb%3Fc"
+
+
+def test_where_no_url_asks_for_tls_no_authorities_are_read(url, monkeypatch):
+    monkeypatch.setattr(ssl, "create_default_context", None)
+    with Connection(f"{url}, {url}") as connection:
+        assert connection.request("GET", "/v1/topology").status_code == 200
+    with pytest.raises(TypeError):
+        Connection(f"{url},https://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "", "http://[::1"])
