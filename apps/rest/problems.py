@@ -190,7 +190,7 @@ NOT_READY: Final = ProblemType(
 STANDING_BY: Final = ProblemType(
     "standing-by",
     503,
-    "Another controller leads",
+    "This controller stands by",
     "Nothing was changed; the detail says which of the controllers that share a store leads now.",
 )
 STORE_UNAVAILABLE: Final = ProblemType(
