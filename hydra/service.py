@@ -122,12 +122,25 @@ class DemandReport:
     """Part of the flows of pairs with full circuits that is electrical; None: nothing is."""
     expected_mbps: DemandMatrix | None = None
     """Mean of what elephants may want, at most :attr:`estimated_mbps`: by how much plans prefer
-    one guess to another. None: nobody knows what was full."""
+    one guess to another. None: :attr:`estimated_mbps` is no guess."""
 
     @property
     def planned_mbps(self) -> DemandMatrix:
         """Demand that is planned for, Mbps of shape (N, N)."""
         return self.estimated_mbps if self.predicted_mbps is None else self.predicted_mbps
+
+    @property
+    def counted_on_mbps(self) -> DemandMatrix:
+        """Demand by which plans prefer one pair to another, Mbps of shape (N, N).
+
+        It is what is planned for, and of guesses that part of it which is expected.
+        """
+        planned, estimated = self.planned_mbps, self.estimated_mbps
+        if self.expected_mbps is None:
+            return planned
+        part = np.ones_like(estimated)
+        np.divide(self.expected_mbps, estimated, out=part, where=estimated > 0)
+        return planned * part
 
     @property
     def doubted(self) -> NDArray[np.bool_]:

@@ -261,7 +261,8 @@ def demand(url: str, as_json: bool) -> None:
     """Show the rack-to-rack demand as the controller sees it.
 
     What nothing held back wants what it sends, with some head-room: it was measured. What met
-    something full is constrained: its estimate is its share of the servers' links. Mice have none.
+    something full is constrained: its estimate is its share of the servers' links, and plans count
+    on what is expected of that. Mice have none.
     By policy.demand plans may be made for what is sent instead, or for what waits in sockets.
     """
     with ControllerClient(url) as client:
@@ -282,7 +283,16 @@ def demand(url: str, as_json: bool) -> None:
     entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
     print_table(
         "Demand",
-        ("from", "to", "Mb/s>", "estimated Mb/s>", "", "planned for Mb/s>", "error Mb/s>"),
+        (
+            "from",
+            "to",
+            "Mb/s>",
+            "estimated Mb/s>",
+            "",
+            "plans count on Mb/s>",
+            "planned for Mb/s>",
+            "error Mb/s>",
+        ),
         (
             (
                 e["src"],
@@ -290,12 +300,19 @@ def demand(url: str, as_json: bool) -> None:
                 mbps(e["rate_mbps"]),
                 mbps(e["estimated_mbps"]),
                 _known(e, document["basis"]),
+                _expected(e),
                 mbps(e["planned_mbps"]),
                 "" if e["error_mbps"] is None else mbps(e["error_mbps"]),
             )
             for e in entries
         ),
     )
+
+
+def _expected(entry: JsonObject) -> str:
+    """What plans count on, where that is less than what may be wanted."""
+    wanted, expected = mbps(entry["estimated_mbps"]), mbps(entry["expected_mbps"])
+    return "" if expected == wanted else expected
 
 
 def _known(entry: JsonObject, basis: str) -> str:

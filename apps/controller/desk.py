@@ -132,6 +132,7 @@ class Desk:
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
             self._quarantine.entries(),
             time.time(),
+            expected_mbps=seen.expected_mbps,
         )
         return explain(evidence, a, b)
 

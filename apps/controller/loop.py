@@ -277,7 +277,8 @@ class Loop:
                 self._policy.now.slots,
                 night_s,
             )
-        return WeekDraft(week, seen_demand(seen.rate_mbps, seen.planned_mbps))
+        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
+        return WeekDraft(week, largest)
 
     # -- decide and reconfigure -------------------------------------------------------------------
 
@@ -380,8 +381,10 @@ class Loop:
 
     def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
         seen = self.demand()
-        wanted = seen.planned_mbps if request.demand is None else request.demand
-        largest = seen_demand(seen.rate_mbps, wanted)
+        if request.demand is None:
+            largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
+        else:
+            largest = seen_demand(seen.rate_mbps, request.demand, request.demand)
         algorithm = request.algorithm or self._policy.now.algorithm
         return decide(report, algorithm, largest, trigger, time.time())
 

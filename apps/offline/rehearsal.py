@@ -24,6 +24,7 @@ from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.slots import Week
 from hydra.worth import decide_week, keep, no_plan
+from topology.estimator import surety
 
 TRIGGER: Final = "rehearsal"
 _NO_BACKLOG: Final = (
@@ -78,14 +79,18 @@ class Rehearsal:
 
         ``wanted_mbps`` is None where nobody knows: each elephant pair then wants its max-min fair
         share of an ideal switch, or what it sends, as ``policy.demand`` has it. ``expected_mbps``
-        is the mean of what it may be; None: nobody knows what was full.
+        is the mean of what it may be; None: nobody knows what was full, and :func:`surety` has
+        it.
         """
-        self._rates_mbps, self._expected_mbps = rates_mbps, expected_mbps
+        estimates = self.policy.demand is DemandBasis.ESTIMATE
         if wanted_mbps is None:
             wanted_mbps = self._elephants.elephants(rates_mbps)
-            if self.policy.demand is DemandBasis.ESTIMATE:
+            if estimates:
                 wanted_mbps = self.planning.estimate(wanted_mbps)
-        self._estimated_mbps = wanted_mbps
+        if expected_mbps is None and estimates:
+            expected_mbps = wanted_mbps * surety(rates_mbps, wanted_mbps)
+        self._rates_mbps = rates_mbps
+        self._estimated_mbps, self._expected_mbps = wanted_mbps, expected_mbps
         self._forecast.see(self._estimated_mbps, now_s)
 
     def step(self, now_s: float) -> Decision:
@@ -105,7 +110,8 @@ class Rehearsal:
         if seen.basis is DemandBasis.BACKLOG:
             return no_plan(_NO_BACKLOG, self.state.topology.circuits, (), TRIGGER, now_s)
         if self.policy.sharing is Sharing.SLOTTED:
-            return self._slotted(now_s, demand, seen_demand(self._rates_mbps, demand))
+            largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
+            return self._slotted(now_s, demand, largest)
         standing = Standing(
             self.state,
             self.outage_s,

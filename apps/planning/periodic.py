@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import DemandMatrix, NetworkState, RackId
-from hydra.policy import DemandBasis, Sharing
+from hydra.model import NetworkState, RackId
+from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
-from topology.estimator import surety
 
 _FAINT_MBPS: Final = 0.01
 """Pairs with less have no traffic: averages fade, and never end."""
@@ -41,7 +40,7 @@ class PeriodicRequests:
                 planned,
                 only_if_it_pays=True,
                 hold=_pairs(~sure | elephants if on_demand else ~sure),
-                weights=planned * _surety(seen),
+                weights=seen.counted_on_mbps * sure,
                 mice_apart=on_demand,
             )
         wanting = elephants if sharing.elephants_only else (seen.rate_mbps > _FAINT_MBPS) & sure
@@ -57,17 +56,6 @@ class PeriodicRequests:
         """A round is over: these circuits stand until the next."""
         if sharing.in_turn:
             self._turns.serve({path.directions[0] for path in state.topology.paths})
-
-
-def _surety(seen: DemandReport) -> DemandMatrix:
-    """Weights of what was estimated; rates and what waits are no guess."""
-    weights = np.ones_like(seen.estimated_mbps)
-    if seen.basis is not DemandBasis.ESTIMATE:
-        return weights
-    if seen.expected_mbps is None:
-        return surety(seen.known_mbps, seen.estimated_mbps)
-    wanted = seen.estimated_mbps
-    return np.divide(seen.expected_mbps, wanted, out=weights, where=wanted > 0)
 
 
 def _pairs(directed: NDArray[np.bool_]) -> frozenset[tuple[RackId, RackId]]:

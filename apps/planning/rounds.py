@@ -66,7 +66,7 @@ class Rounds:
     ) -> Round:
         """A round of the periodic mode; :meth:`begun` once its decision is carried out."""
         sharing = self._policy.now.sharing
-        largest = seen_demand(seen.rate_mbps, seen.planned_mbps)
+        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
         circuits = standing.state.topology.circuits
         request = self._requests.request(sharing, seen)
         if request is None:

@@ -165,6 +165,7 @@ def demand(fabric: Fabric, report: DemandReport, policy: Policy) -> models.Deman
     held_back = nobody if report.constrained is None else report.constrained
     spilled = nobody if report.spilled is None else report.spilled
     error_mbps, planned_mbps = report.error_mbps, report.planned_mbps
+    expected_mbps = report.estimated_mbps if report.expected_mbps is None else report.expected_mbps
     wanted = (report.estimated_mbps > 0) | (planned_mbps > 0)
     pairs = np.argwhere((report.rate_mbps > 0) | wanted)
     return models.Demand(
@@ -182,6 +183,7 @@ def demand(fabric: Fabric, report: DemandReport, policy: Policy) -> models.Deman
                 dst=fabric.racks[dst].name,
                 rate_mbps=float(report.rate_mbps[src, dst]),
                 estimated_mbps=float(report.estimated_mbps[src, dst]),
+                expected_mbps=float(expected_mbps[src, dst]),
                 backlog_mbps=float(backlog_mbps[src, dst]),
                 constrained=bool(held_back[src, dst]),
                 electrical_share=float(spilled[src, dst]),
@@ -544,6 +546,7 @@ def _seen(fabric: Fabric, many: Iterable[SeenDemand]) -> list[models.SeenDemand]
             dst=fabric.racks[one.dst].name,
             rate_mbps=one.rate_mbps,
             estimated_mbps=one.estimated_mbps,
+            expected_mbps=one.expected_mbps,
         )
         for one in many
     ]

@@ -47,6 +47,8 @@ class SeenDemand:
     """Measured."""
     estimated_mbps: float
     """The demand that was planned for."""
+    expected_mbps: float
+    """Of a guess, what was expected of it; else all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,19 @@ class Decision:
         return not touched.isdisjoint(circuits)
 
 
-def seen_demand(rates: DemandMatrix, estimated: DemandMatrix) -> tuple[SeenDemand, ...]:
+def seen_demand(
+    rates: DemandMatrix, estimated: DemandMatrix, expected: DemandMatrix
+) -> tuple[SeenDemand, ...]:
     """The largest entries, by estimate and then by rate."""
     src, dst = np.nonzero((rates > 0) | (estimated > 0))
     order = np.lexsort((-rates[src, dst], -estimated[src, dst]))[:_PAIRS]
     return tuple(
-        SeenDemand(RackId(int(a)), RackId(int(b)), float(rates[a, b]), float(estimated[a, b]))
+        SeenDemand(
+            RackId(int(a)),
+            RackId(int(b)),
+            float(rates[a, b]),
+            float(estimated[a, b]),
+            float(expected[a, b]),
+        )
         for a, b in zip(src[order], dst[order], strict=True)
     )

@@ -63,7 +63,8 @@ class Evidence:
     constrained: NDArray[np.bool_] | None = None
     predicted_mbps: DemandMatrix | None = None
     spilled: DemandMatrix | None = None
-    """All three as in :class:`hydra.service.DemandReport`."""
+    expected_mbps: DemandMatrix | None = None
+    """All four as in :class:`hydra.service.DemandReport`."""
     changes: Sequence[str] = ()
     """Changes in stages that are not over, and what they have left for the two racks, in words."""
     happened: Sequence[Happening] = ()
@@ -118,7 +119,14 @@ def _touched(fabric: Fabric, decision: Decision, ends: set[RackId]) -> list[Circ
 
 def _demand(evidence: Evidence, src: RackId, dst: RackId) -> SeenDemand:
     rate, estimated = evidence.rates_mbps[src, dst], evidence.estimated_mbps[src, dst]
-    return SeenDemand(src, dst, float(rate), float(estimated))
+    expected = estimated if evidence.expected_mbps is None else evidence.expected_mbps[src, dst]
+    return SeenDemand(src, dst, float(rate), float(estimated), float(expected))
+
+
+def _counted_on(one: SeenDemand) -> str:
+    """What plans count on, where that is less than what may be wanted."""
+    expected, estimated = f"{one.expected_mbps:.1f}", f"{one.estimated_mbps:.1f}"
+    return "" if expected == estimated else f" (plans count on {expected})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +264,9 @@ class _Words:
                 directions = {way for path in self.found.paths for way in path.directions}
                 way = "by circuits" if (one.src, one.dst) in directions else "electrically"
                 yield (
-                    f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}; "
-                    f"gets {one.rate_mbps:.1f} of it {way}{self._foretold(one)}"
+                    f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
+                    f"{_counted_on(one)}; gets {one.rate_mbps:.1f} of it {way}"
+                    f"{self._foretold(one)}"
                 )
                 yield from self._what_spills(one)
             elif one.rate_mbps >= threshold_mbps:
@@ -338,7 +347,7 @@ class _Words:
             if seen is not None:
                 yield (
                     f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mb/s "
-                    f"sent, {seen.estimated_mbps:.1f} Mb/s planned for"
+                    f"sent, {seen.estimated_mbps:.1f} Mb/s planned for{_counted_on(seen)}"
                 )
         yield (
             f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mb/s were "

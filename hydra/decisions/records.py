@@ -6,7 +6,7 @@ rest of it is still true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -31,6 +31,7 @@ def decision_record(fabric: Fabric, decision: Decision) -> dict[str, Any]:
                 fabric.racks[one.dst].name,
                 one.rate_mbps,
                 one.estimated_mbps,
+                one.expected_mbps,
             ]
             for one in decision.demand
         ],
@@ -63,8 +64,8 @@ def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
         standing=read_circuits(fabric, record["standing"]),
         demand_mbps=record["demand_mbps"],
         demand=tuple(
-            SeenDemand(racks[src].id, racks[dst].id, rate_mbps, estimated_mbps)
-            for src, dst, rate_mbps, estimated_mbps in record["demand"]
+            SeenDemand(racks[src].id, racks[dst].id, rate_mbps, estimated_mbps, expected_mbps)
+            for src, dst, rate_mbps, estimated_mbps, expected_mbps in _with_expected(record)
             if src in racks and dst in racks
         ),
         proposal=None
@@ -78,3 +79,9 @@ def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
         ),
         reconfiguration=record["reconfiguration"],
     )
+
+
+def _with_expected(record: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float, float]]:
+    """The demand of a record; earlier releases' do not say what was expected of a guess."""
+    for src, dst, rate_mbps, estimated_mbps, *expected_mbps in record["demand"]:
+        yield src, dst, rate_mbps, estimated_mbps, *(expected_mbps or [estimated_mbps])

@@ -38,6 +38,10 @@ class MeasuredDemand(Document):
     dst: str
     rate_mbps: float
     estimated_mbps: float = Field(description="What an elephant wants; of mice 0.")
+    expected_mbps: float = Field(
+        description="Mean of what it may want, by which plans prefer one guess to another: at most "
+        "`estimated_mbps`, and the same where that is no guess."
+    )
     backlog_mbps: float = Field(
         description="What servers' agents have waiting, as a rate beside the measured one."
     )
@@ -83,3 +87,7 @@ class SeenDemand(Document):
     dst: str
     rate_mbps: float
     estimated_mbps: float = Field(description="What was planned for.")
+    expected_mbps: float = Field(
+        description="What was expected of that, by which plans prefer one guess to another; the "
+        "same where it is no guess."
+    )

@@ -140,6 +140,17 @@ def test_demand_tells_how_it_is_known(call, service, basis, words):
     assert spills == entries[:1] * (basis is DemandBasis.ESTIMATE)
 
 
+def test_demand_shows_what_plans_count_on_where_that_is_less(call, service):
+    table = call("demand").stdout
+    constrained, measured = (line for line in table.splitlines() if "r2" in line or "r4" in line)
+    assert ("25.0" in constrained, "20.0" in constrained) == (True, True)
+    assert measured.count("6.0") == 2, "estimated and planned for"
+    entries = json.loads(call("demand", "--json").stdout)["entries"]
+    assert [one["expected_mbps"] for one in entries] == [20.0, 6.0]
+    service.amendments["demand"] = DemandBasis.RATE
+    assert "20.0" not in call("demand").stdout, "what is sent is no guess"
+
+
 def test_demand_shows_the_largest_first(call):
     result = call("demand")
     assert result.exit_code == 0

@@ -53,7 +53,7 @@ def test_why_a_circuit_stands():
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit "
         "(asked by: rehearsal)",
         "  it set up r1 =p1= r2",
-        "  it saw r1 to r2: 40.0 Mb/s sent, 200.0 Mb/s planned for",
+        "  it saw r1 to r2: 40.0 Mb/s sent, 200.0 Mb/s planned for (plans count on 89.4)",
         "  as things stood 20.0 of 200.0 Mb/s were served; with the plan of hydra-bfs+, 100.0",
     ]
 
@@ -89,6 +89,23 @@ def test_how_a_demand_is_known(basis, wanted_mbps, line):
         constrained=rates(r3_r4=1) > 0,
     )
     assert line in explain(known, R3, R4).lines
+
+
+def test_what_plans_count_on_is_told_where_it_is_less_than_may_be_wanted():
+    known = replace(
+        evidence(),
+        rates_mbps=rates(r3_r4=7.4, r4_r3=7.0),
+        estimated_mbps=rates(r3_r4=20.0, r4_r3=7.35),
+        constrained=rates(r3_r4=1) > 0,
+        expected_mbps=rates(r3_r4=12.5, r4_r3=7.35),
+    )
+    found = explain(known, R3, R4)
+    assert [one.expected_mbps for one in found.demand] == [12.5, 7.35]
+    assert (
+        "r3 to r4 wants 20.0 Mb/s, perhaps: it is constrained, something on its way is full "
+        "(plans count on 12.5); gets 7.4 of it electrically"
+    ) in found.lines
+    assert "r4 to r3 wants 7.3 Mb/s, measured; gets 7.0 of it electrically" in found.lines
 
 
 def test_what_is_foretold_is_told_apart():
@@ -283,7 +300,7 @@ def test_when_nothing_was_decided(mode, why):
 
 def test_only_the_largest_demands_are_remembered_and_they_come_first():
     demand = np.arange(100.0 * 100).reshape(100, 100)
-    seen = seen_demand(demand, np.zeros((100, 100)))
+    seen = seen_demand(demand, *np.zeros((2, 100, 100)))
     assert len(seen) == 64
     assert [one.rate_mbps for one in seen[:3]] == [9999, 9998, 9997]
     assert (seen[0].src, seen[0].dst) == (99, 99)

@@ -22,8 +22,8 @@ CHANGE = Decision(
     frozenset({circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 2, 3)}),
     120.5,
     (
-        SeenDemand(RackId(0), RackId(3), 10.0, 80.25),
-        SeenDemand(RackId(1), RackId(2), 8.0, 40.25),
+        SeenDemand(RackId(0), RackId(3), 10.0, 80.25, 20.5),
+        SeenDemand(RackId(1), RackId(2), 8.0, 40.25, 40.25),
     ),
     Proposal(
         "hydra-bfs+",
@@ -41,6 +41,14 @@ def test_what_is_written_is_read_back():
     for decision in (CHANGE, NO_PLAN):
         record = json.loads(json.dumps(decision_record(FABRIC, decision)))
         assert read_decision(FABRIC, record) == decision
+
+
+def test_records_of_earlier_releases_expect_all_that_was_planned_for():
+    record = json.loads(json.dumps(decision_record(FABRIC, CHANGE)))
+    for one in record["demand"]:
+        one.pop()
+    read = read_decision(FABRIC, record).demand
+    assert [(one.estimated_mbps, one.expected_mbps) for one in read] == [(80.25,) * 2, (40.25,) * 2]
 
 
 def test_what_is_no_longer_wired_is_left_out():

@@ -15,6 +15,7 @@ from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource
 from tests.unit.cli import DEMO
 from tests.unit.core.fabrics import small_fabric
+from topology.estimator import surety
 
 FABRIC = load_configuration(DEMO).fabric
 POLICY = Policy(max_hops=1)
@@ -81,7 +82,10 @@ def test_edmonds_joins_those_for_whom_most_waits(basis, joined):
     planning = Planning(one_plane, Policy(algorithm="edmonds"))
     sent, waiting = np.zeros((2, 3, 3))
     sent[0, [1, 2]], waiting[0, [1, 2]] = (9.0, 1.0), (8.0, 24.0)
-    report = DemandReport(DemandSource.MEASURED, sent, waiting, 0.1, (), basis=basis)
+    expected = waiting * surety(sent, waiting) if basis is DemandBasis.ESTIMATE else None
+    report = DemandReport(
+        DemandSource.MEASURED, sent, waiting, 0.1, (), basis=basis, expected_mbps=expected
+    )
     state = step(PeriodicRequests(), Sharing.BY_DEMAND, report, NetworkState(), planning)
     assert set(paths_by_pair(state)) == {joined}
 

@@ -35,7 +35,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.policy import CurrentPolicy, Policy, Sharing
+from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
@@ -244,6 +244,7 @@ class FakeService:
         rate = np.zeros((4, 4))
         rate[0, 1], rate[2, 3] = 12.5, 3.0
         troubles = {"no answer": 3}
+        estimates = self.policy.demand is DemandBasis.ESTIMATE
         return DemandReport(
             DemandSource.MEASURED,
             rate,
@@ -255,6 +256,7 @@ class FakeService:
             rate > 10,
             basis=self.policy.demand,
             spilled=(rate > 10) / 4,
+            expected_mbps=rate * np.where(rate > 10, 1.6, 2) if estimates else None,
         )
 
     def plan(self, request) -> PlanReport:
@@ -350,7 +352,7 @@ class FakeService:
                 verdict.reason,
                 frozenset(),
                 42.0,
-                (SeenDemand(RackId(0), RackId(1), 30.0, 42.0),),
+                (SeenDemand(RackId(0), RackId(1), 30.0, 42.0, 36.0),),
                 proposal,
             )
         ]
@@ -375,6 +377,7 @@ class FakeService:
             happened=self.past.concerning(*(self._fabric.racks[one].name for one in (a, b)), 3),
             quarantine=[one.entry for one in self.quarantined],
             now_unix_s=CREATED_UNIX_S + 90,
+            expected_mbps=self.demand().expected_mbps,
         )
         return explain(evidence, a, b)
 

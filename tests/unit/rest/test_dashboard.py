@@ -178,7 +178,8 @@ def test_one_way_circuits_are_shown_by_their_direction(server, service, page):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#heat-cell")).to_have_text(
-        "r1 to r2: 12.5 Mb/s, by circuits; constrained, wants perhaps 25 Mb/s"
+        "r1 to r2: 12.5 Mb/s, by circuits; "
+        "constrained, wants perhaps 25 Mb/s, plans count on 20 Mb/s"
     )
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowDown")
@@ -248,7 +249,7 @@ def test_a_reconfiguration_is_seen_to_happen(server, network, page):
         ({"demand": DemandBasis.BACKLOG}, "for what waits, wants 25 Mb/s"),
         (
             {"prediction": Prediction.HOLT},
-            "constrained, wants perhaps 25 Mb/s, holt foretells 25 Mb/s",
+            "constrained, wants perhaps 25 Mb/s, plans count on 20 Mb/s, holt foretells 25 Mb/s",
         ),
     ],
 )
@@ -270,7 +271,8 @@ def test_the_heat_map_is_walked_with_the_keyboard(server, network, page):
     expect(page.locator("#heat-cell")).to_have_text("r1 to r1: 0 Mb/s, electrically")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#heat-cell")).to_have_text(
-        "r1 to r2: 12.5 Mb/s, by circuits; constrained, wants perhaps 25 Mb/s"
+        "r1 to r2: 12.5 Mb/s, by circuits; "
+        "constrained, wants perhaps 25 Mb/s, plans count on 20 Mb/s"
     )
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")

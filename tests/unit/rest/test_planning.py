@@ -93,6 +93,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
                 "dst": "r2",
                 "rate_mbps": 12.5,
                 "estimated_mbps": 25.0,
+                "expected_mbps": 20.0,
                 "backlog_mbps": 1.25,
                 "constrained": True,
                 "electrical_share": 0.25,
@@ -104,6 +105,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
                 "dst": "r4",
                 "rate_mbps": 3.0,
                 "estimated_mbps": 6.0,
+                "expected_mbps": 6.0,
                 "backlog_mbps": 0.3,
                 "constrained": False,
                 "electrical_share": 0.0,
@@ -277,7 +279,13 @@ def test_devices_and_decisions(client):
         42.0,
     )
     assert record["demand"] == [
-        {"src": "r1", "dst": "r2", "rate_mbps": 30.0, "estimated_mbps": 42.0}
+        {
+            "src": "r1",
+            "dst": "r2",
+            "rate_mbps": 30.0,
+            "estimated_mbps": 42.0,
+            "expected_mbps": 36.0,
+        }
     ]
     assert record["proposal"]["verdict"]["gain_mbit"] == 10.0
     (circuit,) = record["proposal"]["connect"]
