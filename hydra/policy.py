@@ -15,6 +15,9 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from annotated_types import Interval, MinLen
 
+_SETTLED_POLLS: Final = 2
+"""Readings after a change of circuits of which the last began after it."""
+
 
 class Taken(Enum):
     """When a running controller takes over another value of a key; a section's, for all in it."""
@@ -319,6 +322,11 @@ class Policy:
     def slotted(self) -> bool:
         """True if circuits follow a schedule of slots."""
         return self.mode is Mode.PERIODIC and self.sharing is Sharing.SLOTTED
+
+    @property
+    def settled_s(self) -> float:
+        """Time after a change of circuits until counters are read whose interval began after it."""
+        return _SETTLED_POLLS * self.poll_interval_s
 
 
 class CurrentPolicy:

@@ -21,6 +21,7 @@ from apps.demand.agent_desk import AgentDesk
 from apps.demand.estimator import DemandEstimator, Found
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
+from apps.planning.early import EarlyRounds
 from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
 from apps.planning.rounds import Rounds, Standing
@@ -118,6 +119,7 @@ class Loop:
         self._estimator = estimator
         self._forecast = Forecast(policy)
         self._rounds = Rounds(fabric, policy)
+        self._early = EarlyRounds(policy, len(fabric.racks))
         self._poller = poller
         self._tor_counters = tor_counters
         self._agents = agents
@@ -168,16 +170,18 @@ class Loop:
         )
 
     def _find(self) -> Found:
+        state, since_s = self._ledger.state_since()
         with self._metrics.stage("estimate"):
             return self._estimator.find(
                 self._poller.sent(),
                 self.port_rates_mbps(),
                 self._poller.received_mbps(),
                 self._agents.backlog(self._poller.counted),
-                self._ledger.state,
+                state,
                 time.monotonic(),
                 self._policing.held_back(),
                 self._spills.shares(),
+                since_s,
             )
 
     def room(self) -> Room | None:
@@ -190,10 +194,11 @@ class Loop:
         return replace(room, full=room.full & ~unsure)
 
     def foretell(self) -> None:
-        """Take the demand of now into the prediction of what comes."""
+        """Take the demand of now into the prediction of what comes; look for what can't wait."""
         seen = self.demand()
         if seen.source is DemandSource.MEASURED:
             self._forecast.see(seen.estimated_mbps, time.monotonic())
+            self._early.look(seen, time.monotonic())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
@@ -284,9 +289,21 @@ class Loop:
 
     def periodic(self) -> None:
         """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
-        if self._staging.under_way or self._cut_off:
-            return
+        began_s = time.monotonic()
         seen = self.demand()
+        self._early.begin(seen)
+        try:
+            if not self._staging.under_way and not self._cut_off:
+                self._round(seen)
+        finally:
+            self._early.end(began_s, time.monotonic())
+
+    @property
+    def round_due_s(self) -> float:
+        """Moment of the monotonic clock from which on a round is due, whatever ``epoch_s`` says."""
+        return self._early.due_s
+
+    def _round(self, seen: DemandReport) -> None:
         done = self._rounds.periodic(
             self._standing(),
             seen,
@@ -302,6 +319,7 @@ class Loop:
             entry = self._ledger.enter(_PERIODIC, done.decision.reason)
             self._ledger.decide(replace(done.decision, reconfiguration=entry.id))
             self._adopt(entry, done.report, done.request)
+            self._early.changed(seen, done.report.plan.affected, self._ledger.state_since()[1])
         if done.report is not None:
             self._rounds.begun(self._ledger.state)
 

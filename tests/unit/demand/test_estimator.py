@@ -58,8 +58,12 @@ class Network:
         metered=None,
         after_s=10.0,
         spilled=None,
+        for_s=None,
     ):
-        """``sent`` are (source, rack, Mb/s), and Mb/s in the last two intervals if they differ."""
+        """``sent`` are (source, rack, Mb/s), and Mb/s in the last two intervals if they differ.
+
+        ``for_s`` is how long ``state`` has stood; None: nobody says.
+        """
         self.now_s += after_s
         table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
         seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T, table[:, 3])
@@ -72,6 +76,7 @@ class Network:
             self.now_s,
             metered or {},
             spilled,
+            None if for_s is None else self.now_s - for_s,
         )
 
 
@@ -87,6 +92,15 @@ def test_a_pair_that_was_held_back_is_so_until_readings_began_after_the_change()
     found = network.find((H11, R2, 30.0), **whole)
     assert not found.constrained[R1, R2], "its circuit has come, and it takes 30 of 100"
     assert found.wanted_mbps[R1, R2] == pytest.approx(30 * HEADROOM)
+
+
+@pytest.mark.parametrize(("for_s", "constrained"), [(1.9, True), (2.0, False), (None, True)])
+def test_readings_count_from_when_the_change_was_made_not_from_the_next_look(for_s, constrained):
+    network = Network(poll_interval_s=1.0)
+    assert network.find((H11, R2, 9.5)).constrained[R1, R2]
+    whole = {"state": JOINED, "ports": {CIRCUIT.a: 30.0, CIRCUIT.b: 0.0}, "after_s": 5.0}
+    found = network.find((H11, R2, 30.0), for_s=for_s, **whole)
+    assert found.constrained[R1, R2] == constrained
 
 
 def test_averages_lag_behind_a_circuit_that_has_come():
