@@ -291,7 +291,7 @@ class Loop:
         """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
         began_s = time.monotonic()
         seen = self.demand()
-        self._early.begin(seen)
+        self._early.begin(seen, began_s)
         try:
             if not self._staging.under_way and not self._cut_off:
                 self._round(seen)

@@ -60,9 +60,11 @@ class EarlyRounds:
             self._asked_s[fresh] = now_s
             self._shown_s = min(self._shown_s, now_s)
 
-    def begin(self, seen: DemandReport) -> None:
-        """Note that a round begins: it sees to all that has shown."""
-        self._shown_s = self._again_s = math.inf
+    def begin(self, seen: DemandReport, now_s: float) -> None:
+        """Note that a round begins: it sees to all that has shown by ``now_s``."""
+        self._shown_s = math.inf
+        if now_s >= self._again_s:
+            self._again_s = math.inf
         self._known = _guessed(seen)
 
     def end(self, began_s: float, now_s: float) -> None:

@@ -54,7 +54,7 @@ def test_readings_that_are_late_bring_nothing_forward():
 def test_what_the_last_round_knew_brings_none_forward():
     early = rounds()
     assert looked(early, seen((0, 1)), seen((0, 1))) == 1.0
-    early.begin(seen((0, 1)))
+    early.begin(seen((0, 1)), 1.0)
     early.end(1.0, 1.0)
     assert looked(early, seen((0, 1)), seen((0, 1)), begin_s=2.0) == math.inf
     more = seen((0, 1), (2, 3))
@@ -67,16 +67,16 @@ def test_a_pair_that_comes_and_goes_brings_a_round_forward_once_in_an_epoch():
     for second in range(0, 24, 3):
         if looked(early, seen((0, 1)), seen((0, 1)), begin_s=float(second)) < math.inf:
             due.append(early.due_s)
-            early.begin(seen((0, 1)))
+            early.begin(seen((0, 1)), due[-1])
             early.end(due[-1], due[-1])
         early.look(seen(), second + 2.0)
-        early.begin(seen())  # a round at which nothing holds it back
+        early.begin(seen(), second + 2.0)  # a round at which nothing holds it back
     assert due == [1.0, 13.0]
 
 
 def test_planning_that_takes_long_leaves_time_for_others():
     early = rounds()
-    early.begin(seen())
+    early.begin(seen(), 0.0)
     early.end(0.0, 0.5)
     assert looked(early, seen((0, 1)), seen((0, 1))) == 5.5
 
@@ -85,7 +85,9 @@ def test_circuits_that_went_to_guesses_are_looked_at_again_once_counters_tell():
     early = rounds()
     early.changed(seen((0, 1)), {(0, 1), (2, 3)}, 3.0)
     assert early.due_s == 5.0, "two polls later"
-    early.begin(seen())
+    early.begin(seen(), 4.9)
+    assert early.due_s == 5.0, "a round before that does not know it yet"
+    early.begin(seen(), 5.0)
     assert early.due_s == math.inf
 
 
