@@ -269,20 +269,21 @@ class Loop:
     def draft_week(self, night_s: float) -> WeekDraft | None:
         """A schedule for the demand of now; None if there is no demand. Raises PlanError."""
         seen = self.demand()
-        if seen.source is DemandSource.NONE or not seen.planned_mbps.any():
+        counted_on_mbps = seen.counted_on_mbps
+        if seen.source is DemandSource.NONE or not counted_on_mbps.any():
             return None
         request = self._reach.within_reach(PlanRequest())
         with self._metrics.stage("plan"):
             week = self._planner.week(
                 self._ledger.state,
                 request,
-                seen.planned_mbps,
+                counted_on_mbps,
                 self._ledger.pins(),
                 self._reach.blocked_ports(),
                 self._policy.now.slots,
                 night_s,
             )
-        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
+        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, counted_on_mbps)
         return WeekDraft(week, largest)
 
     # -- decide and reconfigure -------------------------------------------------------------------

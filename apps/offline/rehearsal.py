@@ -110,8 +110,9 @@ class Rehearsal:
         if seen.basis is DemandBasis.BACKLOG:
             return no_plan(_NO_BACKLOG, self.state.topology.circuits, (), TRIGGER, now_s)
         if self.policy.sharing is Sharing.SLOTTED:
-            largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
-            return self._slotted(now_s, demand, largest)
+            counted_on_mbps = seen.counted_on_mbps
+            largest = seen_demand(self._rates_mbps, demand, counted_on_mbps)
+            return self._slotted(now_s, counted_on_mbps, largest)
         standing = Standing(
             self.state,
             self.outage_s,

@@ -1,0 +1,35 @@
+"""What plans count on of a guess, from counters to the planner."""
+
+import numpy as np
+import pytest
+
+from hydra.demand.counters import Sent
+from tests.unit.controller.test_planned_once import FABRIC, RACKS, asked, stage
+
+__all__ = ["asked", "stage"]
+
+
+def test_a_week_is_planned_for_what_is_expected_of_guesses(stage, monkeypatch):
+    """One server fills its uplink, the first one of the third rack half of its own."""
+    loop, asked_for = stage.controller._loop, []
+    source, to = np.array([0, 4]), np.array([1, 3])
+    mbps = np.array([1.0, 0.5]) * FABRIC.electrical_rate_mbps
+    monkeypatch.setattr(loop._poller, "sent", lambda: Sent(source, to, mbps, mbps, mbps))
+    monkeypatch.setattr(loop._poller, "heard", lambda: (0.1, (), True))
+
+    def week(_state, _request, demand, *_more):
+        asked_for.append(demand)
+
+    monkeypatch.setattr(loop._planner, "week", week, raising=False)
+    draft = loop.draft_week(0.1)
+    seen = loop.demand()
+    (demand,) = asked_for
+    assert demand.shape == (RACKS, RACKS)
+    assert demand[2, 3] == seen.estimated_mbps[2, 3]
+    assert demand[0, 1] == pytest.approx(seen.expected_mbps[0, 1])
+    assert demand[0, 1] < seen.estimated_mbps[0, 1] / 2
+    told = {(one.src, one.dst): one for one in draft.demand}[0, 1]
+    assert (told.estimated_mbps, told.expected_mbps) == (
+        seen.estimated_mbps[0, 1],
+        demand[0, 1],
+    )
