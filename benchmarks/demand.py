@@ -237,23 +237,36 @@ def planned(case: Case, demand: DemandMatrix, current: Topology) -> Topology:
     return plan(case.fabric, demand, current, Reserved(), budget).topology
 
 
+def served_by(case: Case, truth: DemandMatrix, topology: Topology) -> float:
+    """Mbps that circuits and the electrical network carry of the truth."""
+    electrical = case.electrical_rack_mbps
+    return float(served_mbps(case.fabric, topology, truth, electrical, electrical).sum())
+
+
+def trivial(case: Case, truth: DemandMatrix) -> bool:
+    """True if the electrical network alone carries all."""
+    return served_by(case, truth, EMPTY_TOPOLOGY) > _TRIVIAL * float(truth.sum())
+
+
+def start_of(case: Case, random: np.random.Generator) -> Topology:
+    """The topology that is found: in half of the cases none, else one for another demand."""
+    n = case.fabric.n_racks
+    if random.random() >= 0.5:
+        return EMPTY_TOPOLOGY
+    others = np.where(random.random((n, n)) < 4 / n, random.random((n, n)), 0.0)
+    return planned(case, others * (1 - np.eye(n)), EMPTY_TOPOLOGY)
+
+
 def judge(seed: int) -> Outcome | None:
     """None where every plan is as good."""
     case, random = draw(seed)
     if not len(case.flows.src):
         return None
-    n, electrical = case.fabric.n_racks, case.electrical_rack_mbps
     truth = case.by_racks(case.truth())
-
-    def served(topology: Topology) -> float:
-        return float(served_mbps(case.fabric, topology, truth, electrical, electrical).sum())
-
-    if served(EMPTY_TOPOLOGY) > _TRIVIAL * truth.sum():
+    if trivial(case, truth):
         return None
-    start = EMPTY_TOPOLOGY
-    if random.random() < 0.5:
-        others = np.where(random.random((n, n)) < 4 / n, random.random((n, n)), 0.0)
-        start = planned(case, others * (1 - np.eye(n)), start)
+    served = partial(served_by, case, truth)
+    start = start_of(case, random)
     best = served(planned(case, truth, start))
     shares, errors = {}, {}
     for name, prepare in WAYS.items():
