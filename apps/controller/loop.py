@@ -213,19 +213,28 @@ class Loop:
         """The request's demand, or the measured one. Raises PlanError before there is one."""
         if request.demand is not None:
             return np.array(request.demand, dtype=np.float64)
+        return np.array(self._measured().planned_mbps, dtype=np.float64)
+
+    def _measured(self) -> DemandReport:
+        """The demand as measured. Raises PlanError before there is any."""
         report = self.demand()
         if report.source is DemandSource.NONE:
             how = "set policy.poll_interval_s above 0"
             if self._poller.enabled:
                 how = "wait for two polls"
             raise PlanError(f"no demand has been measured yet: {how}, or give a demand")
-        return np.array(report.planned_mbps, dtype=np.float64)
+        return report
 
     # -- plan -------------------------------------------------------------------------------------
 
     def plan(self, request: PlanRequest, *, urgent: bool = False) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable."""
-        demand = self._wanted(request)
+        if request.demand is None:
+            seen = self._measured()
+            demand = np.array(seen.planned_mbps, dtype=np.float64)
+            request = replace(request, weights=seen.counted_on_mbps)
+        else:
+            demand = self._wanted(request)
         within = self._reach.within_reach(request)
 
         propose = partial(self._propose, urgent)

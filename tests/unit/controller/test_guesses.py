@@ -4,18 +4,41 @@ import numpy as np
 import pytest
 
 from hydra.demand.counters import Sent
+from hydra.service import PlanRequest
 from tests.unit.controller.test_planned_once import FABRIC, RACKS, asked, stage
 
 __all__ = ["asked", "stage"]
 
 
-def test_a_week_is_planned_for_what_is_expected_of_guesses(stage, monkeypatch):
+@pytest.fixture
+def loop(stage, monkeypatch):
     """One server fills its uplink, the first one of the third rack half of its own."""
-    loop, asked_for = stage.controller._loop, []
+    loop = stage.controller._loop
     source, to = np.array([0, 4]), np.array([1, 3])
     mbps = np.array([1.0, 0.5]) * FABRIC.electrical_rate_mbps
     monkeypatch.setattr(loop._poller, "sent", lambda: Sent(source, to, mbps, mbps, mbps))
     monkeypatch.setattr(loop._poller, "heard", lambda: (0.1, (), True))
+    return loop
+
+
+def test_a_plan_for_the_measured_demand_prefers_by_what_is_expected(loop, asked):
+    told = loop.plan(PlanRequest())
+    seen = loop.demand()
+    (request,) = asked.requests
+    assert request.weights == pytest.approx(seen.expected_mbps)
+    assert request.weights[0, 1] < seen.estimated_mbps[0, 1] / 2
+    assert told.demand_mbps == pytest.approx(seen.estimated_mbps.sum())
+
+
+def test_a_plan_for_a_given_demand_is_for_that(loop, asked):
+    demand = np.zeros((RACKS, RACKS))
+    demand[0, 1] = 90.0
+    loop.plan(PlanRequest(demand))
+    assert asked.requests[0].weights is None
+
+
+def test_a_week_is_planned_for_what_is_expected_of_guesses(loop, monkeypatch):
+    asked_for = []
 
     def week(_state, _request, demand, *_more):
         asked_for.append(demand)
@@ -24,12 +47,8 @@ def test_a_week_is_planned_for_what_is_expected_of_guesses(stage, monkeypatch):
     draft = loop.draft_week(0.1)
     seen = loop.demand()
     (demand,) = asked_for
-    assert demand.shape == (RACKS, RACKS)
     assert demand[2, 3] == seen.estimated_mbps[2, 3]
     assert demand[0, 1] == pytest.approx(seen.expected_mbps[0, 1])
     assert demand[0, 1] < seen.estimated_mbps[0, 1] / 2
     told = {(one.src, one.dst): one for one in draft.demand}[0, 1]
-    assert (told.estimated_mbps, told.expected_mbps) == (
-        seen.estimated_mbps[0, 1],
-        demand[0, 1],
-    )
+    assert (told.estimated_mbps, told.expected_mbps) == (seen.estimated_mbps[0, 1], demand[0, 1])

@@ -23,10 +23,11 @@ class Asked:
 
     def __init__(self):
         self._planning = Planning(FABRIC, POLICY)
-        self.states = []
+        self.states, self.requests = [], []
 
     def propose(self, current, request, demand, pins, blocked, *, urgent):
         self.states.append(current)
+        self.requests.append(request)
         return self._planning.propose(current, request, demand, pins, blocked)
 
 
