@@ -247,7 +247,8 @@ class Policy:
     planning_grace_ms: Positive = 5000.0
     """Time beyond that, for VLANs and checks; then the planner is replaced, the change refused."""
     epoch_s: Annotated[Positive, Taken.AT_ONCE] = 10.0
-    """Time between decisions in periodic mode."""
+    """Longest time between decisions in periodic mode: what has shown brings one
+    [forward](operators-guide.md#why-is-that-circuit-there). Of turns: how long one is."""
     poll_interval_s: NotNegative = 1.0
     """Time between readings of the counters; 0: no polling."""
     demand_window_s: Positive = 3.0
