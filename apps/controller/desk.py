@@ -128,11 +128,11 @@ class Desk:
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,
+            seen.expected_mbps,
             self._changes_of(a, b),
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
             self._quarantine.entries(),
             time.time(),
-            expected_mbps=seen.expected_mbps,
         )
         return explain(evidence, a, b)
 
