@@ -14,8 +14,8 @@
 
    Each switch keeps its tables as OpenFlow 1.3.5 says, with bundles (ONF extension 230), meters and
    roles. Frames that the controller sends out are carried if they are probes: over the ToR's VLANs
-   and the planes' light, through the tables at the other end, and back by packet-in. Others are
-   counted. No traffic flows but that, so counters of rules stand still.
+   and the planes' light, through the tables at the other end, and back by packet-in. ToRs know where
+   addresses are, as if they had learnt them, and flood nothing: loops are those on a probe's way. Other frames are counted. No traffic flows but that, so counters of rules stand still.
 
    It ends with its standard input. Commands come by lines over SOCKET, each is answered by a line:
      start                    connect all switches, and keep them connected
@@ -23,7 +23,9 @@
      light PLANE LIST         the cross-connects of a plane that stand: 1:321,2:322
      carrier                  RACK:PORT of each ToR's port that has light
      count                    name=number ...
-     echoes                   round trips of echo requests since the last such line, and those due
+     echoes                   round trips of echo requests since the last such line, and those due:
+                              until the answer was at the switch, and until the simulator read it
+     tardy SILENT SLOW MS     so many vswitches read nothing, and others MS late; 0 0 0: none
      walk FILE                see below
      rules DATAPATH           the table of a switch, as flow statistics in hexadecimal digits
 
@@ -80,7 +82,6 @@ enum { MULTIPATH = 10, RESUBMIT_TABLE = 14, FIN_TIMEOUT = 19 };
 #define PROBE_TYPE 0x88b5
 #define RECONNECT_S 1.0
 #define ECHO_EVERY_S 0.01
-#define MOST_HOPS 64
 #define PART 65000
 
 static void die(const char *what) { perror(what); exit(1); }
@@ -92,6 +93,12 @@ static void *grown(void *old, size_t bytes) {
 static double now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+/* Time by which the kernel says when data came. */
+static double wall_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 static u16 g16(const u8 *p) { return (u16)(p[0] << 8 | p[1]); }
@@ -277,6 +284,7 @@ typedef struct {
   struct sockaddr_in controller;
   bool connecting, greeted;
   double retry_s, echoed_s; /* echoed_s: when the echo was sent that is due; 0: none */
+  double late_s, read_at_s; /* how late it reads, and when it does next; 0: at once */
   Buffer in, out;
   Bundle *bundles;
 } Switch;
@@ -287,6 +295,7 @@ static Switch *sw;
 static u32 switches, racks, vswitches;
 static u32 *tor_of, *server_at; /* switches by rack; by rack * most + place */
 static u32 most_servers, planes, plane_ports, tor_servers;
+static u64 *passed; /* by rack: number of the last probe there; if it comes again, that is a loop */
 static u32 *lit_from, *lights; /* by plane * racks + rack: the rack whose light arrives; leads to */
 static Vlans *vlans;           /* by rack * (servers + planes) + port - 1 */
 static int epoll;
@@ -297,8 +306,9 @@ static struct {
       probes_in, other_frames, loops, bytes_in, bytes_out, connects, losses;
 } total;
 static u32 connected;
-static float *round_trips;
+static float *round_trips, *readings; /* ms: until they came, and until they were read */
 static u32 round_trips_n, round_trips_room;
+static double came_s; /* when the last byte of what is being read came */
 
 static u32 ports_of_tor(void) { return tor_servers + planes; }
 
@@ -388,7 +398,7 @@ static int bad_instructions(const Switch *s, const u8 *p, size_t n, u16 *code) {
 /* -- what is sent ------------------------------------------------------------------------------ */
 
 static void watch(Switch *s) {
-  struct epoll_event e = {EPOLLIN | (s->connecting || s->out.start < s->out.end ? EPOLLOUT : 0),
+  struct epoll_event e = {(s->read_at_s ? 0 : EPOLLIN) | (s->connecting || s->out.start < s->out.end ? EPOLLOUT : 0),
                           {.u32 = (u32)(s - sw)}};
   epoll_ctl(epoll, EPOLL_CTL_MOD, s->socket, &e);
 }
@@ -399,7 +409,7 @@ static void lose(Switch *s) {
   s->socket = -1;
   s->connecting = s->greeted = false;
   s->retry_s = now_s() + RECONNECT_S * (0.5 + drand48() / 2);
-  s->echoed_s = 0;
+  s->echoed_s = s->read_at_s = 0;
   release(&s->in);
   release(&s->out);
   while (s->bundles) {
@@ -865,39 +875,54 @@ static void arrive(Switch *s, u32 port, const u8 *frame, u16 n) {
 static bool carries(u32 rack, u32 port, u16 vlan) {
   return vlans[rack * ports_of_tor() + port - 1].member[vlan >> 3] >> (vlan & 7) & 1;
 }
-/* A probe comes in at a port of a rack's ToR, which floods it in its VLAN; by light to others. */
-static bool flood(u32 rack, u32 port, const u8 *frame, u16 n, int hops) {
+/* Where a ToR sent the last frame for an address in a VLAN: direct-mapped, so later ones displace. */
+static struct Learned { u64 key; u32 port; } learned[1 << 20];
+static struct Learned *learned_at(u32 rack, u16 vlan, const u8 *mac) {
+  u64 key = ((u64)g16(mac) << 32 | g32(mac + 2)) * 0x9e3779b97f4a7c15ull ^ ((u64)rack << 16 | vlan) * 0xc2b2ae3d27d4eb4full;
+  struct Learned *l = &learned[key >> 44];
+  if (l->key != key) l->key = key, l->port = 0;
+  return l;
+}
+static bool pass(u32 rack, u32 port, const u8 *frame, u16 n, u16 vlan);
+static bool pass_out(u32 rack, u32 out, const u8 *frame, u16 n, u16 vlan) {
   Switch *tor = &sw[tor_of[rack]];
-  u16 vlan = g16(frame + 12) == 0x8100 ? g16(frame + 14) & 0xfff : 0;
-  bool reached = false;
-  if (hops > MOST_HOPS) { total.loops++; return false; }
-  tor->counters[port - 1].rx_frames++;
-  tor->counters[port - 1].rx_bytes += n;
-  if (!vlan || !carries(rack, port, vlan)) return false;
+  if (!carries(rack, out, vlan)) return false;
+  if (out <= tor_servers) {
+    u32 server = server_at[rack * most_servers + out - 1];
+    if (server == NO_ENTRY || memcmp(sw[server].mac, frame, 6)) return false;
+    arrive(&sw[server], 2, frame, n);
+  } else {
+    if (port_is_down(tor, out)) return false; /* Open vSwitch sends nothing where there is no carrier */
+    u32 to = lights[(out - tor_servers - 1) * racks + rack];
+    if (to == NO_ENTRY || !pass(to, out, frame, n, vlan)) return false;
+  }
+  tor->counters[out - 1].tx_frames++;
+  tor->counters[out - 1].tx_bytes += n;
+  return true;
+}
+/* A probe comes in at a port of a rack's ToR, which sends it to where it has learnt that its receiver
+   is, and finds that out first if need be; by light to others. False: it does not get there. */
+static bool pass(u32 rack, u32 port, const u8 *frame, u16 n, u16 vlan) {
+  Switch *tor = &sw[tor_of[rack]];
+  if (!carries(rack, port, vlan)) return false;
+  if (passed[rack] == total.probes_sent) { total.loops++; return false; }
+  passed[rack] = total.probes_sent;
   Packet packet = {{0}};
   p32(packet.byte + FIELD[F_IN_PORT].at, port);
   memcpy(packet.byte + FIELD[F_ETH_DST].at, frame, 6);
   p16(packet.byte + FIELD[F_VLAN].at, vlan | 0x1000);
   p16(packet.byte + FIELD[F_ETH_TYPE].at, PROBE_TYPE);
   if (run(tor, packet).port != PORT_NORMAL) return false;
-  for (u32 out = 1; out <= ports_of_tor(); out++) {
-    if (out == port || !carries(rack, out, vlan)) continue;
-    if (out <= tor_servers) {
-      u32 server = server_at[rack * most_servers + out - 1];
-      tor->counters[out - 1].tx_frames++;
-      tor->counters[out - 1].tx_bytes += n;
-      if (server != NO_ENTRY && !memcmp(sw[server].mac, frame, 6)) {
-        arrive(&sw[server], 2, frame, n);
-        reached = true;
-      }
-    } else if (!port_is_down(tor, out)) { /* Open vSwitch sends nothing where there is no carrier */
-      u32 plane = out - tor_servers - 1, to = lights[plane * racks + rack];
-      tor->counters[out - 1].tx_frames++;
-      tor->counters[out - 1].tx_bytes += n;
-      if (to != NO_ENTRY) reached |= flood(to, out, frame, n, hops + 1);
-    }
-  }
-  return reached;
+  struct Learned *l = learned_at(rack, vlan, frame);
+  u32 known = l->port, out = known;
+  bool reached = known && known != port && pass_out(rack, known, frame, n, vlan);
+  for (u32 other = 1; !reached && other <= ports_of_tor(); other++)
+    if (other != port && other != known) reached = pass_out(rack, out = other, frame, n, vlan);
+  if (!reached) return false;
+  learned_at(rack, vlan, frame)->port = out;
+  tor->counters[port - 1].rx_frames++;
+  tor->counters[port - 1].rx_bytes += n;
+  return true;
 }
 /* A FIN in IPv4 for one table: the rule of that port ends at once, since no flow is cached here. */
 static void end_on_fin(Switch *s, u8 table, const u8 *frame, u16 n) {
@@ -947,7 +972,8 @@ static void packet_out(Switch *s, const u8 *m, u16 length) {
       continue;
     }
     total.probes_sent++;
-    if (!flood((u32)s->rack, (u32)s->place + 1, frame, n, 0)) total.probes_lost++;
+    u16 vlan = tagged ? g16(frame + 14) & 0xfff : 0;
+    if (!vlan || !pass((u32)s->rack, (u32)s->place + 1, frame, n, vlan)) total.probes_lost++;
   }
 }
 
@@ -971,10 +997,14 @@ static void role(Switch *s, const u8 *m, u16 length) {
   p64(body + 8, s->generation);
   say(s, ROLE_REPLY, g32(m + 4), body, 16);
 }
-static void noted(float ms) {
-  if (round_trips_n == round_trips_room)
-    round_trips = grown(round_trips, (round_trips_room = round_trips_room * 2 + 1024) * sizeof(float));
-  round_trips[round_trips_n++] = ms;
+static void noted(double came_after_s, double read_after_s) {
+  if (round_trips_n == round_trips_room) {
+    round_trips_room = round_trips_room * 2 + 1024;
+    round_trips = grown(round_trips, round_trips_room * sizeof(float));
+    readings = grown(readings, round_trips_room * sizeof(float));
+  }
+  round_trips[round_trips_n] = (float)(came_after_s * 1000);
+  readings[round_trips_n++] = (float)(read_after_s * 1000);
 }
 static bool changes_state(u8 type) {
   return type == FLOW_MOD || type == METER_MOD || type == PACKET_OUT || type == EXPERIMENTER;
@@ -993,7 +1023,7 @@ static bool message(Switch *s, const u8 *m, u16 length) {
   case ERROR: break;
   case ECHO_REQUEST: say(s, ECHO_REPLY, xid, m + 8, length - 8u); break;
   case ECHO_REPLY:
-    if (s->echoed_s != 0) noted((float)((now_s() - s->echoed_s) * 1000));
+    if (s->echoed_s != 0) noted(came_s - s->echoed_s, wall_s() - s->echoed_s);
     s->echoed_s = 0;
     break;
   case FEATURES_REQUEST: {
@@ -1026,11 +1056,21 @@ static bool message(Switch *s, const u8 *m, u16 length) {
 
 static void receive(Switch *s) {
   static u8 fresh[1 << 20];
-  ssize_t n = recv(s->socket, fresh, sizeof fresh, 0);
+  _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(struct timespec))];
+  struct iovec into = {fresh, sizeof fresh};
+  struct msghdr read = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof beside};
+  ssize_t n = recvmsg(s->socket, &read, 0);
   if (n <= 0) {
     if (n == 0 || errno != EAGAIN) lose(s);
     return;
   }
+  came_s = wall_s();
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(&read); c; c = CMSG_NXTHDR(&read, c))
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+      struct timespec t;
+      memcpy(&t, CMSG_DATA(c), sizeof t);
+      came_s = t.tv_sec + t.tv_nsec * 1e-9;
+    }
   total.bytes_in += (u64)n;
   const u8 *data = fresh;
   size_t left = (size_t)n;
@@ -1057,6 +1097,7 @@ static void begin(Switch *s) {
   if (s->socket < 0) die("socket");
   int one = 1;
   setsockopt(s->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  setsockopt(s->socket, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one);
   if ((ntohl(s->controller.sin_addr.s_addr) >> 24) == 127) { /* racks have addresses of their own */
     struct sockaddr_in own = {.sin_family = AF_INET,
                               .sin_addr.s_addr = htonl(0x7f010001u + (u32)s->rack)};
@@ -1081,6 +1122,11 @@ static void ready(Switch *s, u32 events) {
     if (!flush(s)) return;
   }
   if (events & EPOLLOUT && !flush(s)) return;
+  if (events & EPOLLIN && s->late_s && !(events & (EPOLLHUP | EPOLLERR))) {
+    s->read_at_s = now_s() + s->late_s;
+    watch(s);
+    return;
+  }
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s);
 }
 
@@ -1129,19 +1175,36 @@ static void tell_carrier(void) {
       if (lit_from[plane * racks + r] != NO_ENTRY) fprintf(answer, " %u:%u", r, tor_servers + plane + 1);
   fprintf(answer, "\n");
 }
+/* Spread over the racks; nobody is both. */
+static void be_tardy(u32 silent, u32 slow, double slow_s) {
+  u32 vswitches = switches - racks, number = 0;
+  for (u32 i = 0; i < switches; i++) {
+    if (sw[i].place < 0) continue;
+    bool is_slow = slow && number % (vswitches / slow) == 7 && number / (vswitches / slow) < slow;
+    bool is_silent = silent && number % (vswitches / silent) == 4 && number / (vswitches / silent) < silent;
+    number++;
+    sw[i].late_s = is_silent ? 1e9 : is_slow ? slow_s : 0;
+    if (!sw[i].late_s && sw[i].read_at_s) sw[i].read_at_s = 1; /* due */
+  }
+  fprintf(answer, "ok\n");
+}
 static int by_size(const void *a, const void *b) {
   float x = *(const float *)a, y = *(const float *)b;
   return x < y ? -1 : x > y;
 }
+static float of_hundred(float *times, u32 hundredth) {
+  if (!round_trips_n) return 0;
+  qsort(times, round_trips_n, sizeof(float), by_size);
+  return times[(u64)(round_trips_n - 1) * hundredth / 100];
+}
 static void tell_echoes(void) {
-  double at_s = now_s();
+  double at_s = wall_s();
   u32 due = 0;
   for (u32 i = 0; i < switches; i++)
-    if (sw[i].echoed_s != 0) noted((float)((at_s - sw[i].echoed_s) * 1000)), due++;
-  qsort(round_trips, round_trips_n, sizeof(float), by_size);
-  u32 n = round_trips_n;
-  fprintf(answer, "count=%u due=%u p50_ms=%.3f p99_ms=%.3f max_ms=%.3f\n", n, due, n ? round_trips[n / 2] : 0.0,
-         n ? round_trips[(u32)((n - 1) * 0.99)] : 0.0, n ? round_trips[n - 1] : 0.0);
+    if (sw[i].echoed_s != 0) noted(at_s - sw[i].echoed_s, at_s - sw[i].echoed_s), due++;
+  fprintf(answer, "count=%u due=%u p50_ms=%.3f p99_ms=%.3f max_ms=%.3f read_p99_ms=%.3f\n", round_trips_n, due,
+          of_hundred(round_trips, 50), of_hundred(round_trips, 99), of_hundred(round_trips, 100),
+          of_hundred(readings, 99));
   round_trips_n = 0;
 }
 typedef struct {
@@ -1243,7 +1306,10 @@ static void command(char *line) {
   } else if (!strcmp(word, "count")) tell_counts();
   else if (!strcmp(word, "carrier")) tell_carrier();
   else if (!strcmp(word, "echoes")) tell_echoes();
-  else if (!strcmp(word, "walk")) walk(rest);
+  else if (!strcmp(word, "tardy")) {
+    u32 silent = (u32)strtoul(rest, &rest, 10), slow = (u32)strtoul(rest, &rest, 10);
+    be_tardy(silent, slow, strtod(rest, NULL) / 1000);
+  } else if (!strcmp(word, "walk")) walk(rest);
   else if (!strcmp(word, "rules")) tell_rules(strtoull(rest, NULL, 0));
   else fprintf(answer, "error no such command\n");
 }
@@ -1349,6 +1415,7 @@ static void configure(const char *path) {
   fclose(f);
   u32 ports = ports_of_tor();
   tor_of = grown(NULL, racks * sizeof(u32));
+  passed = calloc(racks, sizeof *passed);
   server_at = grown(NULL, racks * most_servers * sizeof(u32));
   memset(server_at, 0xff, racks * most_servers * sizeof(u32));
   lit_from = grown(NULL, planes * racks * sizeof(u32) + 1);
@@ -1370,15 +1437,21 @@ static void configure(const char *path) {
   qsort(ordered, switches, sizeof(u32), by_datapath);
 }
 static void keep_connected(double at_s) {
-  for (u32 i = 0; i < switches; i++)
-    if (sw[i].socket < 0 && at_s >= sw[i].retry_s) begin(&sw[i]);
+  for (u32 i = 0; i < switches; i++) {
+    Switch *s = &sw[i];
+    if (s->socket < 0 && at_s >= s->retry_s) begin(s);
+    if (!s->read_at_s || at_s < s->read_at_s) continue;
+    s->read_at_s = 0;
+    receive(s);
+    if (s->socket >= 0) watch(s);
+  }
 }
-static void ask_for_echo(double at_s) {
+static void ask_for_echo(void) {
   static u32 next;
   for (u32 tried = 0; tried < switches; tried++) {
     Switch *s = &sw[next = (next + 1) % switches];
-    if (!s->greeted || s->echoed_s != 0) continue;
-    s->echoed_s = at_s;
+    if (!s->greeted || s->late_s || s->echoed_s != 0) continue;
+    s->echoed_s = wall_s();
     say(s, ECHO_REQUEST, 0, "whole", 5);
     flush(s);
     return;
@@ -1416,6 +1489,6 @@ int main(int count, char **arguments) {
     }
     double at_s = now_s();
     if (started && at_s - looked_s > 0.05) keep_connected(looked_s = at_s);
-    if (started && at_s - echoed_s >= ECHO_EVERY_S) ask_for_echo(echoed_s = at_s);
+    if (started && at_s - echoed_s >= ECHO_EVERY_S) echoed_s = at_s, ask_for_echo();
   }
 }

@@ -173,6 +173,17 @@ class Switches:
         """Round trips in ms since the last call; ``due`` ones count with their age."""
         return {name: float(value) for name, value in _named(self.say("echoes"))}
 
+    def be_tardy(self, slow_s: float) -> set[int]:
+        """Have one vswitch of 1,000 be silent and one of 100 slow; the racks that have none."""
+        silent, slow = max(1, self.size.vswitches // 1000), max(1, self.size.vswitches // 100)
+        self.say(f"tardy {silent} {slow} {slow_s * 1000:g}")
+        numbers = [4 + n * (self.size.vswitches // silent) for n in range(silent)]
+        numbers += [7 + n * (self.size.vswitches // slow) for n in range(slow)]
+        return set(range(self.size.racks)) - {number // self.size.servers for number in numbers}
+
+    def be_prompt(self) -> None:
+        self.say("tardy 0 0 0")
+
     def walk(self, packets: np.ndarray) -> np.ndarray:
         """Outcome of these packets in the switches' tables."""
         packets.tofile(self._walks)

@@ -1,24 +1,27 @@
 """Reconfigurations and recoveries on a simulated network that fails at random, on all cores.
 
-``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
-and three reconfigurations with lost, late and doubled replies and devices that lie, the shipped
-upkeep between them; and one more in which the controller dies, with two to four recoveries, of
-which all but two die, too, once more with leases, so that what a former leader had begun comes out
-under the next one; one in the middle of which a circuit dies, with two withdrawals, audits, and
-flows that spill; one between whose steps, or while it waits, up to two others are made, for which
-it may give way, and during which the controller may die; and one in stages, with a death within one
-and another between two. After every event of every run the invariants of
-:mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
-see :mod:`tests.unit.reconfiguration.seeds`.
+``python -m benchmarks.simulation [SEEDS] [--first SEED] [--case NAME …] [--processes N]``. Each
+seed draws a fabric of any substrate, its state, and three reconfigurations with lost, late and
+doubled replies and devices that lie, the shipped upkeep between them; and one more in which the
+controller dies, with two to four recoveries, of which all but two die, too, once more with leases,
+so that what a former leader had begun comes out under the next one; one in the middle of which a
+circuit dies, with two withdrawals, audits, and flows that spill; one between whose steps, or while
+it waits, up to two others are made, for which it may give way, and during which the controller may
+die; and one in stages, with a death within one and another between two. After every event of every
+run the invariants of :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is
+printed; to replay it see :mod:`tests.unit.reconfiguration.seeds`.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import multiprocessing
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from rich.progress import Progress
 
@@ -37,75 +40,113 @@ SHARE = 50
 TARGET_PER_MINUTE = 10_000.0
 
 
-def broken(simulate: Callable[[int], object], seeds: range) -> list[str]:
-    """Seeds that broke an invariant, with the invariant."""
-    found = []
+Played = tuple[list[str], Counter[str]]
+"""Broken invariants, each with its seed, and how often something that a case counts came about."""
+
+
+def _nothing(_course: object) -> Sequence[str]:
+    return ()
+
+
+def played(
+    simulate: Callable[[int], object],
+    seeds: range,
+    seen: Callable[..., Sequence[str]] = _nothing,
+) -> Played:
+    found, counted = [], Counter[str]()
     for seed in seeds:
         try:
-            simulate(seed)
+            counted.update(seen(simulate(seed)))
         except Violation as violation:
             found.append(f"HYDRA_SIMULATION_SEED={seed}: {violation}")
-    return found
+    return found, counted
 
 
-def executor(seeds: range) -> list[str]:
-    return broken(test_executor_simulated.simulate, seeds)
+def executor(seeds: range) -> Played:
+    return played(test_executor_simulated.simulate, seeds)
 
 
-def recovery(seeds: range) -> list[str]:
-    return broken(test_recovery_simulated.simulate, seeds)
+def recovery(seeds: range) -> Played:
+    return played(test_recovery_simulated.simulate, seeds)
 
 
-def leases(seeds: range) -> list[str]:
-    return broken(test_recovery_simulated.simulate_leases, seeds)
+def leases(seeds: range) -> Played:
+    return played(test_recovery_simulated.simulate_leases, seeds)
 
 
-def meanwhile(seeds: range) -> list[str]:
-    return broken(test_meanwhile_simulated.simulate, seeds)
+def meanwhile(seeds: range) -> Played:
+    return played(test_meanwhile_simulated.simulate, seeds)
 
 
-def beside(seeds: range) -> list[str]:
-    return broken(test_beside_simulated.simulate, seeds)
+def beside(seeds: range) -> Played:
+    return played(test_beside_simulated.simulate, seeds, _beside)
 
 
-def in_stages(seeds: range) -> list[str]:
-    return broken(test_stages_simulated.simulate, seeds)
+def _beside(course: test_beside_simulated.Course) -> Sequence[str]:
+    seen = [f"{course.most} changes under way at a time"]
+    seen += ["one gave way"] * course.left
+    seen += [f"one made in the {step} of another" for step in course.meanwhile]
+    seen += ["a death among two or three"] * (course.died_among > 1)
+    return seen
 
 
-def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[float, list[str]]:
-    """(seeds a minute, broken invariants)."""
-    shares = [range(first, min(first + SHARE, seeds)) for first in range(0, seeds, SHARE)]
-    found = []
+def in_stages(seeds: range) -> Played:
+    return played(test_stages_simulated.simulate, seeds)
+
+
+CASES: Final = {
+    "executor": ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
+    "recovery": ("a crash and two recoveries", recovery, 1),
+    "leases": ("a lease that ends, and those that lead next", leases, 1),
+    "meanwhile": ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
+    "beside": ("a change, and others between its steps", beside, 1),
+    "stages": ("a change in stages, with deaths within and between them", in_stages, 1),
+}
+"""By name: in words, how it is played, and the reconfigurations of a seed."""
+
+
+def measured(
+    name: str, play: Callable[[range], Played], seeds: range, processes: int | None
+) -> tuple[float, Played]:
+    """(seeds a minute, what came of them)."""
+    shares = [seeds[first : first + SHARE] for first in range(0, len(seeds), SHARE)]
+    found: list[str] = []
+    counted = Counter[str]()
     started_s = time.perf_counter()
-    with multiprocessing.Pool() as pool, Progress(transient=True) as progress:
+    with multiprocessing.Pool(processes) as pool, Progress(transient=True) as progress:
         task = progress.add_task(name, total=len(shares))
-        for share in pool.imap_unordered(play, shares):
-            found += share
+        for violations, counts in pool.imap_unordered(play, shares):
+            for line in violations:
+                print(line, flush=True)
+            found += violations
+            counted += counts
             progress.advance(task)
-    return seeds * 60 / (time.perf_counter() - started_s), found
+    return len(seeds) * 60 / (time.perf_counter() - started_s), (found, counted)
 
 
-def main(argv: Sequence[str] = ()) -> int:
+def main(arguments: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("seeds", type=int, nargs="?", default=SEEDS, help="seeds of each case")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--processes", type=int, help="by default, one for each core")
+    asked = parser.parse_args(arguments)
     logging.disable(logging.ERROR)  # thousands of faults, each told of
-    seeds = int(argv[0]) if argv else SEEDS
-    results, violations = [], []
-    for case, play, changes in (
-        ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
-        ("a crash and two recoveries", recovery, 1),
-        ("a lease that ends, and those that lead next", leases, 1),
-        ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
-        ("a change, and others between its steps", beside, 1),
-        ("a change in stages, with deaths within and between them", in_stages, 1),
-    ):
-        per_minute, found = played(case, play, seeds)
-        violations += found
+    seeds = range(asked.first, asked.first + asked.seeds)
+    results, violations = [], 0
+    for chosen in asked.case:
+        case, play, changes = CASES[chosen]
+        per_minute, (found, counted) = measured(case, play, seeds, asked.processes)
+        violations += len(found)
         results += [
-            Result(case, f"simulated, of {seeds * changes}", "/min", "higher",
+            Result(case, f"simulated, of {len(seeds) * changes}", "/min", "higher",
                    per_minute * changes, TARGET_PER_MINUTE, "wanted", TARGET_PER_MINUTE),
             Result(case, "invariants broken", "", "lower", float(len(found)), 0.0, "none", 0.0),
         ]  # fmt: skip
-    for line in violations:
-        print(line)
+        results += [
+            Result(case, f"with {what}", "", "higher", number, None, "")
+            for what, number in sorted(counted.items())
+        ]
     report("simulation", results)
     return 1 if violations else 0
 

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -36,6 +36,9 @@ from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProc
 from mininet_scenarios.stage.delays import split
 
 FULL = Size(320, 32, 32)
+TARDY = "half the racks beside tardy vswitches"
+SLOW_S = 1.0
+"""Delay of what a slow vswitch reads. One that is silent reads nothing."""
 TARGETS = {
     "ready, cold": 60.0,
     "ready, after a restart": 20.0,
@@ -43,6 +46,10 @@ TARGETS = {
     "idle": 25.0,
     "one pair": 0.15,
     "half the racks on one plane": 2.0,
+    "all circuits: less mirrors and drain": 8.0,
+    TARDY: 4.0,
+    f"{TARDY}: others' circuits that were not made": 0.0,
+    "the next change": 4.0,
     "echo p99": 100.0,
     "REST p99": 200.0,
     "SIGTERM": 5.0,
@@ -60,6 +67,7 @@ IDLE_S = 65.0
 """Longer than the interval of polling, so that each switch is asked once."""
 AFTERMATH_S = 3.0
 """Time after each change in which the controller is watched, too."""
+ENDED = ("done", "partial", "refused", "failed")
 PARTNERS = 8
 OTHERS = 4
 """Racks without a circuit, at each vswitch, that packets are sent to."""
@@ -81,6 +89,16 @@ class Rest:
     def ask(self, method: str, path: str, body: object) -> tuple[int, Any]:
         return self._ask(method, path, None if body is None else json.dumps(body))
 
+    @contextmanager
+    def following(self) -> Iterator[Iterator[dict[str, Any]]]:
+        """Ids and states of reconfigurations as they are reached, from now on."""
+        with contextlib.closing(
+            http.client.HTTPConnection(*self._address, timeout=CHANGED_WITHIN_S)
+        ) as connection:
+            connection.request("GET", "/v1/events?kind=reconfiguration")
+            answer = connection.getresponse()
+            yield _progress(answer)
+
     def _ask(self, method: str, path: str, body: str | None) -> tuple[int, Any]:
         with contextlib.closing(
             http.client.HTTPConnection(*self._address, timeout=CHANGED_WITHIN_S)
@@ -88,6 +106,15 @@ class Rest:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
+
+
+def _progress(events: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    deadline_s = time.monotonic() + CHANGED_WITHIN_S
+    for line in events:
+        if time.monotonic() > deadline_s:
+            raise SystemExit(f"nothing has ended after {CHANGED_WITHIN_S:g} s")
+        if line.startswith(b"data:"):
+            yield json.loads(line.removeprefix(b"data:"))["reconfiguration"]
 
 
 class Watch:
@@ -214,6 +241,8 @@ class Session:
                 time.sleep(AFTERMATH_S)
             peak_gb = max(peak_gb, watch.peak_gb)
             wrong += self._verify(process, switches, name)
+        lost, more = self._with_tardy_ones(process, switches)
+        failed, wrong = failed + lost, wrong + more
         self.note("SIGTERM", self._stop(process), "s")
         self.note("ready, after a restart", self._start(process, switches), "s")
         self.note("ready, after a restart, processor", process.cpu_s(), "s")
@@ -272,6 +301,7 @@ class Session:
         self._echo_ms.append(echoes["p99_ms"])
         self._rest_ms += watch.rest_ms
         self.note(f"{name}: echo p99", echoes["p99_ms"], "ms")
+        self.note(f"{name}: echo p99, until the simulator reads it", echoes["read_p99_ms"], "ms")
         self.note(f"{name}: REST p99", p99(watch.rest_ms), "ms")
         if echoes["max_ms"] > ECHO_MS_OF_DEAD:
             self.say(f"an echo took {echoes['max_ms']:.0f} ms: Open vSwitch would reconnect")
@@ -292,20 +322,22 @@ class Session:
 
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
         """Carry a change out; the number of circuits that failed in it."""
-        rest, before_s, started_s = Rest(process), process.cpu_s(), time.monotonic()
-        status, answer = rest.ask("POST", "/v1/reconfigurations", body)
-        if status not in (200, 202):
-            raise SystemExit(f"{name} was refused: {answer}")
-        number, told_s = answer["id"], started_s
-        while answer["state"] not in ("done", "partial", "refused", "failed"):
-            if time.monotonic() - started_s > CHANGED_WITHIN_S:
-                raise SystemExit(f"{name} is {answer['state']} after {CHANGED_WITHIN_S:g} s")
-            if time.monotonic() - told_s > _TELL_EVERY_S:
-                told_s = time.monotonic()
-                self.say(f"{name}: {answer['state']}")
-            time.sleep(0.02)
-            answer = rest.get(f"/v1/reconfigurations/{number}")
-        self.note(name, time.monotonic() - started_s, "s")
+        rest = Rest(process)
+        with rest.following() as steps:
+            before_s, started_s = process.cpu_s(), time.monotonic()
+            status, answer = rest.ask("POST", "/v1/reconfigurations", body)
+            if status not in (200, 202):
+                raise SystemExit(f"{name} was refused: {answer}")
+            number, told_s = answer["id"], started_s
+            for step in steps:
+                if step["id"] == number and step["state"] in ENDED:
+                    break
+                if time.monotonic() - told_s > _TELL_EVERY_S:
+                    told_s = time.monotonic()
+                    self.say(f"{name}: {step['state']}")
+            taken_s = time.monotonic() - started_s
+        answer = rest.get(f"/v1/reconfigurations/{number}")
+        self.note(name, taken_s, "s")
         self.note(f"{name}, processor", process.cpu_s() - before_s, "s")
         if answer["state"] != "done":
             self.say(f"{name} ended {answer['state']}: {answer.get('reason', '')[:300]}")
@@ -319,6 +351,54 @@ class Session:
             delay = split(steps, SWITCHING_MS)
             self.note(f"{name}: less mirrors and drain", delay.delay_without_mirrors_ms / 1000, "s")
         return float(len(answer.get("failures", ())))
+
+    def _with_tardy_ones(
+        self, process: ControllerProcess, switches: Switches
+    ) -> tuple[float, float]:
+        """Changes beside vswitches that answer late or never: circuits that fail, and packets that
+        go wrong afterwards.
+        """
+        rest, size = Rest(process), self._size
+        prompt = switches.be_tardy(SLOW_S)
+        racks = size.racks
+        pairs = [(rack, racks // 2 + (rack + 1) % (racks // 2)) for rack in range(racks // 2)]
+        # A rack whose old partner stays with it has no free port on the plane.
+        free = [
+            (a, b) for a, b in pairs if prompt.issuperset((a, b, a + racks // 2, b - racks // 2))
+        ]
+        started_s = time.monotonic()
+        with self._watched(process, switches, TARDY):
+            failed = self._change(process, TARDY, changing(pairs, ["p1"]))
+        self.note(f"{TARDY}: of {len(pairs)} circuits, made", self._made(rest, pairs), "")
+        missing = len(free) - self._made(rest, free)
+        self.note(f"{TARDY}: others' circuits that were not made", missing, "")
+        self.say(f"{len(free)} circuits are others': neither tardy racks' nor their partners'")
+        here, there = sorted(prompt)[:2]
+        body = changing([(here, there)], ["p2"]) | {"planes": ["p2"]}
+        failed += self._change(process, "the next change", body)
+        while any(one["state"] not in ENDED for one in self._listed(rest)):
+            time.sleep(_LOOK_EVERY_S)
+        self.note(
+            f"{TARDY}: until the slow ones were tried again", time.monotonic() - started_s, "s"
+        )
+        self.note(f"{TARDY}: then, made", self._made(rest, pairs), "")
+        switches.be_prompt()
+        while rest.ask("GET", ALL_THERE, None)[0] != HTTPStatus.OK:
+            time.sleep(_LOOK_EVERY_S)
+        return failed, self._verify(process, switches, "all answer again")
+
+    def _made(self, rest: Rest, pairs: Sequence[tuple[int, int]]) -> int:
+        """Number of these pairs that have a circuit on the first plane."""
+        up = {
+            frozenset((one["a"]["rack"], one["b"]["rack"]))
+            for one in rest.get("/v1/topology")["circuits"]
+            if one["plane"] == "p1"
+        }
+        return sum(frozenset(names(pair)) in up for pair in pairs)
+
+    def _listed(self, rest: Rest) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = rest.get("/v1/reconfigurations")["reconfigurations"]
+        return found
 
     def _verify(self, process: ControllerProcess, switches: Switches, name: str) -> float:
         """Packets that leave otherwise than the topology says, also once all switches are ready."""
@@ -349,15 +429,20 @@ class Session:
         return float(len(wrong))
 
 
+def names(pair: tuple[int, int]) -> tuple[str, str]:
+    return f"r{pair[0] + 1}", f"r{pair[1] + 1}"
+
+
+def changing(pairs: Sequence[tuple[int, int]], planes: Sequence[str] | None) -> dict[str, Any]:
+    """Request for circuits between these racks, and for no others that may change."""
+    both = [(src, dst) for a, b in map(names, pairs) for src, dst in ((a, b), (b, a))]
+    demand = [{"src": src, "dst": dst, "mbps": 9_000.0} for src, dst in both]
+    return {"demand": demand, "use_planes": planes}
+
+
 def changes(size: Size) -> list[tuple[str, dict[str, Any]]]:
     """Changes by name, as requests for reconfigurations."""
     racks = size.racks
-
-    def body(pairs: Sequence[tuple[int, int]], planes: Sequence[str] | None) -> dict[str, Any]:
-        names = [(f"r{a + 1}", f"r{b + 1}") for a, b in pairs]
-        both = [*names, *((b, a) for a, b in names)]
-        demand = [{"src": a, "dst": b, "mbps": 9_000.0} for a, b in both]
-        return {"demand": demand, "use_planes": planes}
 
     half = [(rack, rack + racks // 2) for rack in range(racks // 2)]
     partners = {
@@ -365,10 +450,18 @@ def changes(size: Size) -> list[tuple[str, dict[str, Any]]]:
         for rack in range(racks)
         for step in range(1, min(PARTNERS // 2, (racks - 1) // 2) + 1)
     }
+    beyond = [
+        (rack, racks // 2 + (rack + step) % (racks // 2))
+        for rack in range(racks // 2)
+        for step in range(min(size.planes, racks // 2))
+    ]
     return [
-        ("one pair", body([(0, 1)], ["p1"])),
-        ("half the racks on one plane", body(half, ["p1"])),
-        (f"{PARTNERS} partners a rack", body(sorted(partners), None)),
+        ("one pair", changing([(0, 1)], ["p1"])),
+        ("half the racks on one plane", changing(half, ["p1"])),
+        (f"{PARTNERS} partners a rack", changing(sorted(partners), None)),
+        ("all circuits", changing(beyond, None)),
+        ("all but one go", changing([(0, 1)], None)),
+        ("half the racks again", changing(half, ["p1"])),
     ]
 
 

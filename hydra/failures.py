@@ -17,6 +17,9 @@ class FailureKind(Enum):
     """Answered in a way that the protocol does not know."""
     UNKNOWN = "unknown"
     """Sent, and no answer: may or may not have taken effect."""
+    LATE = "late"
+    """Not waited for, so that others go on: it owes an answer, or theirs took far less time. What
+    it was sent, if anything, may or may not have taken effect."""
     AWAITS_PEOPLE = "awaits-people"
     """People were asked to do it, and have not said yet what became of it."""
     TAKEN_OVER = "taken-over"

@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from apps.cli.command import Command, Group
-from hydra.errors import HydraError
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
@@ -144,11 +143,8 @@ def run(
     divisor = next((scale for scale in reversed(scales) if isinstance(scale, int)), None)
     runner = _module("runner")
     console = runner.console_for(as_json=as_json)
-    try:
-        order = runner.Order(name, full, repeat, results, divisor, goes_on, trace_file)
-        result = runner.run(order, console)
-    except HydraError as error:
-        raise click.ClickException(str(error)) from error
+    order = runner.Order(name, full, repeat, results, divisor, goes_on, trace_file)
+    result = runner.run(order, console)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
@@ -169,13 +165,10 @@ def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
     Nothing is measured: it is for whoever changed what is concluded or drawn.
     """
     runner = _module("runner")
-    try:
-        found = [
-            runner.conclude(name, results)
-            for name in names or [one["name"] for one in runner.read_results(results)]
-        ]
-    except HydraError as error:
-        raise click.ClickException(str(error)) from error
+    found = [
+        runner.conclude(name, results)
+        for name in names or [one["name"] for one in runner.read_results(results)]
+    ]
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -192,11 +185,8 @@ def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
 def report(results: Path, to: Path | None, as_json: bool) -> None:
     """Make one HTML page of all results: the paper's figures, ours, ratios, plots."""
     path = to or results / "report.html"
-    try:
-        found = _module("runner").read_results(results)
-        _module("page").write_page(found, results, path)
-    except HydraError as error:
-        raise click.ClickException(str(error)) from error
+    found = _module("runner").read_results(results)
+    _module("page").write_page(found, results, path)
     missed = [
         f"{one['name']}: {row['figure']}"
         for one in found

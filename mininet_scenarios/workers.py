@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from mininet_scenarios.emulators.ports import free_port
@@ -34,12 +35,16 @@ class WorkerProcess:
     log: Path
     controllers: tuple[int, ...] = ()
     """Ports of controllers' links; none: the configuration's."""
+    scheme: str = "tcp"
+    """``ssl``, if the configuration names OpenFlow's certificates."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its own."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def target(self) -> str:
         """Where switches find it, in Open vSwitch's notation."""
-        return f"tcp:127.0.0.1:{self.port}"
+        return f"{self.scheme}:127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -59,7 +64,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=member_environment({"PYTHONUNBUFFERED": "1"}),
+                env=member_environment({"PYTHONUNBUFFERED": "1", **self.environment}),
                 start_new_session=True,
             )
 
@@ -103,12 +108,6 @@ class WorkerProcess:
         return self.log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
 
 
-def worker_processes(config: Path, directory: Path, names: tuple[str, ...]) -> list[WorkerProcess]:
-    return [
-        WorkerProcess(name, config, free_port(), directory / f"worker-{name}.log") for name in names
-    ]
-
-
 @contextmanager
 def workers(
     stage: Stage,
@@ -118,14 +117,30 @@ def workers(
     lease_s: float = 3.0,
     launch: Callable[[Path, BinaryIO], Launched] = launch,
     ready_timeout_s: float = 60.0,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[ControllerProcess, dict[str, WorkerProcess]]]:
-    """A controller that is ready, and its workers by name; switches name all of these."""
+    """A controller that is ready, and its workers by name; switches name all of these.
+
+    Switches connect over TLS where the configuration names certificates. ``environment``: variables
+    of the workers.
+    """
     link = {"listen": f"127.0.0.1:{free_port()}", "shards": 4, "lease_s": lease_s}
     config = stage.written(policy, {"workers": link, "rest": f"127.0.0.1:{free_port()}"})
     bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
     bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
     before = f"tcp:{stage.config['controller']['openflow']}"
-    these = {one.name: one for one in worker_processes(config, stage.work_dir, names)}
+    scheme = "ssl" if stage.config["controller"].get("openflow_certificate") else "tcp"
+    these = {
+        name: WorkerProcess(
+            name,
+            config,
+            free_port(),
+            stage.work_dir / f"worker-{name}.log",
+            scheme=scheme,
+            environment=environment,
+        )
+        for name in names
+    }
     process = ControllerProcess(config, launch=launch, ready_timeout_s=ready_timeout_s)
     with ExitStack() as stack:
         for worker in these.values():

@@ -20,7 +20,6 @@ from apps.cli.output import CommandError, UnreachableError
 from apps.connection import resource
 from apps.process import logs
 from hydra.demand.backlog import BYTES_PER_MB
-from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.agent")
 
@@ -56,24 +55,21 @@ def agent(server: str, socket_buffer_mb: float | None, interface: str | None, ur
     logs.set_up("text", "info")
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(ControllerClient(url))
-        try:
-            if socket_buffer_mb is not None:
-                stack.enter_context(send_buffers(int(socket_buffer_mb * BYTES_PER_MB)))
-            sockets = stack.enter_context(SocketReader())
+        if socket_buffer_mb is not None:
+            stack.enter_context(send_buffers(int(socket_buffer_mb * BYTES_PER_MB)))
+        sockets = stack.enter_context(SocketReader())
 
-            def schedule(prefixes: Mapping[str, Sequence[str]]) -> OutputScheduler:
-                return stack.enter_context(OutputScheduler(str(interface), prefixes))
+        def schedule(prefixes: Mapping[str, Sequence[str]]) -> OutputScheduler:
+            return stack.enter_context(OutputScheduler(str(interface), prefixes))
 
-            one = Agent(
-                resource("/v1/agents", server),
-                client,
-                sockets,
-                (UnreachableError, CommandError),
-                None if interface is None else schedule,
-            )
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: one.stop())
-            one.run()
-        except HydraError as error:
-            raise CommandError(str(error)) from error
+        one = Agent(
+            resource("/v1/agents", server),
+            client,
+            sockets,
+            (UnreachableError, CommandError),
+            None if interface is None else schedule,
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: one.stop())
+        one.run()
     LOG.info("stopped")

@@ -10,14 +10,14 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import OVER, print_reconfiguration
-from apps.cli.output import CommandError, json_option, print_json
+from apps.cli.output import CommandError, json_option, print_json, print_outcome
+from apps.cli.parameters import with_options
 from apps.cli.patience import progress_bar
 from apps.cli.planning import (
     body_with_demand,
     planning_options,
     print_plan,
     print_stages,
-    with_options,
 )
 from apps.connection import WAIT_S, JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
@@ -103,10 +103,7 @@ def stop(url: str, as_json: bool, reconfiguration: str) -> None:
     """
     with ControllerClient(url) as client:
         document = client.delete(resource(_PATH, reconfiguration))
-    if as_json:
-        print_json(document)
-        return
-    click.echo(f"{document['id']} ends after the stage under way")
+    print_outcome(document, f"{document['id']} ends after the stage under way", as_json)
 
 
 @click.command(cls=Command, examples=["hydra pause 3f2a9c41d0be"])
@@ -133,10 +130,7 @@ def resume(url: str, as_json: bool, reconfiguration: str) -> None:
 def _pause(url: str, as_json: bool, reconfiguration: str, *, paused: bool, told: str) -> None:
     with ControllerClient(url) as client:
         document = client.patch(resource(_PATH, reconfiguration), {"paused": paused})
-    if as_json:
-        print_json(document)
-        return
-    click.echo(f"{document['id']} {told}")
+    print_outcome(document, f"{document['id']} {told}", as_json)
 
 
 def _tell(document: JsonObject, as_json: bool) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import click
 from pydantic import ValidationError
 
-from apps.cli.client import bearer_token, trusted, url_option
+from apps.cli.client import url_option
 from apps.cli.command import Command
-from apps.cli.job import run_with
-from apps.cli.output import CommandError
-from apps.client import ClientError, HydraClient
+from apps.cli.job import connected, duration_option, run_with
 from apps.rest.models import MatrixEntry
 
 
@@ -52,13 +50,7 @@ def _read_entries(
     callback=_read_entries,
     help="One more pair of racks or servers; repeatable. All or nothing.",
 )
-@click.option(
-    "--duration",
-    "duration_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Have it released after this long in any case, even if this is killed.",
-)
+@duration_option("this is killed")
 @url_option
 def with_bandwidth(
     first: MatrixEntry,
@@ -73,9 +65,6 @@ def with_bandwidth(
     and on Ctrl-C, SIGTERM, SIGHUP and SIGQUIT, which are passed on to it. Exits as COMMAND does
     (128 and more: by a signal), and with 1 where the bandwidth is not to be had.
     """
-    try:
-        with HydraClient(url, bearer_token(), trusted()) as client:
-            status = run_with(client, [first, *more], command, duration_s)
-    except ClientError as error:
-        raise CommandError(str(error)) from error
+    with connected(url) as client:
+        status = run_with(client, [first, *more], command, duration_s)
     click.get_current_context().exit(status)

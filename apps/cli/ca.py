@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from apps.cli.command import Command, Group
-from apps.cli.output import CommandError, json_option, print_json
+from apps.cli.output import CommandError, json_option, print_outcome
 from apps.tools.authority import Use, create_authority, issue
 from hydra.errors import HydraError
 
@@ -94,7 +94,6 @@ def issue_certificate(
 
 def _tell(certificate: Path, as_json: bool) -> None:
     key = certificate.with_suffix(".key")
-    if as_json:
-        print_json({"certificate": str(certificate), "key": str(key)})
-    else:
-        click.echo(f"{certificate} and {key}")
+    print_outcome(
+        {"certificate": str(certificate), "key": str(key)}, f"{certificate} and {key}", as_json
+    )

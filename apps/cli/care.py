@@ -10,12 +10,12 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import CommandError, json_option, print_json, print_table, warn
+from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table, warn
+from apps.cli.parameters import config_option
 from apps.cli.wording import moment
 from apps.connection import JsonObject
 from apps.process.configuration import load_configuration
 from apps.tools import archive
-from hydra.errors import HydraError
 
 _RESOURCES: Final = (
     "readyz",
@@ -31,14 +31,7 @@ _RESOURCES: Final = (
     "metrics",
 )
 
-_config_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="HYDRA_CONFIG",
-    show_envvar=True,
-    help="The controller's configuration file.",
-)
+_config_option = config_option("The controller's configuration file.")
 
 
 @click.command(
@@ -85,14 +78,9 @@ def backup(target: Path, config: Path, as_json: bool) -> None:
     The journal with reservations and quarantine, the configuration, and the hashes of tokens. Run
     it where the controller runs.
     """
-    try:
-        about = archive.back_up(load_configuration(config), target)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
-    if as_json:
-        print_json({"file": str(target), "fabric": about.fabric})
-    else:
-        click.echo(f"{target}: {target.stat().st_size / 1024:.0f} KiB of fabric {about.fabric}")
+    about = archive.back_up(load_configuration(config), target)
+    words = f"{target}: {target.stat().st_size / 1024:.0f} KiB of fabric {about.fabric}"
+    print_outcome({"file": str(target), "fabric": about.fabric}, words, as_json)
 
 
 @click.command(
@@ -111,10 +99,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     """
     if not yes:
         click.confirm(f"Replace the journal of {config} by that of {source}?", abort=True, err=True)
-    try:
-        about, kept = archive.restore(load_configuration(config), source)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    about, kept = archive.restore(load_configuration(config), source)
     if as_json:
         print_json(
             {
@@ -159,11 +144,5 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
                 )
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
-    try:
-        names = archive.support_bundle(load_configuration(config), target, answers, log)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
-    if as_json:
-        print_json({"file": str(target), "names": names})
-    else:
-        click.echo(f"{target}: {', '.join(names)}")
+    names = archive.support_bundle(load_configuration(config), target, answers, log)
+    print_outcome({"file": str(target), "names": names}, f"{target}: {', '.join(names)}", as_json)

@@ -1,4 +1,4 @@
-"""Commands whose help ends in examples."""
+"""Commands whose help ends in examples, and whose errors are told in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from hydra.errors import HydraError
+
 
 class Command(click.Command):
     """A command with ``examples``: complete command lines, shown one to a line."""
@@ -14,6 +16,13 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """An error of ours ends the command in words."""
+        try:
+            return super().invoke(ctx)
+        except HydraError as error:
+            raise click.ClickException(str(error)) from error
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)

@@ -6,14 +6,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+import click
+
+from apps.cli.client import bearer_token, trusted
 from apps.cli.output import CommandError, ExitCode, warn
+from apps.cli.parameters import Option
 from apps.client import ClientError, HydraClient
-from apps.rest.models import Group, MatrixEntry
+from apps.jobs.mpi import HostPair, between_racks
+from apps.rest.models import MOST_ENTRIES, Group, MatrixEntry
 from hydra.lifecycle import ReservationState
 
 _POLL_S: Final = 0.1
@@ -22,6 +27,36 @@ _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 _KILLED: Final = 128
+
+
+def duration_option(even_if: str) -> Option:
+    """``--duration`` of what is reserved; ``even_if`` something keeps it from being released."""
+    return click.option(
+        "--duration",
+        "duration_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help=f"Have it released after this long in any case, even if {even_if}.",
+    )
+
+
+def connected(url: str) -> HydraClient:
+    """A client that has the caller's token; use as a context manager."""
+    return HydraClient(url, bearer_token(), trusted())
+
+
+def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[MatrixEntry]:
+    """Entries for Mb/s from host to host. Raises CommandError if they are too many."""
+    rack_of = {server.name: server.rack for server in client.servers().servers}
+    wanted = between_racks(traffic, rack_of)
+    if len(wanted) > MOST_ENTRIES:
+        raise CommandError(
+            f"{len(wanted)} pairs of hosts are more than the {MOST_ENTRIES} that can be reserved "
+            "as one: use fewer hosts, or a sparser pattern"
+        )
+    return [
+        MatrixEntry(src=src, dst=dst, bandwidth_mbps=mbps) for (src, dst), mbps in wanted.items()
+    ]
 
 
 def run_with(
@@ -95,8 +130,14 @@ def _await_active(client: HydraClient, group: Group, signals: _Signals) -> None:
         time.sleep(_POLL_S)
         group = client.group(group.id)
         states = [one.state for one in group.reservations]
+    if signals.received is None:
+        check_active(group)
+
+
+def check_active(group: Group) -> None:
+    """Raise CommandError unless all of a group is active."""
     bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
-    if bad and signals.received is None:
+    if bad:
         reasons = (f"{one.src} to {one.dst} is {one.state.value}: {one.reason}" for one in bad)
         raise CommandError("; ".join(reasons))
 

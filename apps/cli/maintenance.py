@@ -6,7 +6,7 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
-from apps.cli.output import ExitCode, json_option, print_json, print_table, warn
+from apps.cli.output import ExitCode, json_option, print_json, print_outcome, print_table, warn
 from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 
@@ -90,10 +90,7 @@ def add(rack: str, port: str, reason: str, url: str, as_json: bool) -> None:
     """
     with ControllerClient(url) as client:
         document = client.put(resource(resource(_QUARANTINE, rack), port), {"reason": reason})
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(f"{rack} {port} is set aside until it is cleared")
+    print_outcome(document, f"{rack} {port} is set aside until it is cleared", as_json)
 
 
 @quarantine.command(cls=Command, examples=["hydra quarantine clear r1 hyt-r1-p1"])
@@ -105,10 +102,8 @@ def clear(rack: str, port: str, url: str, as_json: bool) -> None:
     """Let planning use a port again at once."""
     with ControllerClient(url) as client:
         document = client.delete(resource(resource(_QUARANTINE, rack), port))
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(f"{rack} {port} may be used again; it was out because: {document['reason']}")
+    words = f"{rack} {port} may be used again; it was out because: {document['reason']}"
+    print_outcome(document, words, as_json)
 
 
 def _print_ports(ports: list[JsonObject]) -> None:

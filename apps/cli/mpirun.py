@@ -7,15 +7,12 @@ from pathlib import Path
 
 import click
 
-from apps.cli.client import bearer_token, trusted, url_option
+from apps.cli.client import url_option
 from apps.cli.command import Command
-from apps.cli.job import run_with
+from apps.cli.job import connected, duration_option, entries_of, run_with
 from apps.cli.output import CommandError
-from apps.client import ClientError, HydraClient
-from apps.jobs.mpi import PATTERNS, HostPair, between_racks, host_traffic, placement, read_hosts
+from apps.jobs.mpi import PATTERNS, HostPair, host_traffic, placement, read_hosts
 from apps.offline.demand_files import read_flows
-from apps.rest.models import MOST_ENTRIES, MatrixEntry
-from hydra.errors import HydraError
 
 
 @click.command(
@@ -49,13 +46,7 @@ from hydra.errors import HydraError
     help="For each two ranks that talk, each way. Not with a FILE.",
 )
 @click.option("--ranks", type=click.IntRange(1), help="Fewer than the hosts have slots.")
-@click.option(
-    "--duration",
-    "duration_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Have it released after this long in any case, even if this is killed.",
-)
+@duration_option("this is killed")
 @url_option
 def mpirun(
     command: Sequence[str],
@@ -78,12 +69,8 @@ def mpirun(
     try:
         places = placement(read_hosts(host_file.read_text("utf-8"), str(host_file)), ranks)
         traffic = _traffic(pattern, places, rate)
-        with HydraClient(url, bearer_token(), trusted()) as client:
-            rack_of = {server.name: server.rack for server in client.servers().servers}
-            entries = _entries(between_racks(traffic, rack_of))
-            status = run_with(client, entries, command, duration_s)
-    except (ClientError, HydraError) as error:
-        raise CommandError(str(error)) from error
+        with connected(url) as client:
+            status = run_with(client, entries_of(client, traffic), command, duration_s)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--hosts {host_file} can't be read: {error}") from error
     click.get_current_context().exit(status)
@@ -94,14 +81,3 @@ def _traffic(pattern: str, places: Sequence[str], rate: float | None) -> Mapping
         return host_traffic(pattern, places, rate)
     flows = read_flows(Path(pattern), list(dict.fromkeys(places)))
     return {(flow["src"], flow["dst"]): flow["mbps"] for flow in flows}
-
-
-def _entries(wanted: Mapping[HostPair, float]) -> list[MatrixEntry]:
-    if len(wanted) > MOST_ENTRIES:
-        raise CommandError(
-            f"{len(wanted)} pairs of hosts are more than the {MOST_ENTRIES} that can be reserved "
-            "as one: use fewer hosts, or a sparser pattern"
-        )
-    return [
-        MatrixEntry(src=src, dst=dst, bandwidth_mbps=mbps) for (src, dst), mbps in wanted.items()
-    ]

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from apps.cli.offline_report import Bounds, document_of, print_comparison, print_plan
-from apps.cli.output import CommandError, print_json
+from apps.cli.output import CommandError, drawn_by, print_json
 from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.cli.planning import GRAPH_ENDINGS
 from apps.connection import JsonObject
@@ -19,7 +19,7 @@ from apps.offline.demand_files import read_demand
 from apps.offline.explanation import explain
 from apps.offline.study import Limits, Outcome, Study, read_fabric
 from apps.offline.topology_files import read_state
-from hydra.errors import HydraError, PlanError, UnknownName
+from hydra.errors import PlanError, UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
 from hydra.names import did_you_mean
 from topology.algorithms import ENTRIES
@@ -57,24 +57,21 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Do the job and print the result. Raises CommandError, also if a check fails."""
-    try:
-        with Progress(f"reading {job.fabric}") as progress, ended_by_ctrl_c():
-            study, algorithm = _study(job)
-            names = list(ENTRIES) if job.compare else [job.algorithm or algorithm]
-            outcomes = []
-            for position, name in enumerate(names, start=1):
-                progress.now(f"planning with {name} ({position} of {len(names)})")
-                outcomes.append(_attempt(study, name, job))
-            progress.now("bounding what any plan could serve")
-            bounds = _bounds(study, outcomes) if job.check else {}
-        if job.plot is not None:
-            _plot(study, outcomes, job.plot, compare=job.compare)
-        if job.graph is not None:
-            _write_graph(study.fabric, outcomes[0], job.graph)
-        reasons = _explain(study, outcomes, job)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    """Do the job and print the result. Raises HydraError, and CommandError if a check fails."""
+    with Progress(f"reading {job.fabric}") as progress, ended_by_ctrl_c():
+        study, algorithm = _study(job)
+        names = list(ENTRIES) if job.compare else [job.algorithm or algorithm]
+        outcomes = []
+        for position, name in enumerate(names, start=1):
+            progress.now(f"planning with {name} ({position} of {len(names)})")
+            outcomes.append(_attempt(study, name, job))
+        progress.now("bounding what any plan could serve")
+        bounds = _bounds(study, outcomes) if job.check else {}
+    if job.plot is not None:
+        _plot(study, outcomes, job.plot, compare=job.compare)
+    if job.graph is not None:
+        _write_graph(study.fabric, outcomes[0], job.graph)
+    reasons = _explain(study, outcomes, job)
     if job.as_json:
         _print_json(study, outcomes, bounds, reasons, job)
     else:
@@ -172,7 +169,7 @@ def _bounds(study: Study, outcomes: Sequence[Outcome]) -> Bounds:
 
 
 def _plot(study: Study, outcomes: Sequence[Outcome], path: Path, *, compare: bool) -> None:
-    plots = import_module("apps.cli.plots")  # matplotlib takes half a second
+    plots = drawn_by("plots")
     if compare:
         plots.plot_comparison(study, outcomes, path)
     else:

@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 import click
@@ -45,8 +47,24 @@ class UnknownOutcomeError(CommandError):
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
+def drawn_by(module: str) -> ModuleType:
+    """A module of this package that draws: it takes half a second to load. Raises CommandError."""
+    try:
+        return import_module(f"apps.cli.{module}")
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is needed for --plot: pip install {error.name}") from None
+
+
 def print_json(document: object) -> None:
     click.echo(json.dumps(document, indent=2))
+
+
+def print_outcome(document: object, words: str, as_json: bool) -> None:
+    """JSON, or a sentence."""
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(words)
 
 
 def print_table(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+Option = Callable[[Any], Any]
+Options = Sequence[Option]
 _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
 
@@ -46,25 +49,50 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
         raise click.BadParameter(f"{value!r} is not like 2026-12-01T08:00 or …T08:00Z") from None
 
 
-def log_options(command: _CommandT) -> _CommandT:
-    """``--log-format`` and ``--log-level``, of commands that are processes."""
-    log_format = click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        envvar="HYDRA_LOG_FORMAT",
+def with_options(options: Options) -> Callable[[_CommandT], _CommandT]:
+    """A decorator that gives a command these options, in this order."""
+
+    def decorate(command: _CommandT) -> _CommandT:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def config_option(text: str = "Configuration file; see `hydra check`.") -> Option:
+    """``--config``, with ``text`` as its help."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        required=True,
+        envvar="HYDRA_CONFIG",
         show_envvar=True,
-        show_default=True,
-        help="Lines for people, or a JSON object a line.",
+        help=text,
     )
-    log_level = click.option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        envvar="HYDRA_LOG_LEVEL",
-        show_envvar=True,
-        show_default=True,
-        help="debug: every step and command; info: what begins and ends; warning: what failed and "
-        "is dealt with; error: what somebody should look at.",
+
+
+log_options = with_options(
+    (
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            envvar="HYDRA_LOG_FORMAT",
+            show_envvar=True,
+            show_default=True,
+            help="Lines for people, or a JSON object a line.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            envvar="HYDRA_LOG_LEVEL",
+            show_envvar=True,
+            show_default=True,
+            help="debug: every step and command; info: what begins and ends; warning: what failed "
+            "and is dealt with; error: what somebody should look at.",
+        ),
     )
-    return log_format(log_level(command))
+)
+"""``--log-format`` and ``--log-level``, of commands that are processes."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -16,7 +16,6 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits, print_paths
 from apps.cli.output import (
-    CommandError,
     json_option,
     mbps,
     print_facts,
@@ -24,9 +23,8 @@ from apps.cli.output import (
     print_table,
     warn,
 )
-from apps.cli.parameters import rate_of, read_positive, read_rate
+from apps.cli.parameters import Options, rate_of, read_positive, read_rate, with_options
 from apps.connection import JsonObject
-from hydra.errors import HydraError
 from hydra.policy import MOST_PATHS_PER_PAIR
 
 _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
@@ -51,7 +49,6 @@ _OFFLINE: Final = frozenset(
 )
 GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 _ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _entry(value: str) -> JsonObject:
@@ -77,19 +74,7 @@ def _graph_file(_ctx: click.Context, _param: click.Parameter, value: Path | None
     return value
 
 
-_Options = Sequence[Callable[[Any], Any]]
-
-
-def with_options(options: _Options) -> Callable[[_F], _F]:
-    def decorate(command: _F) -> _F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-planning_options: _Options = (
+planning_options: Options = (
     click.option(
         "--demand",
         metavar="SRC:DST=MBPS|FILE|KIND",
@@ -114,7 +99,7 @@ planning_options: _Options = (
 )
 
 
-_offline_options: _Options = (
+_offline_options: Options = (
     click.option(
         "--fabric",
         metavar="FILE|RxP[@MBPS]",
@@ -350,8 +335,5 @@ def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
     if source.isalpha() and not Path(source).exists():
         raise click.UsageError(f"--demand {source}: made-up demand is for plans with --fabric")
     files = import_module("apps.offline.demand_files")
-    try:
-        flows: list[JsonObject] = files.read_flows(Path(source), racks)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    flows: list[JsonObject] = files.read_flows(Path(source), racks)
     return flows

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import click
 
 from apps.cli.command import Command
-from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.output import drawn_by, json_option, print_json, print_table
 from apps.connection import JsonObject
 from apps.prices import networks, pods
 from apps.prices.files import (
@@ -21,7 +19,6 @@ from apps.prices.files import (
     read_prices,
     shipped_text,
 )
-from hydra.errors import HydraError
 
 _MILLION: Final = 1e6
 
@@ -68,24 +65,21 @@ def price(
     PRICES is a file, or one that comes with the package: hydra-2015 (Table I and Fig. 5) or
     helios-2010 (Table 1 and Fig. 2).
     """
-    try:
-        if show_file:
-            click.echo(shipped_text(prices), nl=False)
-            return
-        read = read_prices(prices)
-        if isinstance(read, PodPrices):
-            if planes or oversubscription:
-                raise click.UsageError(f"{prices} prices pods: it has no planes and no fat tree")
-            _pods(read, plot, as_json=as_json)
-        else:
-            chosen: dict[str, Any] = {}
-            if planes:
-                chosen["planes"] = planes
-            if oversubscription:
-                chosen["oversubscription"] = oversubscription
-            _racks(read.model_copy(update=chosen), plot, as_json=as_json)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    if show_file:
+        click.echo(shipped_text(prices), nl=False)
+        return
+    read = read_prices(prices)
+    if isinstance(read, PodPrices):
+        if planes or oversubscription:
+            raise click.UsageError(f"{prices} prices pods: it has no planes and no fat tree")
+        _pods(read, plot, as_json=as_json)
+    else:
+        chosen: dict[str, Any] = {}
+        if planes:
+            chosen["planes"] = planes
+        if oversubscription:
+            chosen["oversubscription"] = oversubscription
+        _racks(read.model_copy(update=chosen), plot, as_json=as_json)
 
 
 def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
@@ -93,7 +87,7 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
     fat_tree = [networks.fat_tree_bill(prices, ratio) for ratio in prices.oversubscription]
     compared = networks.comparisons(prices)
     if plot is not None:
-        _plots().plot_racks(prices, hydra, fat_tree, plot)
+        drawn_by("price_plots").plot_racks(prices, hydra, fat_tree, plot)
     if as_json:
         print_json(
             {
@@ -158,7 +152,7 @@ def _comparison_document(one: networks.Comparison) -> JsonObject:
 def _pods(prices: PodPrices, plot: Path | None, *, as_json: bool) -> None:
     study = pods.study(prices)
     if plot is not None:
-        _plots().plot_pods(study, plot)
+        drawn_by("price_plots").plot_pods(study, plot)
     best = study.cheapest(max(prices.destinations))
     published = prices.published
     figures = pods.held_against(study, best, published) if published else []
@@ -204,10 +198,3 @@ def _pods(prices: PodPrices, plot: Path | None, *, as_json: bool) -> None:
         paper = " to ".join(map(str, published.best_superlinks))
         ours = sorted({study.cheapest(count).superlink for count in prices.destinations})
         click.echo(f"cheapest superlinks: {', '.join(map(str, ours))}; the paper's: {paper}")
-
-
-def _plots() -> ModuleType:
-    try:
-        return import_module("apps.cli.price_plots")
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is needed for --plot: pip install {error.name}") from None

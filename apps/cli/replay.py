@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +13,11 @@ from rich import progress
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
-    CommandError,
     UnreachableError,
+    drawn_by,
     json_option,
     print_json,
+    print_outcome,
     print_table,
     warn,
 )
@@ -27,7 +27,6 @@ from apps.offline.recording import Entry, TraceFull, TraceWriter, read_trace
 from apps.offline.replay import KEYS, Run, Variant, document_of, read_variant
 from apps.offline.replay import replay as run_replay
 from apps.offline.study import read_fabric
-from hydra.errors import HydraError
 
 _MIB: Final = 1 << 20
 _OUTAGE_MS: Final = 300.0
@@ -70,18 +69,12 @@ def record(
     with ControllerClient(url) as client:
         network = client.get("/v1/topology")
         position = {name: number for number, name in enumerate(network["racks"])}
-        try:
-            writer = TraceWriter(
-                path, network["fabric"], network["racks"], time.time(), max_mib * _MIB
-            )
-            with writer, progress_bar() as bar:
-                readings = _record(client, writer, position, interval_s, duration_s, bar)
-        except HydraError as error:
-            raise CommandError(str(error)) from error
-    if as_json:
-        print_json({"file": str(path), "readings": readings})
-    else:
-        click.echo(f"{readings} readings in {path}")
+        writer = TraceWriter(path, network["fabric"], network["racks"], time.time(), max_mib * _MIB)
+        with writer, progress_bar() as bar:
+            readings = _record(client, writer, position, interval_s, duration_s, bar)
+    print_outcome(
+        {"file": str(path), "readings": readings}, f"{readings} readings in {path}", as_json
+    )
 
 
 def _record(
@@ -162,24 +155,20 @@ def replay(
     Nothing is asked of a controller, and nothing changes. The periodic mode is played on the times
     of the trace, with no circuits at first; the first row is the electrical network alone.
     """
-    try:
-        with Progress(f"reading {path}") as progress, ended_by_ctrl_c():
-            network, policy = read_fabric(fabric)
-            variants = [
-                Variant("no circuits", None),
-                Variant(f"as configured ({policy.algorithm})", policy),
-                *(read_variant(text, policy) for text in what_ifs),
-            ]
-            trace = read_trace(path, network)
-            runs = []
-            for variant in variants:
-                progress.now(f"replaying with {variant.name}")
-                runs.append(run_replay(network, policy, trace, variant, outage_ms / 1000))
-        if plot is not None:
-            plots = import_module("apps.cli.plots")  # matplotlib takes half a second
-            plots.plot_replay(runs, f"{path.name} on {network.name}", plot)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    with Progress(f"reading {path}") as progress, ended_by_ctrl_c():
+        network, policy = read_fabric(fabric)
+        variants = [
+            Variant("no circuits", None),
+            Variant(f"as configured ({policy.algorithm})", policy),
+            *(read_variant(text, policy) for text in what_ifs),
+        ]
+        trace = read_trace(path, network)
+        runs = []
+        for variant in variants:
+            progress.now(f"replaying with {variant.name}")
+            runs.append(run_replay(network, policy, trace, variant, outage_ms / 1000))
+    if plot is not None:
+        drawn_by("plots").plot_replay(runs, f"{path.name} on {network.name}", plot)
     if as_json:
         print_json({"trace": str(path), "runs": [document_of(run) for run in runs]})
     else:

@@ -6,7 +6,7 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import ExitCode, json_option, print_json, print_table, warn
+from apps.cli.output import ExitCode, json_option, print_json, print_outcome, print_table, warn
 from apps.cli.wording import moment
 from apps.connection import JsonObject
 
@@ -88,7 +88,6 @@ def handover(url: str, as_json: bool) -> None:
     """
     with ControllerClient(url) as client:
         document = client.post("/v1/handover", {})
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(f"handed over; standing by: {', '.join(document['standing_by'])}")
+    print_outcome(
+        document, f"handed over; standing by: {', '.join(document['standing_by'])}", as_json
+    )

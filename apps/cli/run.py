@@ -9,9 +9,7 @@ from pathlib import Path
 import click
 
 from apps.cli.command import Command
-from apps.cli.output import CommandError
-from apps.cli.parameters import log_options
-from hydra.errors import HydraError
+from apps.cli.parameters import config_option, log_options
 
 
 @click.command(
@@ -21,15 +19,7 @@ from hydra.errors import HydraError
         "hydra run --config fabric.yaml --log-format json --log-level debug",
     ],
 )
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="HYDRA_CONFIG",
-    show_envvar=True,
-    help="Configuration file; see `hydra check`.",
-)
+@config_option()
 @log_options
 @click.pass_context
 def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> None:
@@ -41,7 +31,4 @@ def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> No
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
     # Not at the top: it changes Ryu's hub before anything else may import Ryu.
     launcher = import_module("apps.launcher")
-    try:
-        ctx.exit(launcher.main([str(config)]))
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    ctx.exit(launcher.main([str(config)]))

@@ -6,7 +6,7 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import json_option, print_json
+from apps.cli.output import json_option, print_outcome
 from hydra.policy import Sharing
 
 _PATH = "/v1/sharing"
@@ -27,7 +27,4 @@ def sharing(policy: str | None, url: str, as_json: bool) -> None:
     """
     with ControllerClient(url) as client:
         document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(document["sharing"])
+    print_outcome(document, document["sharing"], as_json)

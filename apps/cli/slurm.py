@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
-from apps.cli.client import bearer_token, trusted, url_option
+from apps.cli.client import url_option
 from apps.cli.command import Command, Group
+from apps.cli.job import check_active, connected, duration_option, entries_of
 from apps.cli.output import CommandError
-from apps.client import ClientError, HydraClient
-from apps.jobs.mpi import between_racks, host_traffic, placement
+from apps.client import HydraClient
+from apps.jobs.mpi import host_traffic, placement
 from apps.jobs.slurm import Job
-from apps.rest.models import CreatedGroup, MatrixEntry
-from hydra.errors import HydraError
-from hydra.lifecycle import ReservationState
+from apps.rest.models import MatrixEntry
 
 _WAIT_S = 60
 _state_option = click.option(
@@ -46,13 +45,7 @@ def slurm() -> None:
 
 
 @slurm.command(cls=Command, examples=["hydra slurm prolog --duration 86400"])
-@click.option(
-    "--duration",
-    "duration_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Have it released after this long in any case, even if the epilog never runs.",
-)
+@duration_option("the epilog never runs")
 @_state_option
 @url_option
 def prolog(duration_s: float | None, directory: Path, url: str) -> None:
@@ -60,23 +53,14 @@ def prolog(duration_s: float | None, directory: Path, url: str) -> None:
 
     Exit status 1 if it is not to be had: Slurm puts the job back into its queue.
     """
-    try:
-        job = Job.from_environment(os.environ)
-        if job.wish is None:
-            return
-        places = placement(job.hosts, None)
-        traffic = host_traffic(job.wish.pattern, places, job.wish.mbps)
-        with HydraClient(url, bearer_token(), trusted()) as client:
-            rack_of = {server.name: server.rack for server in client.servers().servers}
-            wanted = between_racks(traffic, rack_of)
-            entries = [
-                MatrixEntry(src=src, dst=dst, bandwidth_mbps=mbps)
-                for (src, dst), mbps in wanted.items()
-            ]
-            if entries:
-                _reserve(client, entries, duration_s, directory / job.number)
-    except (ClientError, HydraError) as error:
-        raise CommandError(str(error)) from error
+    job = Job.from_environment(os.environ)
+    if job.wish is None:
+        return
+    places = placement(job.hosts, None)
+    traffic = host_traffic(job.wish.pattern, places, job.wish.mbps)
+    with connected(url) as client:
+        if entries := entries_of(client, traffic):
+            _reserve(client, entries, duration_s, directory / job.number)
 
 
 def _reserve(
@@ -85,19 +69,12 @@ def _reserve(
     """Reserve and wait. Raises CommandError if it fails; nothing stays reserved then."""
     group = client.reserve_matrix(entries, duration_s=duration_s, wait_s=_WAIT_S)
     try:
-        _check_active(group)
+        check_active(group)
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(group.id)
     except (CommandError, OSError) as error:
         client.release_group(group.id)
         raise CommandError(str(error)) from error
-
-
-def _check_active(group: CreatedGroup) -> None:
-    bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
-    if bad:
-        reasons = (f"{one.src} to {one.dst} is {one.state.value}: {one.reason}" for one in bad)
-        raise CommandError("; ".join(reasons))
 
 
 @slurm.command(cls=Command, examples=["hydra slurm epilog --state /srv/hydra/slurm"])
@@ -109,8 +86,8 @@ def epilog(directory: Path, url: str) -> None:
         note = directory / Job.from_environment(os.environ).number
         if not note.exists():
             return
-        with HydraClient(url, bearer_token(), trusted()) as client:
+        with connected(url) as client:
             client.release_group(note.read_text())
         note.unlink()
-    except (ClientError, HydraError, OSError) as error:
+    except OSError as error:
         raise CommandError(str(error)) from error

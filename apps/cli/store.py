@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from apps.cli.command import Command, Group
-from apps.cli.output import CommandError, json_option, print_json
+from apps.cli.output import json_option, print_outcome
+from apps.cli.parameters import config_option
 from apps.process.configuration import load_configuration
 from apps.tools import migration
-from hydra.errors import HydraError
 
 
 @click.group(cls=Group, examples=["hydra store migrate --config fabric.yaml --to etcd"])
@@ -25,14 +25,7 @@ def store() -> None:
         "hydra store migrate --config fabric.yaml --to file",
     ],
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="HYDRA_CONFIG",
-    show_envvar=True,
-    help="The controllers' configuration file, with controller.store.",
-)
+@config_option("The controllers' configuration file, with controller.store.")
 @click.option(
     "--to",
     "target",
@@ -46,13 +39,8 @@ def migrate(config: Path, target: str, as_json: bool) -> None:
 
     All of it or nothing, and where it came from stays as it is. No controller may run meanwhile.
     """
-    try:
-        settings = load_configuration(config).controller
-        move = migration.to_etcd if target == "etcd" else migration.to_file
-        number = move(settings)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
-    if as_json:
-        print_json({"to": target, "records": number})
-    else:
-        click.echo(f"{number} records are in {target} now, and where they were")
+    settings = load_configuration(config).controller
+    move = migration.to_etcd if target == "etcd" else migration.to_file
+    number = move(settings)
+    words = f"{number} records are in {target} now, and where they were"
+    print_outcome({"to": target, "records": number}, words, as_json)

@@ -5,52 +5,46 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
 from apps.cli.command import Command, Group
-from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
+from apps.cli.parameters import with_options
 from apps.cli.wording import moment
 from apps.rest.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
-from hydra.errors import HydraError
 from hydra.reservations.quotas import NO_QUOTA, Quota
 
 _SECRET_BYTES: Final = 32
-_F = TypeVar("_F", bound=Callable[..., Any])
 
-_quota_options = (
-    click.option(
-        "--max-reservations",
-        type=click.IntRange(0),
-        help="A tenant's reservations that are not over, at most. Without: no limit.",
-    ),
-    click.option(
-        "--max-mbps",
-        type=click.FloatRange(0),
-        help="The sum of a tenant's bandwidths at any moment, at most. Without: no limit.",
-    ),
-    click.option(
-        "--max-priority",
-        type=click.IntRange(0, 9),
-        default=0,
-        show_default=True,
-        help="Of a tenant's reservations: those of lower priority may have to give way to them.",
-    ),
+_quota_of = with_options(
+    (
+        click.option(
+            "--max-reservations",
+            type=click.IntRange(0),
+            help="A tenant's reservations that are not over, at most. Without: no limit.",
+        ),
+        click.option(
+            "--max-mbps",
+            type=click.FloatRange(0),
+            help="The sum of a tenant's bandwidths at any moment, at most. Without: no limit.",
+        ),
+        click.option(
+            "--max-priority",
+            type=click.IntRange(0, 9),
+            default=0,
+            show_default=True,
+            help="Of a tenant's reservations: those of lower priority may have to give way to "
+            "them.",
+        ),
+    )
 )
-
-
-def _quota_of(command: _F) -> _F:
-    for option in reversed(_quota_options):
-        command = option(command)
-    return command
-
-
 _file_option = click.option(
     "--file",
     "path",
@@ -109,21 +103,18 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token and print it, or save it: this is the only time that it can be seen."""
-    known = _read(path)
+    known = read_tokens(path)
     if name in known:
         raise CommandError(f"there is a token {name!r} already: revoke it first")
     secret = secrets.token_urlsafe(_SECRET_BYTES)
-    try:
-        quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
-        text, stored = make_token(name, Role(role), secret, time.time(), quota)
-        with ExitStack() as undo:
-            if place is not None:
-                _save(place, text)
-                undo.callback(place.unlink)
-            write_tokens(path, [*known.values(), stored])
-            undo.pop_all()
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
+    text, stored = make_token(name, Role(role), secret, time.time(), quota)
+    with ExitStack() as undo:
+        if place is not None:
+            _save(place, text)
+            undo.callback(place.unlink)
+        write_tokens(path, [*known.values(), stored])
+        undo.pop_all()
     if as_json:
         shown = {"token": text} if place is None else {"saved": str(place)}
         print_json({"name": name, "role": role, **shown})
@@ -166,14 +157,11 @@ def set_quota(
 
     Counts for what is asked for from now on: nothing that was admitted is taken away.
     """
-    known = _read(path)
+    known = read_tokens(path)
     token = _named(known, name, path)
     quota = _tenants_quota(token.role, Quota(max_reservations, max_mbps, max_priority))
-    _write(path, {**known, name: replace(token, quota=quota)})
-    if as_json:
-        print_json({"name": name, **asdict(quota)})
-    else:
-        click.echo(f"{name} may have {_describe(quota)}")
+    write_tokens(path, {**known, name: replace(token, quota=quota)}.values())
+    print_outcome({"name": name, **asdict(quota)}, f"{name} may have {_describe(quota)}", as_json)
 
 
 def _tenants_quota(role: Role, quota: Quota) -> Quota:
@@ -197,7 +185,7 @@ def _describe(quota: Quota) -> str:
 @json_option
 def list_tokens(path: Path, as_json: bool) -> None:
     """Show who has a token."""
-    known = _read(path).values()
+    known = read_tokens(path).values()
     if as_json:
         shown = [
             {
@@ -227,13 +215,10 @@ def _may_have(one: StoredToken) -> str:
 @json_option
 def revoke(name: str, path: Path, as_json: bool) -> None:
     """Make a token worthless. What a tenant reserved stays until it is released."""
-    known = _read(path)
+    known = read_tokens(path)
     del known[_named(known, name, path).name]
-    _write(path, known)
-    if as_json:
-        print_json({"name": name, "revoked": True})
-    else:
-        click.echo(f"{name} is revoked")
+    write_tokens(path, known.values())
+    print_outcome({"name": name, "revoked": True}, f"{name} is revoked", as_json)
 
 
 def _named(known: Mapping[str, StoredToken], name: str, path: Path) -> StoredToken:
@@ -241,17 +226,3 @@ def _named(known: Mapping[str, StoredToken], name: str, path: Path) -> StoredTok
         names = ", ".join(known) or "none"
         raise CommandError(f"no token {name!r} in {path}: there are {names}")
     return known[name]
-
-
-def _write(path: Path, tokens: Mapping[str, StoredToken]) -> None:
-    try:
-        write_tokens(path, tokens.values())
-    except HydraError as error:
-        raise CommandError(str(error)) from error
-
-
-def _read(path: Path) -> dict[str, StoredToken]:
-    try:
-        return read_tokens(path)
-    except HydraError as error:
-        raise CommandError(str(error)) from error

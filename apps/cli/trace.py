@@ -6,17 +6,23 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Final, TextIO
 
 import click
 import numpy as np
 
 from apps.cli.command import Command, Group
-from apps.cli.output import CommandError, json_option, print_facts, print_json, print_table
+from apps.cli.output import (
+    CommandError,
+    drawn_by,
+    json_option,
+    print_facts,
+    print_json,
+    print_outcome,
+    print_table,
+)
 from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
@@ -24,7 +30,6 @@ from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import Window, rack_numbers, windows
-from hydra.errors import HydraError
 from hydra.model import Fabric
 from topology.algorithms import ENTRIES, Product
 
@@ -137,10 +142,8 @@ def convert(
             written = _write_flows(trace_file, to_file, scale)
         else:
             written = _write_demand(trace_file, to_file, window, window_s, scale)
-    if as_json:
-        print_json({"written": str(to_file), "entries": written})
-    else:
-        click.echo(f"{to_file}: {written:,} {'flows' if window is None else 'pairs of racks'}")
+    words = f"{to_file}: {written:,} {'flows' if window is None else 'pairs of racks'}"
+    print_outcome({"written": str(to_file), "entries": written}, words, as_json)
 
 
 @trace.command(
@@ -193,7 +196,7 @@ def plan(
         )
         found = compare(network, cut, limits, algorithms or tuple(ENTRIES), progress.now)
         if plot is not None:
-            _plots().plot_contest(found, window_s, plot)
+            drawn_by("trace_plots").plot_contest(found, window_s, plot)
     _print_contest(network, cut, found, as_json=as_json)
     _end_with_problems(found)
 
@@ -208,10 +211,9 @@ def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) ->
     """Make up a trace of coflows; the same arguments give the same trace."""
     with _errors(), _replacing(to_file) as file:
         file.writelines(f"{line}\n" for line in coflow_lines(racks, coflows, seed))
-    if as_json:
-        print_json({"written": str(to_file), "racks": racks, "coflows": coflows, "seed": seed})
-    else:
-        click.echo(f"{to_file}: {coflows:,} coflows between {racks:,} racks, seed {seed}")
+    words = f"{to_file}: {coflows:,} coflows between {racks:,} racks, seed {seed}"
+    made = {"racks": racks, "coflows": coflows, "seed": seed}
+    print_outcome({"written": str(to_file), **made}, words, as_json)
 
 
 # --- work -----------------------------------------------------------------------------------
@@ -353,14 +355,5 @@ def _end_with_problems(found: list[Contestant]) -> None:
 def _errors() -> Iterator[None]:
     try:
         yield
-    except HydraError as error:
-        raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
-
-
-def _plots() -> ModuleType:
-    try:
-        return import_module("apps.cli.trace_plots")
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is needed for --plot: pip install {error.name}") from None

@@ -8,7 +8,7 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
-from apps.cli.output import json_option, print_json, print_table
+from apps.cli.output import json_option, print_json, print_outcome, print_table
 from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 from hydra.events import EventKind
@@ -95,7 +95,4 @@ def remove(identifier: str, url: str, as_json: bool) -> None:
     """Send nothing there any more."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_WEBHOOKS, identifier))
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(f"nothing is posted to {document['url']} any more")
+    print_outcome(document, f"nothing is posted to {document['url']} any more", as_json)

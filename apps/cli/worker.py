@@ -12,7 +12,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, json_option, print_json, print_table
-from apps.cli.parameters import log_options
+from apps.cli.parameters import config_option, log_options
 from apps.cli.wording import moment
 from apps.workers.opening import needs_zmq
 from apps.workers.settings import WorkerOptions
@@ -42,14 +42,7 @@ class _Endpoint(click.ParamType[tuple[str, int]]):
         "--key w1.key_secret --controller-key controller.key",
     ],
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="HYDRA_CONFIG",
-    show_envvar=True,
-    help="The controller's configuration file: of the fabric, and OpenFlow's certificates.",
-)
+@config_option("The controller's configuration file: of the fabric, and OpenFlow's certificates.")
 @click.option(
     "--listen",
     type=_Endpoint(),
@@ -94,23 +87,20 @@ def worker(
     reach. Ctrl-C and SIGTERM end it, and its switches move to other workers.
     """
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
-    try:
-        needs_zmq("zmq")
-        # Not at the top: it changes Ryu's hub before anything else may import Ryu.
-        launcher = import_module("apps.launcher")
-        settings = import_module("apps.process.configuration").load_configuration(config).controller
-        if settings.workers is None:
-            raise HydraError(f"{config} has no section controller.workers: its switches connect to "
-                             "the controller itself")  # fmt: skip
-        listen = listen or (settings.openflow_host, settings.openflow_port)
-        controllers = controllers or ((settings.workers.host, settings.workers.port),)
-        _check_keys(controllers, key, controller_key)
-        options = WorkerOptions(
-            name or f"{socket.gethostname()}:{listen[1]}", listen, controllers, key, controller_key
-        )
-        ctx.exit(launcher.worker(config, options))
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    needs_zmq("zmq")
+    # Not at the top: it changes Ryu's hub before anything else may import Ryu.
+    launcher = import_module("apps.launcher")
+    settings = import_module("apps.process.configuration").load_configuration(config).controller
+    if settings.workers is None:
+        raise HydraError(f"{config} has no section controller.workers: its switches connect to "
+                         "the controller itself")  # fmt: skip
+    listen = listen or (settings.openflow_host, settings.openflow_port)
+    controllers = controllers or ((settings.workers.host, settings.workers.port),)
+    _check_keys(controllers, key, controller_key)
+    options = WorkerOptions(
+        name or f"{socket.gethostname()}:{listen[1]}", listen, controllers, key, controller_key
+    )
+    ctx.exit(launcher.worker(config, options))
 
 
 def _check_keys(
@@ -139,10 +129,7 @@ def worker_keys(directory: Path, names: tuple[str, ...], as_json: bool) -> None:
     the others: the workers' into the folder that controller.workers.known names, the controller's
     for `hydra worker --controller-key`.
     """
-    try:
-        auth = needs_zmq("zmq.auth")
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    auth = needs_zmq("zmq.auth")
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     made = []
     for name in names:

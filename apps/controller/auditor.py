@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Final
 
 from apps.controller.ledger import Ledger
@@ -20,31 +21,22 @@ LOG = logging.getLogger("hydra.auditor")
 TRIGGER: Final = "reconcile"
 
 
+@dataclass(eq=False, repr=False)
 class Auditor:
     """Methods run in the conductor's thread: no reconfiguration is under way meanwhile."""
 
-    def __init__(
-        self,
-        policy: CurrentPolicy,
-        ledger: Ledger,
-        reach: Reach,
-        mover: Mover,
-        planning: Planning,
-        runner: Runner,
-        audit: Audit,
-    ) -> None:
-        self._policy = policy
-        self._ledger = ledger
-        self._reach = reach
-        self._mover = mover
-        self._planning = planning
-        self._runner = runner
-        self._audit = audit
-        self._reported: tuple[Drift, ...] = ()
-        self.found: tuple[Drift, ...] = ()
-        """Differences that were there when somebody looked last, and have not been mended."""
-        self._lost: frozenset[Circuit] = frozenset()
-        """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
+    _policy: CurrentPolicy
+    _ledger: Ledger
+    _reach: Reach
+    _mover: Mover
+    _planning: Planning
+    _runner: Runner
+    _audit: Audit
+    _reported: tuple[Drift, ...] = field(default=(), init=False)
+    found: tuple[Drift, ...] = field(default=(), init=False)
+    """Differences that were there when somebody looked last, and have not been mended."""
+    _lost: frozenset[Circuit] = field(default=frozenset(), init=False)
+    """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
 
     def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""

@@ -131,7 +131,7 @@ class Controller:
             fleet,
             lambda datapath: (*classifier.rules_for(datapath), *policing.rules_for(datapath)),
         )
-        people = [plane.id for plane in fabric.planes if devices.worked_by_people(plane.id)]
+        people = frozenset(p.id for p in fabric.planes if devices.worked_by_people(p.id))
         care = DeviceCare(fabric, policy, ledger, switches, people)
         recovery = self._recovery = Recovery(fabric, ledger, switches, care)
         reach = self._reach = Reach(
@@ -262,7 +262,7 @@ class Controller:
             agents,
             withdrawals.hear_people,
         )
-        fleet.watch(self._switch_connected, self._port_changed)
+        fleet.watch(self._switch_connected, self._port_changed, self._switch_answers)
         fleet.watch_rivals(ledger.tell_alarm)
 
     # -- life -------------------------------------------------------------------------------------
@@ -395,9 +395,20 @@ class Controller:
     # -- events, in the OpenFlow hub's thread and agents' -----------------------------------------
 
     def _switch_connected(self, datapath: DatapathId) -> None:
+        self._mastership.forget(datapath)  # before it is brought, which takes it anew
         self._switches.renewed(datapath)
-        self._mastership.forget(datapath)
         self._conductor.put_once(self._synchronise, first=True)
+        self._look_at_tor(datapath)
+
+    def _switch_answers(self, datapath: DatapathId) -> None:
+        """Have a switch brought to the present state that owed an answer. Where attempts at it have
+        failed, the next one has its time.
+        """
+        self._switches.doubt([datapath])
+        self._conductor.put_once(self._synchronise)
+        self._look_at_tor(datapath)
+
+    def _look_at_tor(self, datapath: DatapathId) -> None:
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)

@@ -114,7 +114,6 @@ class Desk:
         return self._ledger.state
 
     def explain(self, a: RackId, b: RackId) -> Explanation:
-        """The reasons why two racks are joined as they are."""
         seen = self.demand()
         evidence = Evidence(
             self.fabric,
@@ -137,26 +136,18 @@ class Desk:
         return explain(evidence, a, b)
 
     def note_login(self, operator: str, address: str) -> None:
-        """Note in the history that an operator came, and from where."""
         self._ledger.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
 
     def delivery(self, reservation_id: str) -> Delivery:
-        """Rates that a reservation gets. Raises UnknownName."""
         return self._policing.delivery(self._ledger.reservation(reservation_id))
 
     def deliveries(self) -> Sequence[Delivery]:
-        """Deliveries of all that have, or are getting, circuits."""
         return self._policing.deliveries(self._ledger.active())
 
     def drift(self) -> DriftReport:
-        """Read all devices and compare; changes nothing. Waits for the change under way.
-
-        Raises DeviceUnavailable if that takes too long.
-        """
         return self._conductor.ask(self._auditor.look)
 
     def reconcile(self) -> Reconciliation:
-        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
         return self._conductor.ask(self._mend)
 
     def _mend(self) -> Reconciliation:
@@ -166,7 +157,6 @@ class Desk:
         return done
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
-        """Settle a task, as a person says. Raises UnknownName, LifecycleError."""
         settled = self._panels.settle(device, task_id, state, note)
         self._conductor.put(self._hear_people)
         return settled
@@ -175,11 +165,9 @@ class Desk:
         return [_seen_now(entry) for entry in self._quarantine.entries()]
 
     def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
-        """Leave a port out of planning until it is cleared. Raises UnknownName, JournalError."""
         return _seen_now(self._quarantine.set_aside(rack, tor_port, reason))
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
-        """Free a port; returns its former entry. Raises UnknownName, JournalError."""
         return _seen_now(self._quarantine.clear(rack, tor_port))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from apps.controller.auditor import Auditor
@@ -29,32 +30,23 @@ _NOTED: Final = (
 """Kinds that the history is told of here; of the others it hears where they arise."""
 
 
+@dataclass(eq=False, repr=False)
 class Health:
     """Conditions, for any thread; it never waits for a device."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        ledger: Ledger,
-        reach: Reach,
-        quarantine: Quarantine,
-        poller: StatsPoller,
-        auditor: Auditor,
-        reservations: ReservationCare,
-    ) -> None:
-        self._fabric = fabric
-        self._ledger = ledger
-        self._reach = reach
-        self._quarantine = quarantine
-        self._poller = poller
-        self._auditor = auditor
-        self._reservations = reservations
-        self._watch = Watch()
-        self._noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = {
-            kind: {} for kind in _NOTED
-        }
-        """Whom each subject of a condition has affected, until it is over."""
-        self._lock = threading.Lock()
+    _fabric: Fabric
+    _ledger: Ledger
+    _reach: Reach
+    _quarantine: Quarantine
+    _poller: StatsPoller
+    _auditor: Auditor
+    _reservations: ReservationCare
+    _watch: Watch = field(default_factory=Watch, init=False)
+    _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
+        default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
+    )
+    """Whom each subject of a condition has affected, until it is over."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def look(self) -> None:
         """Remember what is wrong now, so that later it is known since when; note what is new.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -87,53 +87,38 @@ def _same(one: DemandMatrix | None, other: DemandMatrix | None) -> bool:
     return np.array_equal(one, other)
 
 
+@dataclass(eq=False, repr=False)
 class Loop:
     """:meth:`periodic`, :meth:`foretell` and :meth:`draft_week` are for the conductor's thread.
 
     The rest is for any.
     """
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        policy: CurrentPolicy,
-        metrics: Metrics,
-        planner: Planner,
-        estimator: DemandEstimator,
-        poller: StatsPoller,
-        tor_counters: TorCounters,
-        agents: AgentDesk,
-        policing: Policing,
-        ledger: Ledger,
-        reach: Reach,
-        mover: Mover,
-        staging: Staging,
-        panels: PatchPanels,
-        spills: Spills,
-        enqueue: Callable[[Callable[[], None]], None],
-    ) -> None:
-        self._substrate = substrate_of(fabric)
-        self._policy = policy
-        self._metrics = metrics
-        self._planner = planner
-        self._estimator = estimator
-        self._forecast = Forecast(policy)
-        self._rounds = Rounds(fabric, policy)
-        self._early = EarlyRounds(policy, len(fabric.racks))
-        self._poller = poller
-        self._tor_counters = tor_counters
-        self._agents = agents
-        self._policing = policing
-        self._ledger = ledger
-        self._reach = reach
-        self._mover = mover
-        self._staging = staging
-        self._panels = panels
-        self._spills = spills
-        self._enqueue = enqueue
-        self._told: _Told | None = None
-        self._cut_off: list[Unfinished] = []
-        self._patient_until_s = 0.0
+    _fabric: Fabric
+    _policy: CurrentPolicy
+    _metrics: Metrics
+    _planner: Planner
+    _estimator: DemandEstimator
+    _poller: StatsPoller
+    _tor_counters: TorCounters
+    _agents: AgentDesk
+    _policing: Policing
+    _ledger: Ledger
+    _reach: Reach
+    _mover: Mover
+    _staging: Staging
+    _panels: PatchPanels
+    _spills: Spills
+    _enqueue: Callable[[Callable[[], None]], None]
+    _told: _Told | None = field(default=None, init=False)
+    _cut_off: list[Unfinished] = field(default_factory=list, init=False)
+    _patient_until_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
+        self._forecast = Forecast(self._policy)
+        self._rounds = Rounds(self._fabric, self._policy)
+        self._early = EarlyRounds(self._policy, len(self._fabric.racks))
 
     def take_over(self, unfinished: Sequence[Unfinished]) -> None:
         """Changes to :meth:`resume`, from the journal."""
@@ -278,21 +263,20 @@ class Loop:
     def draft_week(self, night_s: float) -> WeekDraft | None:
         """A schedule for the demand of now; None if there is no demand. Raises PlanError."""
         seen = self.demand()
-        counted_on_mbps = seen.counted_on_mbps
-        if seen.source is DemandSource.NONE or not counted_on_mbps.any():
+        if seen.source is DemandSource.NONE or not seen.planned_mbps.any():
             return None
         request = self._reach.within_reach(PlanRequest())
         with self._metrics.stage("plan"):
             week = self._planner.week(
                 self._ledger.state,
                 request,
-                counted_on_mbps,
+                seen.planned_mbps,
                 self._ledger.pins(),
                 self._reach.blocked_ports(),
                 self._policy.now.slots,
                 night_s,
             )
-        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, counted_on_mbps)
+        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
         return WeekDraft(week, largest)
 
     # -- decide and reconfigure -------------------------------------------------------------------

@@ -94,7 +94,7 @@ class Mover:
 
     def let_in_meanwhile(self) -> None:
         """Have others make what they can while a change does nothing but wait, as it does while
-        circuits drain. For the conductor's thread.
+        circuits drain, or are to have light. For the conductor's thread.
         """
         if not (self._ledger.under_way and self._runner.only_waits):
             return
@@ -116,11 +116,13 @@ class Mover:
         prepared: Plan | None = None,
         *,
         gives_way: bool = False,
+        hurries: bool = False,
     ) -> Execution:
         """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
 
-        With ``gives_way``, others may take over what it has not moved yet; whoever asks for it sees
-        to what is left then.
+        With ``gives_way``, others may take over what it has not moved yet; with ``hurries``, few
+        switches that are far later than all others are not waited for. Whoever asks for it sees to
+        what is left then.
 
         Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
         """
@@ -131,7 +133,7 @@ class Mover:
             except HydraError as error:
                 self._ledger.refuse(entry, str(error))
                 raise
-            return self._move(entry, plan, gives_way=gives_way)
+            return self._move(entry, plan, gives_way=gives_way, hurries=hurries)
 
     @property
     def touched(self) -> Touched:
@@ -229,13 +231,15 @@ class Mover:
             LOG.error("%s", error)
         return entry
 
-    def _move(self, entry: Reconfiguration, plan: Plan, *, gives_way: bool) -> Execution:
+    def _move(
+        self, entry: Reconfiguration, plan: Plan, *, gives_way: bool, hurries: bool
+    ) -> Execution:
         self._upkeep.tidy_relays()
         rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
         if rest_s:
             LOG.info("waits %.1f s for VLAN-IDs to have rested: a wider range has others", rest_s)
             self._rest(rest_s)
-        return self._carry_out(entry, plan, gives_way=gives_way)
+        return self._carry_out(entry, plan, gives_way=gives_way, hurries=hurries)
 
     def _rest(self, rest_s: float) -> None:
         until_s = time.monotonic() + rest_s
@@ -244,7 +248,12 @@ class Mover:
             self._look_around()
 
     def _carry_out(
-        self, entry: Reconfiguration, plan: Plan, *, gives_way: bool = False
+        self,
+        entry: Reconfiguration,
+        plan: Plan,
+        *,
+        gives_way: bool = False,
+        hurries: bool = False,
     ) -> Execution:
         beside = self._ledger.under_way
         execution = Execution(
@@ -255,6 +264,7 @@ class Mover:
             self._planning.order_of,
             beside,
             gives_way,
+            hurries,
         )
         LOG.info(
             "begins%s: %d circuits down, %d up, %d pairs affected%s",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
@@ -20,33 +20,21 @@ from hydra.reconfiguration.switches import Switches
 LOG = logging.getLogger("hydra.controller")
 
 
+@dataclass(eq=False, repr=False)
 class PolicyDesk:
     """Changes the policy. Rooms read it when they act; switches alone are brought to it here."""
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        read_file: Callable[[], Loaded],
-        policy: CurrentPolicy,
-        slots: Slots,
-        classifier: Classifier,
-        switches: Switches,
-        synchronise: Callable[[], None],
-        conductor: Conductor,
-        tell: Callable[[str], None] = lambda _text: None,
-    ) -> None:
-        """``read_file`` reads the configuration file again, ``synchronise`` brings switches that
-        are late to the state and the policy.
-        """
-        self._loaded = loaded
-        self._read_file = read_file
-        self._policy = policy
-        self._slots = slots
-        self._classifier = classifier
-        self._switches = switches
-        self._synchronise = synchronise
-        self._conductor = conductor
-        self._tell = tell
+    _loaded: Loaded
+    _read_file: Callable[[], Loaded]
+    """Reads the configuration file again."""
+    _policy: CurrentPolicy
+    _slots: Slots
+    _classifier: Classifier
+    _switches: Switches
+    _synchronise: Callable[[], None]
+    """Brings switches that are late to the state and the policy."""
+    _conductor: Conductor
+    _tell: Callable[[str], None] = lambda _text: None
 
     # -- any thread -------------------------------------------------------------------------------
 

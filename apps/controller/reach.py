@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from apps.controller.devices import Devices
@@ -31,31 +31,22 @@ _MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optica
 _BEING_BROUGHT: Final = "being brought to the present state"
 
 
+@dataclass(eq=False, repr=False)
 class Reach:
-    def __init__(
-        self,
-        fabric: Fabric,
-        fleet: Fleet,
-        devices: Devices,
-        ledger: Ledger,
-        quarantine: Quarantine,
-        panels: PatchPanels,
-        switches: Switches,
-        care: DeviceCare,
-        recovery: Recovery,
-    ) -> None:
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._fleet = fleet
-        self._devices = devices
-        self._ledger = ledger
-        self._quarantine = quarantine
-        self._panels = panels
-        self._switches = switches
-        self._care = care
-        self._recovery = recovery
-        self.starting = True
-        """True from the start until everything is there, or has had its time to come."""
+    _fabric: Fabric
+    _fleet: Fleet
+    _devices: Devices
+    _ledger: Ledger
+    _quarantine: Quarantine
+    _panels: PatchPanels
+    _switches: Switches
+    _care: DeviceCare
+    _recovery: Recovery
+    starting: bool = field(default=True, init=False)
+    """True from the start until everything is there, or has had its time to come."""
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
 
     # -- switches ---------------------------------------------------------------------------------
 
@@ -67,6 +58,8 @@ class Reach:
         name = self._switches.owned[datapath]
         if datapath in self._fleet.connected():
             return f"switch {name} is {_BEING_BROUGHT}: ask again"
+        if datapath in self._fleet.mute():
+            return f"switch {name} is connected, but does not answer: see what keeps it busy"
         return f"switch {name} is not connected: check its controller setting"
 
     def on_circuits(self) -> frozenset[DatapathId]:
@@ -83,7 +76,11 @@ class Reach:
         """The network's condition, as a reconfiguration has to know it."""
         switches = self._switches
         return Conditions(
-            switches.ready(), switches.dead_uplinks, self._care.closed, switches.diverted
+            switches.ready(),
+            switches.dead_uplinks,
+            self._care.closed,
+            switches.diverted,
+            self._fleet.mute() | switches.late(),
         )
 
     def announced(self) -> Announced:
@@ -194,9 +191,16 @@ class Reach:
         return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
 
     def devices(self) -> Sequence[DeviceStatus]:
-        connected = self._fleet.connected()
+        connected, mute = self._fleet.connected(), self._fleet.mute()
         switches = [
-            DeviceStatus(name, self._kind(dp), "openflow", dp in connected, self._dead_uplinks(dp))
+            DeviceStatus(
+                name,
+                self._kind(dp),
+                "openflow",
+                dp in connected,
+                self._dead_uplinks(dp)
+                or ("its connection stands, no answer" if dp in mute else ""),
+            )
             for dp, name in self._switches.owned.items()
         ]
         return [*map(self._panels.described, self._devices.statuses()), *switches]

@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from apps.controller.ledger import Ledger
@@ -37,6 +37,7 @@ _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
 
 
+@dataclass(eq=False, repr=False)
 class ReservationCare:
     """Care of reservations, from admission to their end.
 
@@ -44,43 +45,32 @@ class ReservationCare:
     operations of sets are atomic, which is all that is asked of them here.
     """
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        planning: Planning,
-        planner: Planner,
-        mover: Mover,
-        upkeep: Upkeep,
-        reach: Reach,
-        panels: PatchPanels,
-        ledger: Ledger,
-        max_hops: int,
-        notice_s: float,
-        enqueue: Callable[[Callable[[], None]], None],
-        look_soon: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``look_soon`` has a change that only waits call what it may let in."""
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._planning = planning
-        self._planner = planner
-        self._mover = mover
-        self._upkeep = upkeep
-        self._reach = reach
-        self._panels = panels
-        self._ledger = ledger
-        self._max_hops = max_hops
-        self._notice_s = notice_s
-        self._enqueue = enqueue
-        self._look_soon = look_soon
-        self._turn = threading.Lock()
-        self._in_turn: set[str] = set()
-        """Reservations for which :meth:`_activate` is queued."""
-        self._tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = {}
-        """Of these, those that could not be placed beside the changes under way then, with whether
-        these might leave anything.
-        """
-        mover.let_in(self.beside)
+    _fabric: Fabric
+    _planning: Planning
+    _planner: Planner
+    _mover: Mover
+    _upkeep: Upkeep
+    _reach: Reach
+    _panels: PatchPanels
+    _ledger: Ledger
+    _max_hops: int
+    _notice_s: float
+    _enqueue: Callable[[Callable[[], None]], None]
+    _look_soon: Callable[[], None] = lambda: None
+    """Has a change that only waits call what it may let in."""
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _in_turn: set[str] = field(default_factory=set, init=False)
+    """Reservations for which :meth:`_activate` is queued."""
+    _tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = field(
+        default_factory=dict, init=False
+    )
+    """Of these, those that could not be placed beside the changes under way then, with whether
+    these might leave anything.
+    """
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
+        self._mover.let_in(self.beside)
 
     # -- from any thread --------------------------------------------------------------------------
 

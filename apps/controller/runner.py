@@ -20,6 +20,7 @@ from apps.controller.ledger import Ledger
 from apps.controller.mastership import Mastership
 from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
+from apps.openflow.replies import Reply
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rule_tables import is_exact, table_drift
 from drivers.codecs.openflow.statistics import MalformedReplyError
@@ -60,8 +61,10 @@ from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
-_WAITING = (AwaitRounds, PassMarkers, Pause, ReadPortPackets)
-"""Commands that change nothing, and mostly wait."""
+_WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
+"""Commands that change nothing, and mostly wait. Probes of new paths are none of them: what they
+find is to be acted upon at once.
+"""
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Parts of a path's time-out: the wait of each attempt before the next."""
 
@@ -75,8 +78,8 @@ class _Sending:
     datapath: DatapathId
     port: int
     frame: bytes
-    heard: Future[None]
-    earlier: tuple[Future[None], ...] = ()
+    heard: Reply[None]
+    earlier: tuple[Reply[None], ...] = ()
     """Those of the marker's earlier sendings."""
 
     @property
@@ -224,7 +227,9 @@ class Runner:
                 return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
-        failures = self._fleet.apply(command.changes, self._policy.now.timeouts.vswitch_s)
+        failures = self._fleet.apply(
+            command.changes, self._policy.now.timeouts.vswitch_s, hurries=command.hurries
+        )
         for datapath, failure in failures.items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 self._mastership.forget(datapath)
@@ -358,7 +363,7 @@ class Runner:
             for one in silent:
                 frames.setdefault(one.datapath, []).append((one.port, one.frame))
             self._fleet.send_frames(frames)
-            wait([one.heard for one in missing], timeout_s * share)
+            self._fleet.await_probes([one.heard for one in missing], timeout_s * share)
             missing = silent = [one for one in missing if not one.heard.done()]
             if not missing:
                 break

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
@@ -45,40 +45,32 @@ class WeekDraft:
     demand: tuple[SeenDemand, ...]
 
 
+@dataclass(eq=False, repr=False)
 class Slots:
     """Methods are for the conductor's thread, unless they are said to be for any."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        policy: CurrentPolicy,
-        mover: Mover,
-        ledger: Ledger,
-        plan: Callable[[float], WeekDraft | None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``plan`` makes a week for the demand of now, with nights of so many seconds.
-
-        It returns None if there is no demand, and raises PlanError.
-        """
-        self._policy = policy
-        self._fabric = fabric
-        self._mover = mover
-        self._ledger = ledger
-        self._plan = plan
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._active = False
-        self._week: Week | None = None
-        self._ahead: WeekDraft | None = None
-        self._looked_ahead = False
-        self._index = 0
-        self._night_s = 0.0
-        """Night of the present slot, in s."""
-        self._began_s = self._due_s = 0.0
-        self._began_unix_s = 0.0
-        self._duty = DutyCycle()
-        self._nights_s: deque[float] = deque(maxlen=_MANY)
+    _fabric: Fabric
+    _policy: CurrentPolicy
+    _mover: Mover
+    _ledger: Ledger
+    _plan: Callable[[float], WeekDraft | None]
+    """Makes a week for the demand of now, with nights of so many seconds; None if there is no
+    demand. Raises PlanError.
+    """
+    _clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _active: bool = field(default=False, init=False)
+    _week: Week | None = field(default=None, init=False)
+    _ahead: WeekDraft | None = field(default=None, init=False)
+    _looked_ahead: bool = field(default=False, init=False)
+    _index: int = field(default=0, init=False)
+    _night_s: float = field(default=0.0, init=False)
+    """Night of the present slot, in s."""
+    _began_s: float = field(default=0.0, init=False)
+    _due_s: float = field(default=0.0, init=False)
+    _began_unix_s: float = field(default=0.0, init=False)
+    _duty: DutyCycle = field(default_factory=DutyCycle, init=False)
+    _nights_s: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY), init=False)
 
     # -- from any thread --------------------------------------------------------------------------
 

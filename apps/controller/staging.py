@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 
@@ -26,7 +27,16 @@ from hydra.hours import Hours
 from hydra.journal import JournalError
 from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    DemandMatrix,
+    Fabric,
+    NetworkState,
+    PortId,
+    RackId,
+    Topology,
+)
 from hydra.policy import Beyond, CurrentPolicy
 from hydra.reconfiguration.beside import Touched, left_to
 from hydra.reconfiguration.detours import Detours
@@ -55,6 +65,17 @@ def _minute_of_day() -> int:
 def _touched(state: NetworkState, goal: Topology) -> frozenset[Circuit]:
     """Circuits that come or go on the way."""
     return state.topology.circuits ^ goal.circuits
+
+
+def _altered(now: Topology, goal: Topology) -> Touched:
+    """Pairs that move on the way to a goal, and ports that it needs for that."""
+    pairs = frozenset(pair_of(path) for path in set(now.paths).symmetric_difference(goal.paths))
+    coming = {one for path in goal.paths if pair_of(path) in pairs for one in path.circuits}
+    return Touched(pairs, _ends(coming | (now.circuits ^ goal.circuits)))
+
+
+def _ends(circuits: Iterable[Circuit]) -> frozenset[PortId]:
+    return frozenset(end for circuit in circuits for end in circuit.ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +110,26 @@ class _Change:
     """Demand that the goal was planned for."""
     expected: int | None
     """Stages in all, as foreseen; None: more than that."""
+    rank: int
+    """Place among all in which they were asked for: of two that want the same, the later has it."""
     done: int = 0
     put_off: frozenset[Pair] = frozenset()
     """Pairs that a stage was to move and could not: they have their next turn in the last."""
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
-    theirs: Touched = field(default_factory=Touched)
-    """What others have asked for since it was planned."""
+    made: Touched = field(default_factory=Touched)
+    """What others have made since it was planned."""
     stopped_by: str | None = None
     paused: bool = False
     waits: bool = False
     """True if its next stage's turn has come, and it was paused, or waits for hours."""
+    left_out: frozenset[DatapathId] = frozenset()
+    """Switches that its stages have not waited for."""
+    late: frozenset[DatapathId] = frozenset()
+    """Switches that are waited for before it goes on, until ``late_until_s``."""
+    late_until_s: float = 0.0
+    makes_up: bool = False
+    """True if it makes what another has left: it does not hurry."""
     for_hours: bool = False
     """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
     may change the network meanwhile."""
@@ -135,6 +165,7 @@ class Staging:
         )
         self._changes: dict[str, _Change] = {}
         """Changes with stages ahead, by the whole's id."""
+        self._ranks = count()
 
     @property
     def under_way(self) -> bool:
@@ -178,6 +209,8 @@ class Staging:
         for change in tuple(self._changes.values()):
             entry = self._ledger.reconfiguration(change.entry.id)
             goal = {path for path in change.goal.paths if pair_of(path) == pair}
+            if pair in self._theirs(change).pairs:
+                goal = standing
             stays = "leaves their paths as they are"
             of = f" of about {entry.stages_expected}" if entry.stages_expected else ""
             lines.append(
@@ -197,7 +230,8 @@ class Staging:
             return ()
         ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
         ahead: list[Stage] = []
-        traffic, detours = self._traffic(sent_mbps), self._detours()
+        traffic = self._traffic(sent_mbps)
+        detours = self._detours(self._closed_to(plan.target.topology, None))
         for stage in stages(plan.current, plan.target, traffic, detours):
             ahead.append(stage)
             if time.monotonic() > ends_s:
@@ -215,12 +249,11 @@ class Staging:
         late = self._is_too_early(ahead) and not asker.recurs
         if not late:
             self._refuse_beyond(ahead)
-        for other in self._others(entry):
-            other.theirs |= Touched.by(self._fabric, plan)
         if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
-            execution = self._mover.move(entry, plan.target, plan, gives_way=True)
+            execution = self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
+            change.left_out |= execution.late
             asker.moved(execution, True)
             self._leave_as_it_is(execution, entry)
             self._see_to_the_rest(change, execution)
@@ -256,6 +289,7 @@ class Staging:
             self._reach.blocked_ports(),
             None if sent_mbps is None else asker.wanted_mbps(),
             len(ahead) if ahead and ahead[-1].last else None,
+            next(self._ranks),
         )
 
     def _measured(self, sent_mbps: DemandMatrix | None) -> DemandMatrix:
@@ -263,44 +297,86 @@ class Staging:
         return np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps
 
     def _see_to_the_rest(self, change: _Change, execution: Execution) -> None:
-        """Go on, as another change, with what the last stage has left to others.
+        """Go on, as another change, with what the last stage has left to others, or has left out
+        since switches were late.
 
         One that recurs is planned anew by the next decision.
         """
-        if execution.left is None or change.asker.recurs:
+        there, late = execution.result.topology == execution.wanted.topology, change.left_out
+        if change.asker.recurs or (execution.left is None and (there or not late)):
             return
         before = change.entry
-        reason = f"what {before.id} could not do, since it gave way to others"
-        entry = self._ledger.enter(before.trigger, reason)
+        why = "it gave way to others" if execution.left else "switches were late"
+        entry = self._ledger.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
+        rest.left_out, rest.late, rest.makes_up = frozenset(), late, True
+        rest.paused = False
+        rest.late_until_s = time.monotonic() + self._policy.now.timeouts.vswitch_s
         rest.connected = rest.disconnected = frozenset()
         self._changes[entry.id] = rest
         with suppress(JournalError), self._ending_with(rest):  # what has been made is made
             self._journal(rest)
             self._put(lambda: self._go_on(rest))
 
-    def _others(self, change: Reconfiguration) -> list[_Change]:
-        """Changes with stages ahead, but for this one."""
-        return [one for one in self._changes.values() if one.entry.id != change.id]
+    def _waits_for_late(self, change: _Change) -> bool:
+        """True while switches that were late may still answer, and be brought to the state."""
+        missing = change.late - self._reach.conditions().connected
+        return bool(missing) and time.monotonic() < change.late_until_s
+
+    def _others(self, than: str) -> list[_Change]:
+        """Changes with stages ahead, but for the one with this id."""
+        return [one for one in tuple(self._changes.values()) if one.entry.id != than]
 
     def _leave_as_it_is(self, execution: Execution, by: Reconfiguration) -> None:
-        """Have other changes with stages ahead leave what this one has made as it is.
-
-        Of two that want the same, the one that was asked for later has it.
-        """
-        touched = Touched.by(self._fabric, execution.plan)
-        for change in self._others(by):
-            change.theirs |= touched
+        """Have other changes with stages ahead leave what this one has made as it is."""
+        before, after = execution.plan.current, execution.result
+        made = _altered(before.topology, after.topology)
+        state = self._ledger.state
+        for change in self._others(by.id):
+            change.made |= made
             with suppress(PlanError):  # of the other change, which meets it when it goes on
-                left = self._left_to_others(change).topology
+                toward = self._planning.toward(state, change.goal)
+                left = left_to(change.made, state, toward).topology
                 if left != change.goal:
                     change.goal = left
                     self._journal(change)
 
+    def _ahead(self, change: _Change) -> Touched:
+        """What a change has yet to alter: nothing is known of one that waits for hours, since it is
+        planned anew then. Pairs that wait on circuits of others are among those that it moves.
+        """
+        if change.for_hours:
+            return Touched()
+        return _altered(self._ledger.state.topology, change.goal)
+
+    def _theirs(self, change: _Change) -> Touched:
+        """What a change leaves to others: what they have made, and what later ones are to."""
+        theirs = change.made
+        for other in self._others(change.entry.id):
+            if other.rank > change.rank:
+                theirs |= self._ahead(other)
+        return theirs
+
     def _left_to_others(self, change: _Change) -> NetworkState:
-        """The state that a change leads to, if it leaves to others what they have asked for."""
+        """The state that a change leads to, if it leaves to others what is theirs."""
         state = self._ledger.state
-        return left_to(change.theirs, state, self._planning.toward(state, change.goal))
+        return left_to(self._theirs(change), state, self._planning.toward(state, change.goal))
+
+    def _closed_to(self, goal: Topology, change: _Change | None) -> frozenset[PortId]:
+        """Ports whose circuits are for no detour on the way to this goal, which is that of
+        ``change`` or, with None, of one that is asked for now.
+
+        Others are to take these circuits down, or the change leaves them, and all on them, as they
+        are.
+        """
+        closed = frozenset[PortId]() if change is None else change.made.ports
+        others = self._others("" if change is None else change.entry.id)
+        mine = _altered(self._ledger.state.topology, goal).ports if others else frozenset()
+        for other in others:
+            later = change is not None and other.rank > change.rank
+            its = self._ahead(other).ports
+            closed |= its if later else its - mine
+        return closed
 
     def _refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
         """Raise PlanError if a stage diverts more than there is room for, and may not now."""
@@ -332,6 +408,8 @@ class Staging:
 
     def keep_time(self) -> None:
         """Go on with changes whose hours have come, or that need not wait any more: a duty."""
+        for change in [one for one in self._changes.values() if one.late and one.waits]:
+            self._go_on(change)
         if self._policy.now.beyond_room is Beyond.AT_HOURS and not self._has_hours:
             return
         for change in [one for one in self._changes.values() if one.for_hours and not one.paused]:
@@ -395,6 +473,7 @@ class Staging:
             self._reach.blocked_ports(),
             None if sent_mbps is None else asker.wanted_mbps(),
             None,
+            next(self._ranks),
             done=done,
             paused=unfinished.paused,
         )
@@ -434,22 +513,23 @@ class Staging:
             change.waits = False
             self._end(change, f"stopped by {change.stopped_by}")
             return
-        change.waits = change.paused
-        if change.paused:
+        change.waits = change.paused or self._waits_for_late(change)
+        if change.waits:
             return
+        change.late = frozenset()
         late, change.for_hours = change.for_hours, False
         try:
             with self._ending_with(change):
                 if not self._look_again(change, late=late):
                     return
-                if late:
-                    change.theirs = Touched()  # it was planned beside what they have made
+                if late:  # it was planned beside what they have made, and is asked for now
+                    change.made, change.rank = Touched(), next(self._ranks)
                 state = self._ledger.state
                 goal = self._left_to_others(change)
-                change.goal = goal.topology
                 near = hold(state, goal, change.put_off, ()) if change.put_off else goal
                 traffic = self._traffic(self._sent_mbps(change))
-                stage = next_stage(state, near, traffic, self._detours())
+                detours = self._detours(self._closed_to(goal.topology, change))
+                stage = next_stage(state, near, traffic, detours)
                 if self._is_too_early((stage,)) and not change.asker.recurs:
                     self._wait_for_hours(change, (stage,))
                     return
@@ -557,8 +637,9 @@ class Staging:
             self._ledger.update(entry.id, stages_expected=change.expected)
             entry = self._ledger.enter(change.entry.trigger, words)
         reached = goal if stage.last else stage.target
-        execution = self._mover.move(entry, reached, gives_way=True)
-        change.asker.moved(execution, change.done == 0)
+        execution = self._mover.move(entry, reached, gives_way=True, hurries=not change.makes_up)
+        change.left_out |= execution.late
+        change.asker.moved(execution, change.done == 0 and not change.makes_up)
         self._leave_as_it_is(execution, change.entry)
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()
@@ -580,15 +661,18 @@ class Staging:
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
         self._put(lambda: self._go_on(change))
 
-    def _detours(self) -> Detours:
+    def _detours(self, closed_ports: frozenset[PortId]) -> Detours:
+        """Detours over no circuit that is reserved, or at one of these ports."""
         pins = self._ledger.pins()
-        reserved = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        closed = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        standing = self._ledger.state.topology.circuits
+        closed.update(one for one in standing if not closed_ports.isdisjoint(one.ends))
         policy = self._policy.now
         ends_s = time.monotonic() + policy.planning_budget_ms / 1000
         return Detours(
             self._fabric,
             policy.max_hops,
-            frozenset(reserved),
+            frozenset(closed),
             self._planning.toward,
             lambda: time.monotonic() > ends_s,
         )

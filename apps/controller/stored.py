@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from hydra.decisions.decision import Decision
@@ -169,26 +170,17 @@ class StoredView:
         )
 
 
+@dataclass(eq=False, repr=False)
 class Stored:
     """What the store held at a moment."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        as_of_unix_s: float,
-        state: NetworkState,
-        reservations: Sequence[Reservation],
-        decisions: Sequence[Decision],
-        history: Sequence[Happening],
-        ports: Sequence[Mapping[str, Any]],
-    ) -> None:
-        self.fabric = fabric
-        self.as_of_unix_s = as_of_unix_s
-        self._state = state
-        self._reservations = reservations
-        self._decisions = decisions
-        self._history = history
-        self._ports = ports
+    fabric: Fabric
+    as_of_unix_s: float
+    _state: NetworkState
+    _reservations: Sequence[Reservation]
+    _decisions: Sequence[Decision]
+    _history: Sequence[Happening]
+    _ports: Sequence[Mapping[str, Any]]
 
     def state(self) -> NetworkState:
         return self._state

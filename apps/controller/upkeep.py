@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from apps.controller.devices import Devices
@@ -63,48 +64,35 @@ class Retries:
             self._waits[one] = (self._clock() + wait_s, wait_s)
 
 
+@dataclass(eq=False, repr=False)
 class Upkeep:
     """Methods run in the conductor's thread."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        fleet: Fleet,
-        devices: Devices,
-        ledger: Ledger,
-        quarantine: Quarantine,
-        panels: PatchPanels,
-        policing: Policing,
-        mastership: Mastership,
-        runner: Runner,
-        switches: Switches,
-        care: DeviceCare,
-        recovery: Recovery,
-        give_up: Callable[[HydraError], None],
-    ) -> None:
-        """``give_up`` ends the process, where another controller is at work."""
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._fleet = fleet
-        self._devices = devices
-        self._ledger = ledger
-        self._quarantine = quarantine
-        self._panels = panels
-        self._policing = policing
-        self._mastership = mastership
-        self._runner = runner
-        self._switches = switches
-        self._care = care
-        self._recovery = recovery
-        self._give_up = give_up
-        self.in_command = False
-        """True once no other controller is at work: devices and switches may be touched."""
-        self._spares_relays_until_s = 0.0
-        self._retries = Retries()
-        """By the name of a device, or a switch's datapath."""
-        self._port_retries = Retries()
-        self.dark: frozenset[_Dark] = frozenset()
-        """Circuits that lost their light while a ToR was away, or while a change was under way."""
+    _fabric: Fabric
+    _fleet: Fleet
+    _devices: Devices
+    _ledger: Ledger
+    _quarantine: Quarantine
+    _panels: PatchPanels
+    _policing: Policing
+    _mastership: Mastership
+    _runner: Runner
+    _switches: Switches
+    _care: DeviceCare
+    _recovery: Recovery
+    _give_up: Callable[[HydraError], None]
+    """Ends the process, where another controller is at work."""
+    in_command: bool = field(default=False, init=False)
+    """True once no other controller is at work: devices and switches may be touched."""
+    _spares_relays_until_s: float = field(default=0.0, init=False)
+    _retries: Retries = field(default_factory=Retries, init=False)
+    """By the name of a device, or a switch's datapath."""
+    _port_retries: Retries = field(default_factory=Retries, init=False)
+    dark: frozenset[_Dark] = field(default=frozenset(), init=False)
+    """Circuits that lost their light while a ToR was away, or while a change was under way."""
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -204,7 +192,7 @@ class Upkeep:
         due = [*sorted(fresh), *self._retries.due(sorted(self._switches.late() - fresh))]
         if some := due[:_AT_ONCE]:
             self._runner.run(self._recovery.bring(some))
-            self._retries.note(some, self._switches.late())
+            self._retries.note(some, set(some) - self._switches.ready())
         return len(due) > len(some)
 
     def follow_uplinks(self) -> None:
@@ -231,7 +219,7 @@ class Upkeep:
 
     def late_switches(self) -> frozenset[DatapathId]:
         """Switches that are connected, and yet to be brought to the present state."""
-        return self._switches.late()
+        return self._fleet.mute() | self._switches.late()
 
     def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
         """Circuits in use that have lost their light, and where; their ports are quarantined.

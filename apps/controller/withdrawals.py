@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Final
 
 from apps.controller.ledger import Ledger
@@ -30,41 +31,33 @@ _LONGEST_PAUSE_S: Final = 60.0
 """Between attempts to withdraw what still stands after one: its pairs are diverted meanwhile."""
 
 
+@dataclass(eq=False, repr=False)
 class Withdrawals:
     """Methods run in the conductor's thread."""
 
-    def __init__(
-        self,
-        planning: Planning,
-        ledger: Ledger,
-        upkeep: Upkeep,
-        quarantine: Quarantine,
-        panels: PatchPanels,
-        mover: Mover,
-        reservations: ReservationCare,
-        clock_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._planning = planning
-        self._ledger = ledger
-        self._upkeep = upkeep
-        self._quarantine = quarantine
-        self._panels = panels
-        self._mover = mover
-        self._reservations = reservations
-        self._clock_s = clock_s
-        self._left: dict[Circuit | Path, str] = {}
-        """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
-        self._pause_s = _FIRST_PAUSE_S
-        self._again_s = 0.0
-        self._late: frozenset[DatapathId] = frozenset()
-        """Switches that could not be used at that attempt: they were yet to be brought."""
-        self._diverted: list[LostPath] = []
-        """Lost paths of which pairs were diverted while a change was under way."""
-        self._tried_beside: tuple[object, ...] = ()
-        """What was last looked at between the steps of changes, with these."""
-        self._cut: set[tuple[RackId, RackId]] = set()
-        """Pairs, as (from, to), that were to be given other paths beside a change, and were not."""
-        mover.let_in(self.beside, first=True)
+    _planning: Planning
+    _ledger: Ledger
+    _upkeep: Upkeep
+    _quarantine: Quarantine
+    _panels: PatchPanels
+    _mover: Mover
+    _reservations: ReservationCare
+    _clock_s: Callable[[], float] = time.monotonic
+    _left: dict[Circuit | Path, str] = field(default_factory=dict, init=False)
+    """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
+    _pause_s: float = field(default=_FIRST_PAUSE_S, init=False)
+    _again_s: float = field(default=0.0, init=False)
+    _late: frozenset[DatapathId] = field(default=frozenset(), init=False)
+    """Switches that could not be used at that attempt: they were yet to be brought."""
+    _diverted: list[LostPath] = field(default_factory=list, init=False)
+    """Lost paths of which pairs were diverted while a change was under way."""
+    _tried_beside: tuple[object, ...] = field(default=(), init=False)
+    """What was last looked at between the steps of changes, with these."""
+    _cut: set[tuple[RackId, RackId]] = field(default_factory=set, init=False)
+    """Pairs, as (from, to), that were to be given other paths beside a change, and were not."""
+
+    def __post_init__(self) -> None:
+        self._mover.let_in(self.beside, first=True)
 
     @property
     def due(self) -> bool:

@@ -86,7 +86,7 @@ class StatsPoller:
         self._ports_of = _counters(fabric)
         self._names = {
             **{switch.datapath: switch.name for switch in self._meter.sources},
-            **{dp: rack.name for dp, rack in fabric.rack_by_tor_datapath.items()},
+            **fabric.tor_names,
         }
         self._schedule = PollSchedule(
             (

@@ -49,7 +49,6 @@ class Rehearsal:
     _rates_mbps: DemandMatrix = field(init=False)
     _estimated_mbps: DemandMatrix = field(init=False)
     _expected_mbps: DemandMatrix | None = field(init=False)
-    _surety_stands_in: bool = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,7 +87,6 @@ class Rehearsal:
             wanted_mbps = self._elephants.elephants(rates_mbps)
             if estimates:
                 wanted_mbps = self.planning.estimate(wanted_mbps)
-        self._surety_stands_in = expected_mbps is None
         if expected_mbps is None and estimates:
             expected_mbps = wanted_mbps * surety(rates_mbps, wanted_mbps)
         self._rates_mbps = rates_mbps
@@ -112,10 +110,8 @@ class Rehearsal:
         if seen.basis is DemandBasis.BACKLOG:
             return no_plan(_NO_BACKLOG, self.state.topology.circuits, (), TRIGGER, now_s)
         if self.policy.sharing is Sharing.SLOTTED:
-            # That weeks by surety serve more has not been shown.
-            counted_on_mbps = demand if self._surety_stands_in else seen.counted_on_mbps
-            largest = seen_demand(self._rates_mbps, demand, counted_on_mbps)
-            return self._slotted(now_s, counted_on_mbps, largest)
+            largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
+            return self._slotted(now_s, demand, largest)
         standing = Standing(
             self.state,
             self.outage_s,

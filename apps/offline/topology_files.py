@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from hydra.errors import PlanError
-from hydra.model import Circuit, Fabric, NetworkState, OpticalPort, Path, Topology, VlanId
+from hydra.model import Circuit, Fabric, NetworkState, Path, Topology, VlanId
 from topology.checks import check_topology
 from topology.marks import marks_of
 
@@ -83,21 +82,16 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
 
 
 def _state(document: _Document, fabric: Fabric) -> NetworkState:
-    ports = {(fabric.racks[port.rack].name, port.tor_port): port for port in fabric.ports}
     circuits = frozenset(
-        _circuit(fabric, ports, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
+        _circuit(fabric, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
         for one in document.circuits
     )
-    vlans = {_path(fabric, ports, one): VlanId(one.vlan) for one in document.paths}
+    vlans = {_path(fabric, one): VlanId(one.vlan) for one in document.paths}
     return NetworkState(0, Topology(circuits, tuple(sorted(vlans))), vlans)
 
 
-def _circuit(
-    fabric: Fabric,
-    ports: Mapping[tuple[str, str], OpticalPort],
-    one: tuple[str, str],
-    other: tuple[str, str],
-) -> Circuit:
+def _circuit(fabric: Fabric, one: tuple[str, str], other: tuple[str, str]) -> Circuit:
+    ports = fabric.port_by_name
     for name in (one, other):
         if name not in ports:
             raise PlanError(f"rack {name[0]} has no optical port {name[1]} in this fabric")
@@ -106,14 +100,14 @@ def _circuit(
     return fabric.circuit(ports[one].id, ports[other].id)
 
 
-def _path(fabric: Fabric, ports: Mapping[tuple[str, str], OpticalPort], one: _Path) -> Path:
+def _path(fabric: Fabric, one: _Path) -> Path:
     circuits = tuple(
-        _circuit(fabric, ports, (hop.from_rack, hop.from_port), (hop.to_rack, hop.to_port))
+        _circuit(fabric, (hop.from_rack, hop.from_port), (hop.to_rack, hop.to_port))
         for hop in one.hops
     )
     first, last = one.hops[0], one.hops[-1]
-    src = ports[first.from_rack, first.from_port].rack
-    dst = ports[last.to_rack, last.to_port].rack
+    src = fabric.rack_by_name[first.from_rack].id
+    dst = fabric.rack_by_name[last.to_rack].id
     if src > dst and not fabric.one_way:
         return Path(dst, src, circuits[::-1])
     return Path(src, dst, circuits)

@@ -155,14 +155,19 @@ class Fleet(Switchboard):
             )
 
     def apply(
-        self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float
+        self,
+        changes: Mapping[DatapathId, Sequence[RuleChange]],
+        timeout_s: float,
+        *,
+        hurries: bool = False,
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
         Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
         bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
         the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
-        have as many times that.
+        have as many times that. With ``hurries``, few that are far later than all others are not
+        waited for so long.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
@@ -174,18 +179,21 @@ class Fleet(Switchboard):
 
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
-        results = dict(self._in_turn(others, encode, timeout_s))
-        results |= self._answers(committed, timeout_s)
+        in_turn = partial(self._in_turn, encode=encode, timeout_s=timeout_s, sets_aside=True)
+        results = dict(in_turn(others, hurries=hurries))
+        self._await([one.reply for one in committed.values()], timeout_s)
+        for datapath, one in committed.items():
+            results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
-        results |= self._in_turn(refused, encode, timeout_s)
+        results |= in_turn(refused)
         without = [
             datapath
             for datapath, result in results.items()
             if isinstance(result, Failure) and result.kind is FailureKind.NO_BUNDLES
         ]
         self._remember_without_bundles(without)
-        results |= self._in_turn(without, encode, timeout_s)
+        results |= in_turn(without)
         return _failures(results)
 
     def await_rounds(
@@ -208,7 +216,7 @@ class Fleet(Switchboard):
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
-                if switch is None:
+                if switch is None or switch.is_mute:
                     continue
                 switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
                 waiting[datapath] = switch.rounds.reply
@@ -230,7 +238,7 @@ class Fleet(Switchboard):
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
-            if switch is None or not switch.takes_bundles:
+            if switch is None or switch.is_mute or not switch.takes_bundles:
                 continue
             if (discard := self._discard_staged(switch)) is not None:
                 yield switch.connection, discard
@@ -287,7 +295,7 @@ class Fleet(Switchboard):
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
-                staged = None if switch is None else switch.staged
+                staged = None if switch is None or switch.is_mute else switch.staged
                 if switch is None or staged is None or staged.changes is not some:
                     continue
                 if staged.ports != switch.ports:
@@ -377,7 +385,7 @@ class Fleet(Switchboard):
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
-                if switch is None:
+                if switch is None or switch.is_mute:
                     continue
                 xid, reply = self._next_xid(), Reply[Counted]()
                 self._pending[xid] = Pending(question.switch, switch.connection, reply)

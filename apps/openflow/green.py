@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -88,13 +87,7 @@ def run_manager(arguments: list[str], stopping: Stopping) -> None:
         main.throw(KeyboardInterrupt)
 
     signals: list[int] = []
-    reader, writer = os.pipe()
-    for pipe in (reader, writer):
-        os.set_blocking(pipe, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    eventlet.spawn(_keep_empty, reader)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
+    eventlet.spawn(_keep_empty, seam.at_signals(interrupt))
     manager.main(args=arguments, prog="ryu-manager")
     seam.raise_what_was_given_up()
     if not signals:

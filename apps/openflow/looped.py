@@ -12,7 +12,6 @@ import contextlib
 import faulthandler
 import logging
 import os
-import signal
 import socket
 import ssl
 import threading
@@ -114,14 +113,8 @@ def _end_at_signals(stopping: Stopping, over: asyncio.Future[None]) -> None:
 
     signals: list[int] = []
     ends: list[asyncio.Task[None]] = []
-    reader, writer = os.pipe()
-    for pipe in (reader, writer):
-        os.set_blocking(pipe, False)
-    # A signal that another thread gets has to wake this one, which runs the handler.
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    reader = seam.at_signals(interrupt)
     LOOP.add_reader(reader, lambda: os.read(reader, 4096))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
 
 
 async def _ended(thread: threading.Thread) -> None:

@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -222,6 +223,19 @@ class Hub(Protocol):
 
     def wait_for(self, thread: threading.Thread) -> None:
         """Return once it has ended; what is under way goes on meanwhile."""
+
+
+def at_signals(handler: Callable[[int, FrameType | None], None]) -> int:
+    """Have SIGINT and SIGTERM handled. Returns a descriptor that can be read once one came: another
+    thread may get it, and this one, which runs the handler, has to wake.
+    """
+    reader, writer = os.pipe()
+    for pipe in (reader, writer):
+        os.set_blocking(pipe, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+    return reader
 
 
 Stopping = Callable[[], list[threading.Thread]]

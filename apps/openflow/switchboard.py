@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from apps.openflow.lines import read_what_came
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.seam import ECHO_S, PortInfo, Post, Sums, SwitchConnection
-from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
+from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES, encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_end_of_round,
@@ -49,11 +49,18 @@ _STEP = "openflow"
 _RIVAL = "second-connection"
 _LOOKS = 20
 """Parts of a time-out: between two, the hub catches up."""
+_PROBE_LOOKS = 4
+"""The same for probes, of which many are waited for at once, each by itself."""
 _HUB_S = 60.0
 """How long the hub is waited for at a time."""
 _UNDER_WAY = 256
 """Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
 racks are many."""
+_ALMOST_ALL = 0.95
+"""Part of the switches whose answers tell how long an answer takes, for who hurries."""
+_LEAST_PATIENCE_S = 0.5
+_ABOUT_TO_S = 1.0
+"""Time between an answer's coming and its being told, at most."""
 _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _ANEW_S = 60.0
@@ -93,6 +100,8 @@ class ConnectedSwitch:
     staged: Staged | None = None
     takes_bundles: bool = True
     rounds: Rounds = field(default_factory=Rounds)
+    is_mute: bool = False
+    """True while it owes an answer whose time is up: it is asked nothing until it gives one."""
 
 
 @dataclass(slots=True)
@@ -141,8 +150,7 @@ class Switchboard:
         once what has come in from switches has been read; called in the hub's thread.
         """
         self._substrate = substrate_of(fabric)
-        tors = {datapath: rack.name for datapath, rack in fabric.rack_by_tor_datapath.items()}
-        self._names = {**tors, **self._substrate.owned()}
+        self._names = {**fabric.tor_names, **self._substrate.owned()}
         self._post = post
         self._over = over
         self._catch_up = catch_up
@@ -154,10 +162,11 @@ class Switchboard:
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._pending: dict[int, Pending] = {}
-        self._probes: dict[int, Future[None]] = {}
+        self._probes: dict[int, Reply[None]] = {}
         self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._probe_watcher: Callable[[int], None] | None = None
+        self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
@@ -166,10 +175,14 @@ class Switchboard:
         self,
         connected: Callable[[DatapathId], None],
         port_changed: Callable[[DatapathId, PortInfo], None],
+        answers_again: Callable[[DatapathId], None],
     ) -> None:
-        """Be told, in the hub's thread, of switches that connect and ports that change."""
+        """Be told, in the hub's thread, of switches that connect, of ports that change, and of
+        switches that owed an answer, and give one, on the connection that they had.
+        """
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
+        self._watchers_of_mute.append(answers_again)
 
     def watch_probes(self, heard: Callable[[int], None]) -> None:
         """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
@@ -357,9 +370,9 @@ class Switchboard:
             switch = self._switches.get(DatapathId(datapath))
             if switch is None or switch.connection is not connection:
                 return
-            future = self._probes.pop(probe.nonce, None)
-        if future is not None:
-            future.set_result(None)
+        heard = self._probes.pop(probe.nonce, None)
+        if heard is not None:
+            heard.set_result(None)
         elif self._probe_watcher is not None:
             self._probe_watcher(probe.nonce)
 
@@ -393,17 +406,27 @@ class Switchboard:
     # -- calls: native threads ------------------------------------------------------------------
 
     def connected(self) -> frozenset[DatapathId]:
-        """The same object, as long as nobody comes or goes."""
+        """Switches that are there, and answer; the same object, as long as they stay the same."""
         with self._lock:
-            if self._connected is None:
-                self._connected = frozenset(self._switches)
-            return self._connected
+            return self._present()
+
+    def _present(self) -> frozenset[DatapathId]:
+        """Switches that are there, and answer; call with the lock."""
+        if self._connected is None:
+            some = self._switches.items()
+            self._connected = frozenset(datapath for datapath, one in some if not one.is_mute)
+        return self._connected
+
+    def mute(self) -> frozenset[DatapathId]:
+        """Switches whose connection stands, and that do not answer."""
+        with self._lock:
+            return frozenset(datapath for datapath, one in self._switches.items() if one.is_mute)
 
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
         """Wait until all of these switches are connected, or the time is up."""
         wanted = frozenset(datapaths)
         with self._changed:
-            self._changed.wait_for(lambda: wanted <= self._switches.keys(), timeout_s)
+            self._changed.wait_for(lambda: wanted <= self._present(), timeout_s)
 
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
         """None while the switch is not connected, or has no such port."""
@@ -487,16 +510,17 @@ class Switchboard:
         """Run a function in the hub's thread, after what was handed to it before."""
         return self._post
 
-    def expect_probe(self, nonce: int) -> Future[None]:
-        """A future that resolves when the probe with ``nonce`` comes in."""
-        future: Future[None] = Future()
-        with self._lock:
-            self._probes[nonce] = future
-        return future
+    def expect_probe(self, nonce: int) -> Reply[None]:
+        """A reply that is done when the probe with ``nonce`` comes in."""
+        heard = self._probes[nonce] = Reply()
+        return heard
+
+    def await_probes(self, heard: Collection[Reply[None]], timeout_s: float) -> None:
+        """Wait until all have come in, or the time is up, which counts while the hub works."""
+        self._await(heard, timeout_s, _PROBE_LOOKS)
 
     def forget_probe(self, nonce: int) -> None:
-        with self._lock:
-            self._probes.pop(nonce, None)
+        self._probes.pop(nonce, None)
 
     # -- plumbing -------------------------------------------------------------------------------
 
@@ -524,45 +548,66 @@ class Switchboard:
         return self._answers(self._ask(datapaths, encode), timeout_s)
 
     def _in_turn(
-        self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
+        self,
+        datapaths: Iterable[DatapathId],
+        encode: Encode,
+        timeout_s: float,
+        *,
+        hurries: bool = False,
+        sets_aside: bool = False,
     ) -> Iterator[tuple[DatapathId, Answer]]:
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
         So neither all requests nor all answers are in memory at a time. Each switch has
         ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
-        not wait for it.
+        not wait for it. With ``hurries``, once almost all have answered, the rest have as long
+        again as those took, and no less than half a second. With ``sets_aside``, who does not
+        answer in time is asked nothing more for now.
         """
-        now_s = 0.0
+        now_s, cut_s = 0.0, math.inf
+        asked_n = answered_n = 0
+        window, caught_up_s = _UNDER_WAY, 0.0
         waiting = iter(datapaths)
         done: SimpleQueue[Reply[Answer]] = SimpleQueue()
         under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
         while True:
-            while len(under_way) <= _UNDER_WAY - _SENT_TOGETHER:
-                some = self._ask(islice(waiting, _UNDER_WAY - len(under_way)), encode)
+            while len(under_way) <= window - _SENT_TOGETHER:
+                some = self._ask(islice(waiting, window - len(under_way)), encode)
+                asked_n += len(some)
                 for datapath, one in some.items():
                     if isinstance(one, Failure):
+                        answered_n += 1
                         yield datapath, one
                         continue
                     under_way[one.reply] = datapath, one, now_s + timeout_s
                     one.reply.add_done_callback(done.put)
                 if not some:
+                    if hurries and answered_n >= _ALMOST_ALL * asked_n:
+                        cut_s = min(cut_s, now_s + max(now_s, _LEAST_PATIENCE_S))
                     break
             if not under_way:
                 return
             # They were asked in this order, and have the same time each: the first is due first.
             reply, (_, _, due_s) = next(iter(under_way.items()))
+            due_s = min(due_s, cut_s)
             look_s, began_s = min(timeout_s / _LOOKS, due_s - now_s), time.monotonic()
             try:
                 reply = done.get(timeout=look_s)
                 now_s += min(look_s, time.monotonic() - began_s)
             except Empty:
                 now_s += look_s
-                self._let_hub_catch_up()
+                if now_s > caught_up_s:
+                    caught_up_s = now_s
+                    self._let_hub_catch_up()
+                    # Those who are late are not to keep others from being asked.
+                    window += _UNDER_WAY if hurries else 0
                 if now_s < due_s and not reply.done():
                     continue
             if reply in under_way:  # else it was answered when its time was just up
                 datapath, one, _ = under_way.pop(reply)
-                yield datapath, self._answer(datapath, one, timeout_s)
+                answered_n += 1
+                give_up = self._answer_or_set_aside if sets_aside else self._answer
+                yield datapath, give_up(datapath, one, timeout_s, is_late=now_s >= cut_s)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
@@ -586,6 +631,9 @@ class Switchboard:
             if switch is None:
                 asked[datapath] = self._failure(datapath, away, "not connected")
                 continue
+            if switch.is_mute:
+                asked[datapath] = self._failure(datapath, FailureKind.LATE, "does not answer")
+                continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
             reply: Reply[Answer] = Reply()
@@ -607,24 +655,71 @@ class Switchboard:
             for datapath, one in asked.items()
         }
 
-    def _answer(self, datapath: DatapathId, one: Asked, timeout_s: float) -> Answer:
-        """The answer, now that ``timeout_s`` have passed or it is there."""
+    def _answer(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+    ) -> Answer:
+        """The answer, now that it is there, or waited for no more: since ``timeout_s`` have passed,
+        or, if it ``is_late``, as others have answered long ago.
+        """
         if one.reply.done():
             return one.reply.result()
         with self._lock:
             self._pending.pop(one.xid, None)
+        if is_late:
+            error = "no answer yet, long after those of others: outcome unknown"
+            return self._failure(datapath, FailureKind.LATE, error)
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)
 
-    def _await(self, replies: Collection[Reply[Any]], timeout_s: float) -> None:
+    def _answer_or_set_aside(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+    ) -> Answer:
+        """The same; a switch that has not answered is asked nothing more until it does."""
+        if not one.reply.done():
+            with self._lock:
+                pending = self._pending.pop(one.xid, None)
+            if pending is not None:
+                self._set_aside(pending)
+            else:  # it is just about to be told
+                Replies([one.reply]).wait(_ABOUT_TO_S)
+        return self._answer(datapath, one, timeout_s, is_late=is_late)
+
+    def _set_aside(self, unanswered: Pending) -> None:
+        """Ask a switch nothing more until it has answered a barrier."""
+        datapath, heard = unanswered.datapath, Reply[Answer]()
+        with self._lock:
+            switch = self._switches.get(datapath)
+            if switch is None or switch.connection is not unanswered.connection or switch.is_mute:
+                return
+            switch.is_mute, self._connected = True, None
+            xid = self._next_xid()
+            self._pending[xid] = Pending(datapath, switch.connection, heard)
+        LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))
+        heard.add_done_callback(lambda _answered: self._hear_again(datapath, switch))
+        self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
+
+    def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
+        """Ask a switch again from now on, as it answers: in the hub's thread."""
+        with self._changed:
+            if self._switches.get(datapath) is not switch:
+                return  # its connection has ended
+            switch.is_mute, self._connected = False, None
+            self._changed.notify_all()
+        LOG.info("%s answers again", self._name(datapath))
+        for watcher in self._watchers_of_mute:
+            watcher(datapath)
+
+    def _await(
+        self, replies: Collection[Reply[Any]], timeout_s: float, looks: int = _LOOKS
+    ) -> None:
         """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
 
         Of many requests at once the hub may take longer to send the last than switches may take to
         answer, and an answer that it has not read is not late.
         """
         together = Replies(replies)
-        for _ in range(_LOOKS):
-            if together.wait(timeout_s / _LOOKS):
+        for _ in range(looks):
+            if together.wait(timeout_s / looks):
                 return
             self._let_hub_catch_up()
 

@@ -185,7 +185,7 @@ class Planning:
         topology = result.topology
         if self._fabric.one_way:
             topology = ring_topology(self._arrays, result, current.topology, budget)
-        return self._allocate(current, topology)
+        return self.toward(current, topology)
 
     def week(
         self,
@@ -272,15 +272,15 @@ class Planning:
     ) -> tuple[NetworkState, tuple[Path, ...]]:
         """``current`` with every pin on its path, and the paths that give way to them.
 
-        These are paths that nobody reserved, and whose ports are needed; all others stay. No
-        algorithm runs: it takes as long as choosing VLAN-IDs. Raises PlanError if they don't
-        suffice.
+        These are paths that nobody reserved, and whose ports are needed; all others stay, and so do
+        circuits without a path, if their ports are not needed: between two stages of a change,
+        pairs are yet to come to them. No algorithm runs: it takes as long as choosing VLAN-IDs.
+        Raises PlanError if they don't suffice.
         """
         reserved = _reserved(pins, current, blocked)
         kept, gone = _beside(reserved, current)
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
-        topology = Topology(frozenset(c for path in paths for c in path.circuits), paths)
-        return self._allocate(current, topology), tuple(gone)
+        return self.toward(current, _on_rings(paths, current)), tuple(gone)
 
     def for_pins(
         self,
@@ -302,7 +302,7 @@ class Planning:
         wanted = [pair_of(path) for path in (*kept, *gone)]
         topology = self._find_room(current, reserved, kept, wanted, blocked, expired)
         try:
-            return target if topology is None else self._allocate(current, topology)
+            return target if topology is None else self.toward(current, topology)
         except PlanError:
             return target  # room, but no VLAN-IDs
 
@@ -349,7 +349,7 @@ class Planning:
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
         kept = [path for path in current.topology.paths if (path.src, path.dst) not in pinned]
         topology = self._find_room(current, reserved, kept, pairs, blocked)
-        return current if topology is None else self._allocate(current, topology)
+        return current if topology is None else self.toward(current, topology)
 
     def ringed(
         self,
@@ -371,7 +371,7 @@ class Planning:
         )
         result = self._planned(self._policy.algorithm, demand, current.topology, standing, budget)
         topology = ring_topology(self._arrays, result, current.topology, budget)
-        return self._allocate(current, topology)
+        return self.toward(current, topology)
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
         """``current`` less these circuits, paths over them, and circuits that only those used."""
@@ -388,11 +388,13 @@ class Planning:
             for path in current.topology.paths
             if path not in lost_paths and set(lost).isdisjoint(path.circuits)
         )
-        return self._allocate(current, _on_rings(paths))
+        return self.toward(current, _on_rings(paths, current, lost))
 
     def toward(self, current: NetworkState, topology: Topology) -> NetworkState:
         """The state after ``current`` with this topology. Raises PlanError if VLAN-IDs run out."""
-        return self._allocate(current, topology)
+        if topology == current.topology:
+            return current
+        return self._marks.state(current, topology)
 
     def restored(
         self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
@@ -400,7 +402,7 @@ class Planning:
         """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
         standing = set(current.topology.paths)
         paths = tuple(p for p in topology.paths if p in standing or not _touches(p, blocked))
-        return self._allocate(current, _on_rings(paths))
+        return self.toward(current, _on_rings(paths, current))
 
     def joined(
         self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
@@ -421,17 +423,12 @@ class Planning:
                 paths.append(path)
                 user |= halves
                 having[pair_of(path)] += 1
-        return self._allocate(current, _on_rings(sorted(paths)))
+        return self.toward(current, _on_rings(sorted(paths), current))
 
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
         """``current`` less the paths of ``pair`` and the circuits that only they used."""
         paths = tuple(path for path in current.topology.paths if pair_of(path) != pair)
-        return self._allocate(current, _on_rings(paths))
-
-    def _allocate(self, current: NetworkState, topology: Topology) -> NetworkState:
-        if topology == current.topology:
-            return current
-        return self._marks.state(current, topology)
+        return self.toward(current, _on_rings(paths, current))
 
     def order_of(
         self, old: NetworkState, new: NetworkState
@@ -461,9 +458,18 @@ class Planning:
         return plan
 
 
-def _on_rings(paths: Sequence[Path]) -> Topology:
-    """A topology of these paths, in their order, and their circuits, in so far as all are lit."""
-    circuits = whole_rings(circuit for path in paths for circuit in path.circuits)
+def _on_rings(
+    paths: Sequence[Path], current: NetworkState, lost: Collection[Circuit] = ()
+) -> Topology:
+    """A topology of these paths, in their order, and their circuits, in so far as all are lit.
+
+    Circuits that stand without a path, and are not ``lost``, stay where their ports are free.
+    """
+    needed = {circuit for path in paths for circuit in path.circuits}
+    taken = {half for circuit in needed for half in circuit.halves}
+    used = {circuit for path in current.topology.paths for circuit in path.circuits}
+    others = current.topology.circuits.difference(used, lost)
+    circuits = whole_rings(needed.union(one for one in others if taken.isdisjoint(one.halves)))
     return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
 
 

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from apps.process.term import Term
+from apps.process.worker_list import SessionEnd, Workers
+from hydra import __version__
 from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
@@ -43,105 +46,86 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        self._stages = Histogram(
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._stages = histogram(
             "hydra_loop_stage_duration_seconds",
             "Time of one run of a stage of the control loop.",
             ["stage"],
             buckets=_STAGE_S,
-            registry=registry,
         )
-        self._failed_jobs = Counter(
+        self._failed_jobs = counter(
             "hydra_failed_jobs_total",
             "Jobs of the conductor that ended in an error; the log has it.",
-            registry=registry,
         )
-        self._journal_failures = Counter(
+        self._journal_failures = counter(
             "hydra_journal_failures_total",
             "Attempts to write the journal that failed; nothing is promised meanwhile.",
-            registry=registry,
         )
-        self._substeps = Histogram(
+        self._substeps = histogram(
             "hydra_reconfiguration_substep_duration_seconds",
             "Time of one substep of a reconfiguration, over all devices.",
             ["substep"],
             buckets=_SUBSTEP_S,
-            registry=registry,
         )
-        self._reconfigurations = Counter(
+        self._reconfigurations = counter(
             "hydra_reconfigurations_total",
             "Reconfigurations that ended, by what asked for them and how they ended.",
             ["trigger", "state"],
-            registry=registry,
         )
-        self._rules = Counter(
-            "hydra_rules_pushed_total", "Rules pushed by reconfigurations.", registry=registry
+        self._rules = counter("hydra_rules_pushed_total", "Rules pushed by reconfigurations.")
+        self._retagged = counter(
+            "hydra_ports_retagged_total", "ToR ports whose VLANs were changed."
         )
-        self._retagged = Counter(
-            "hydra_ports_retagged_total", "ToR ports whose VLANs were changed.", registry=registry
-        )
-        self._circuit_failures = Counter(
+        self._circuit_failures = counter(
             "hydra_circuit_failures_total",
             "Circuits that a reconfiguration could not make.",
-            registry=registry,
         )
-        self._circuits_lost = Counter(
+        self._circuits_lost = counter(
             "hydra_circuits_lost_total",
             "Circuits that went without being asked to, whatever noticed it.",
-            registry=registry,
         )
-        self._gate_failures = Counter(
+        self._gate_failures = counter(
             "hydra_gate_failures_total",
             "What circuits and paths were given up for at the gate of a reconfiguration.",
             ["step", "kind"],
-            registry=registry,
         )
-        self._step_failures = Counter(
+        self._step_failures = counter(
             "hydra_step_failures_total",
             "What failed in the other steps of reconfigurations, device by device.",
             ["step", "kind"],
-            registry=registry,
         )
-        self._commands = Histogram(
+        self._commands = histogram(
             "hydra_command_duration_seconds",
             "Time of one of the executor's commands; of rules, until the last barrier.",
             ["command"],
             buckets=_DEVICE_S,
-            registry=registry,
         )
-        self._command_failures = Counter(
+        self._command_failures = counter(
             "hydra_command_failures_total",
             "What was not confirmed of the executor's commands; of rules, switch by switch.",
             ["command", "kind"],
-            registry=registry,
         )
-        self._devices = Histogram(
+        self._devices = histogram(
             "hydra_device_duration_seconds",
             "Time of one exchange with an optical switch or a ToR.",
             ["device"],
             buckets=_DEVICE_S,
-            registry=registry,
         )
-        self._device_errors = Counter(
+        self._device_errors = counter(
             "hydra_device_errors_total",
             "Exchanges with an optical switch or a ToR that failed.",
             ["device"],
-            registry=registry,
         )
-        self._served = Gauge(
+        self._served = gauge(
             "hydra_demand_planned_bytes_per_second",
             "Of the last plan: demand, and what the present and the planned topology serve of it.",
             ["what"],
-            registry=registry,
         )
-        self._probes = Counter(
-            "hydra_probes_total", "Probe frames on running circuits.", ["event"], registry=registry
-        )
-        self._lost_paths = Counter(
-            "hydra_lost_paths_total", "Paths that probes found dead.", registry=registry
-        )
-        self._connections = Gauge(
-            "hydra_openflow_connections", "OpenFlow connections that stand.", registry=registry
-        )
+        self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
+        self._lost_paths = counter("hydra_lost_paths_total", "Paths that probes found dead.")
+        self._connections = gauge("hydra_openflow_connections", "OpenFlow connections that stand.")
         for event in ("sent", "heard"):
             self._probes.labels(event)
 
@@ -227,6 +211,11 @@ class ServiceCollector(Collector):
         yield GaugeMetricFamily(
             "hydra_leads", "1: this controller decides; 0: it stands by.", value=leads
         )
+        release = GaugeMetricFamily(
+            "hydra_build_info", "1, for the release that runs.", labels=["version"]
+        )
+        release.add_metric([__version__], 1)
+        yield release
         if not leads:
             return
         service = self._service()
@@ -245,6 +234,70 @@ class ServiceCollector(Collector):
         yield from _devices(service)
         yield _reservations(service)
         yield from _schedule(service.schedule())
+
+
+class WorkersCollector(Collector):
+    """A controller's workers, read at each scrape; also of one that stands by, since each has a
+    lease with all controllers.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as :meth:`ServiceCollector.describe`."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        of_one = ["worker"]
+        connected = GaugeMetricFamily(
+            "hydra_worker_connected", "1: the worker's lease runs; 0: it has run.", labels=of_one
+        )
+        ages = GaugeMetricFamily(
+            "hydra_worker_renewal_age_seconds", "Time since it renewed its lease.", labels=of_one
+        )
+        ended = CounterMetricFamily(
+            "hydra_worker_sessions_ended",
+            "Sessions of a worker that ended, by cause: its switches moved, or were told anew.",
+            labels=["worker", "cause"],
+        )
+        releases = GaugeMetricFamily(
+            "hydra_worker_build_info", "1, for a worker's release.", labels=["worker", "version"]
+        )
+        switches = GaugeMetricFamily(
+            "hydra_worker_switches", "Switches that are connected to the worker.", labels=of_one
+        )
+        served = GaugeMetricFamily(
+            "hydra_worker_switches_served",
+            "Switches that the controller speaks to by way of the worker.",
+            labels=of_one,
+        )
+        shards = GaugeMetricFamily(
+            "hydra_worker_shards", "Shards of the racks that the worker owns.", labels=of_one
+        )
+        cpu = CounterMetricFamily(
+            "hydra_worker_cpu_seconds", "Processor time of the worker's process.", labels=of_one
+        )
+        owned = 0
+        for known in self._workers.known():
+            name, seen = known.name, known.seen
+            connected.add_metric([name], seen is not None)
+            ages.add_metric([name], known.renewal_age_s)
+            for cause in SessionEnd:
+                ended.add_metric([name, cause.value], known.ended.get(cause, 0))
+            if seen is not None:
+                owned += len(seen.shards)
+                releases.add_metric([name, seen.release], 1)
+                switches.add_metric([name], seen.switches)
+                served.add_metric([name], seen.serves)
+                shards.add_metric([name], len(seen.shards))
+                cpu.add_metric([name], seen.cpu_s)
+        all_shards = GaugeMetricFamily(
+            "hydra_shards", "Shards of the racks, by whether a worker owns them.", labels=["owned"]
+        )
+        all_shards.add_metric(["yes"], owned)
+        all_shards.add_metric(["no"], self._workers.shards - owned)
+        yield from (connected, ages, ended, releases, switches, served, shards, cpu, all_shards)
 
 
 def _conditions(service: ControllerService) -> Metric:

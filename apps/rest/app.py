@@ -10,7 +10,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from apps.process.metrics import ServiceCollector
+from apps.process.metrics import ServiceCollector, WorkersCollector
 from apps.process.term import Alone, Term
 from apps.process.worker_list import Workers
 from apps.rest import problems
@@ -150,10 +150,11 @@ def create_app(
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
-    ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
-    nothing. ``hosts`` are names that it goes by. While ``term`` is another controller's,
-    requests are answered from ``view`` of the store, or carried there; ``trust``: the authorities
-    of its certificate, None for the system's. ``held_by``: the workers that hold switches.
+    ``registry``, and the state of the service and of workers. Without ``hooks``, webhooks can be
+    made but are sent nothing. ``hosts`` are names that it goes by. While ``term`` is another
+    controller's, requests are answered from ``view`` of the store, or carried there; ``trust``: the
+    authorities of its certificate, None for the system's. ``held_by``: the workers that hold
+    switches.
     /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages load their
     scripts from elsewhere, and a controller's network need not reach the Internet.
     """
@@ -176,6 +177,8 @@ def create_app(
     app.state.wakeups = None
     app.state.registry = registry or CollectorRegistry()
     app.state.registry.register(ServiceCollector(lambda: app.state.service, term))
+    if held_by is not None:
+        app.state.registry.register(WorkersCollector(held_by))
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)

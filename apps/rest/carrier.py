@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
@@ -57,21 +58,16 @@ class NoReply(HydraError):
     """The leader was asked and has not answered: what came of it is not known."""
 
 
+@dataclass(eq=False, repr=False)
 class Carrier:
     """Each request has a connection of its own: one that was left open may have been closed by the
     leader, and then it is not known whether it was asked.
     """
 
-    def __init__(
-        self,
-        standby: Callable[[], Standby | None],
-        closing: Event,
-        trust: ssl.SSLContext | None = None,
-    ) -> None:
-        """``trust``: authorities of the leader's certificate; None for the system's."""
-        self._standby = standby
-        self._closing = closing
-        self._trust = trust
+    _standby: Callable[[], Standby | None]
+    _closing: Event
+    _trust: ssl.SSLContext | None = None
+    """Authorities of the leader's certificate; None for the system's."""
 
     async def carry(self, leader: Replica, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the leader, and answer as it does. Raises NotCarried, NoReply.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Annotated, Final
 
-from fastapi import Depends, Header, Response, status
+from fastapi import Header, Response, status
 from pydantic import BaseModel, WithJsonSchema
 
 from hydra.errors import Changed
@@ -27,42 +26,25 @@ def matches(tag: str, header: str) -> bool:
     return tag in listed or listed == ["*"]
 
 
-async def _if_match(
-    if_match: Annotated[
-        str | None,
-        WithJsonSchema({"type": "string"}),
-        Header(description="Only if the resource still has this ETag (RFC 9110); else 412."),
-    ] = None,
-) -> str | None:
-    return if_match
-
-
-async def _if_none_match(
-    if_none_match: Annotated[
-        str | None,
-        WithJsonSchema({"type": "string"}),
-        Header(description="304 and no body if the resource still has this ETag (RFC 9110)."),
-    ] = None,
-) -> str | None:
-    return if_none_match
-
-
-async def _key(
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=_LONGEST_KEY,
-            description="A repeated request with the same key answers with what the first made.",
-        ),
-    ] = None,
-) -> str | None:
-    return idempotency_key
-
-
-IfMatch = Annotated[str | None, Depends(_if_match)]
-IfNoneMatch = Annotated[str | None, Depends(_if_none_match)]
-IdempotencyKey = Annotated[str | None, Depends(_key)]
+IfMatch = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string"}),
+    Header(description="Only if the resource still has this ETag (RFC 9110); else 412."),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string"}),
+    Header(description="304 and no body if the resource still has this ETag (RFC 9110)."),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="idempotency-key",
+        min_length=1,
+        max_length=_LONGEST_KEY,
+        description="A repeated request with the same key answers with what the first made.",
+    ),
+]
 
 
 def require(if_match: str | None, document: BaseModel) -> None:
@@ -80,9 +62,8 @@ def tagged(document: BaseModel, response: Response, if_none_match: str | None) -
     return None
 
 
-def retry_key(key: str | None, body: BaseModel, parts: Sequence[str] = ()) -> RetryKey | None:
+def retry_key(key: str | None, body: BaseModel) -> RetryKey | None:
     """The key with a digest of what it came with."""
     if key is None:
         return None
-    text = "\0".join([*parts, body.model_dump_json()])
-    return RetryKey(key, hashlib.sha256(text.encode()).hexdigest())
+    return RetryKey(key, hashlib.sha256(body.model_dump_json().encode()).hexdigest())

@@ -78,11 +78,6 @@ async def _wakeups(request: Request) -> Wakeups:
     return wakeups
 
 
-async def _closing(request: Request) -> ServerClosing:
-    closing: ServerClosing = request.app.state.closing
-    return closing
-
-
 async def _caller(request: Request) -> Caller:
     caller: Caller = request.scope.get(CALLER, LOCAL)
     return caller
@@ -106,9 +101,13 @@ async def _reservation_service(request: Request) -> ReservationService:
     return TenantService(service, caller.tenant, caller.quota)
 
 
-async def _tokens(request: Request) -> TokenFile | None:
-    tokens: TokenFile | None = request.app.state.tokens
-    return tokens
+def _of_app(name: str) -> object:
+    """What the application's state holds by this name."""
+
+    async def part(request: Request) -> object:
+        return getattr(request.app.state, name)
+
+    return Depends(part)
 
 
 CALLER: Final = "hydra.caller"
@@ -125,33 +124,13 @@ Service = Annotated[ControllerService, Depends(_service)]
 Reservations = Annotated[ReservationService, Depends(_reservation_service)]
 """The controller as the one who asks may see it."""
 Waking = Annotated[Wakeups, Depends(_wakeups)]
-Closing = Annotated[ServerClosing, Depends(_closing)]
+Closing = Annotated[ServerClosing, _of_app("closing")]
 """Set when the server stops: whoever waits answers with what there is."""
-
-
-async def _webhooks(request: Request) -> Webhooks:
-    webhooks: Webhooks = request.app.state.webhooks
-    return webhooks
-
-
-async def _term(request: Request) -> Term:
-    term: Term = request.app.state.term
-    return term
-
-
-Leading = Annotated[Term, Depends(_term)]
-Tokens = Annotated[TokenFile | None, Depends(_tokens)]
-
-Hooks = Annotated[Webhooks, Depends(_webhooks)]
+Leading = Annotated[Term, _of_app("term")]
+Holding = Annotated[Workers | None, _of_app("workers")]
+Tokens = Annotated[TokenFile | None, _of_app("tokens")]
+Hooks = Annotated[Webhooks, _of_app("webhooks")]
 Asking = Annotated[Caller, Depends(_caller)]
 Standing = Annotated[Callable[[], bool], Depends(_standing)]
 Known = Annotated[bool, Depends(_known)]
 """Whether the one who asks may know of devices and their addresses."""
-
-
-async def _workers(request: Request) -> Workers | None:
-    workers: Workers | None = request.app.state.workers
-    return workers
-
-
-Holding = Annotated[Workers | None, Depends(_workers)]

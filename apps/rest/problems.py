@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
-from apps.rest import models, render
+from apps.rest import models
 from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody
 from apps.rest.webhook_addresses import RefusedAddress
 from apps.rest.webhook_delivery import TooManyWebhooks
@@ -228,37 +228,10 @@ TOO_MANY_WEBHOOKS: Final = ProblemType(
     "There are as many webhooks as there may be: delete some.",
 )
 
-CATALOGUE: Final[tuple[ProblemType, ...]] = (
-    MALFORMED,
-    UNAUTHENTICATED,
-    FORBIDDEN,
-    FOREIGN_SITE,
-    UNKNOWN_NAME,
-    NOT_FOUND,
-    METHOD_NOT_ALLOWED,
-    ADMISSION_REFUSED,
-    QUOTA_EXCEEDED,
-    NOT_HITLESS,
-    LIFECYCLE_CONFLICT,
-    NO_PLAN,
-    INVALID_CONFIGURATION,
-    PRECONDITION_FAILED,
-    BODY_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
-    INVALID_REQUEST,
-    KEY_REUSED,
-    TOO_MANY_REQUESTS,
-    INTERNAL,
-    DEVICE_ERROR,
-    DEVICE_UNAVAILABLE,
-    NOT_READY,
-    STANDING_BY,
-    STORE_UNAVAILABLE,
-    LEADER_UNANSWERED,
-    JOURNAL_FAILED,
-    TOO_MANY_SUBSCRIBERS,
-    TOO_MANY_WEBHOOKS,
-)
+CATALOGUE: Final = tuple(one for one in globals().values() if isinstance(one, ProblemType))
+"""All of them, in the order from above."""
+BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
+"""Answers of each route that takes a body."""
 
 
 class BusyError(HydraError):
@@ -327,7 +300,7 @@ def problem_response(
         instance=quote(path),
         errors=list(errors) or None,
         missing=list(missing) or None,
-        alternatives=render.alternatives(alternatives) or None,
+        alternatives=list(map(models.Alternative.model_validate, alternatives)) or None,
     )
     return JSONResponse(
         document.model_dump(exclude_none=True),

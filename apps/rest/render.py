@@ -11,11 +11,10 @@ import numpy as np
 
 from apps.rest import models
 from hydra.access import Caller
-from hydra.config.reload import Change, Reload, in_force
-from hydra.decisions.decision import Decision, SeenDemand, Verdict
+from hydra.config.reload import in_force
+from hydra.decisions.decision import Decision, SeenDemand
 from hydra.decisions.explanation import Explanation
 from hydra.demand.load import Load, Series
-from hydra.errors import Alternative
 from hydra.events import DeviceAlarm, Event, Progress
 from hydra.faults.conditions import Condition
 from hydra.history import Happening
@@ -38,8 +37,6 @@ from hydra.roles import Task
 from hydra.service import (
     Delivery,
     DemandReport,
-    DeviceStatus,
-    DriftReport,
     GroupOutcome,
     PlanReport,
     QuarantinedPort,
@@ -120,10 +117,7 @@ def topology(
         fabric=fabric.name,
         epoch=state.epoch,
         racks=[rack.name for rack in fabric.racks],
-        planes=[
-            models.Plane(name=p.name, switching_ms=p.switching_ms, rate_mbps=p.rate_mbps)
-            for p in fabric.planes
-        ],
+        planes=list(map(models.Plane.model_validate, fabric.planes)),
         electrical_rate_mbps=fabric.electrical_rate_mbps,
         circuits=[live_circuit(fabric, one, rates_mbps) for one in sorted(state.topology.circuits)],
         paths=_paths(fabric, state.topology.paths, state.vlans),
@@ -251,13 +245,6 @@ def preview(fabric: Fabric, one: ReservationPreview) -> models.ReservationPrevie
     )
 
 
-def alternatives(many: Iterable[Alternative]) -> list[models.Alternative]:
-    return [
-        models.Alternative(bandwidth_mbps=one.bandwidth_mbps, start_unix_s=one.start_unix_s)
-        for one in many
-    ]
-
-
 def group(fabric: Fabric, identifier: str, members: Iterable[Reservation]) -> models.Group:
     return models.Group(id=identifier, reservations=[reservation(fabric, one) for one in members])
 
@@ -274,7 +261,7 @@ def created_group(
                 dst=one.request.dst,
                 bandwidth_mbps=one.request.bandwidth_mbps,
                 detail=str(one.error),
-                alternatives=alternatives(one.error.alternatives),
+                alternatives=list(map(models.Alternative.model_validate, one.error.alternatives)),
             )
             for one in outcome.refused
         ],
@@ -300,20 +287,11 @@ def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
 
 
 def _device_alarm(one: DeviceAlarm | None) -> models.DeviceAlarm | None:
-    if one is None:
-        return None
-    alarm = one.alarm
-    return models.DeviceAlarm(
-        device=one.device,
-        severity=alarm.severity,
-        port=alarm.port,
-        code=alarm.code,
-        text=alarm.text,
-    )
+    return None if one is None else models.DeviceAlarm(device=one.device, **asdict(one.alarm))
 
 
 def _progress(one: Progress | None) -> models.Progress | None:
-    return None if one is None else models.Progress(id=one.id, state=one.state)
+    return None if one is None else models.Progress.model_validate(one)
 
 
 def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
@@ -323,23 +301,23 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         paths=_paths(fabric, steps.target.topology.paths, steps.target.vlans),
         connect=circuits(fabric, steps.connect),
         disconnect=circuits(fabric, steps.disconnect),
-        affected_pairs=_rack_pairs(fabric, steps.affected),
+        affected_pairs=rack_pairs(fabric, sorted(steps.affected)),
         retagged_ports=steps.retagged_ports,
         rules=report.rules,
         served_mbps=report.served_mbps,
         demand_mbps=report.demand_mbps,
-        verdict=_verdict(report.verdict),
+        verdict=models.Verdict.model_validate(report.verdict),
         planning_ms=report.planning_ms,
         at_risk=list(report.at_risk),
         stages=[
             models.Stage(
-                pairs=_rack_pairs(fabric, stage.pairs),
+                pairs=rack_pairs(fabric, sorted(stage.pairs)),
                 diverted_mbps=stage.diverted_mbps,
                 beyond=[
                     models.RackLoad(rack=fabric.racks[rack].name, mbps=mbps)
                     for rack, mbps in sorted(stage.beyond.items())
                 ],
-                detoured=_rack_pairs(fabric, stage.detoured),
+                detoured=rack_pairs(fabric, sorted(stage.detoured)),
                 last=stage.last,
             )
             for stage in report.stages
@@ -347,9 +325,9 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
     )
 
 
-def _rack_pairs(fabric: Fabric, pairs: Iterable[Pair]) -> list[models.RackPair]:
+def rack_pairs(fabric: Fabric, pairs: Iterable[Pair]) -> list[models.RackPair]:
     racks = fabric.racks
-    return [models.RackPair(src=racks[src].name, dst=racks[dst].name) for src, dst in sorted(pairs)]
+    return [models.RackPair(src=racks[src].name, dst=racks[dst].name) for src, dst in pairs]
 
 
 def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfiguration:
@@ -360,16 +338,7 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         epoch=one.epoch,
         created_unix_s=one.created_unix_s,
         started_unix_s=one.started_unix_s,
-        timeline=[
-            models.Step(
-                step=step.step,
-                device=step.device,
-                started_ms=step.started_ms,
-                finished_ms=step.finished_ms,
-                note=step.note,
-            )
-            for step in one.timeline
-        ],
+        timeline=list(map(models.Step.model_validate, one.timeline)),
         rules_pushed=one.rules_pushed,
         ports_retagged=one.ports_retagged,
         connected=circuits(fabric, one.connected),
@@ -378,7 +347,7 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
             models.CircuitFailure(circuit=circuit(fabric, each.circuit), **asdict(each.failure))
             for each in one.failures
         ],
-        troubles=[models.Failure(**asdict(each)) for each in one.troubles],
+        troubles=list(map(models.Failure.model_validate, one.troubles)),
         unconfirmed=list(one.unconfirmed),
         reason=one.reason,
         stages_done=one.stages_done,
@@ -417,10 +386,7 @@ def conditions(fabric: Fabric, many: Sequence[Condition]) -> models.Conditions:
                 command=one.command,
                 subjects=list(one.subjects[:_LISTED]),
                 subjects_total=len(one.subjects),
-                pairs=[
-                    models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
-                    for src, dst in one.pairs[:_LISTED]
-                ],
+                pairs=rack_pairs(fabric, one.pairs[:_LISTED]),
                 pairs_total=len(one.pairs),
                 reservations=list(one.reservations[:_LISTED]),
                 reservations_total=len(one.reservations),
@@ -444,36 +410,6 @@ def history(lines: Sequence[Happening], most: int) -> models.History:
             for one in shown
         ],
         next_before_unix_s=shown[-1].unix_s if len(lines) > most else None,
-    )
-
-
-def drift_report(report: DriftReport) -> models.DriftReport:
-    return models.DriftReport(
-        items=[
-            models.Drift(
-                kind=item.kind,
-                device=item.device,
-                subject=item.subject,
-                intended=item.intended,
-                actual=item.actual,
-            )
-            for item in report.items
-        ],
-        silent=list(report.silent),
-    )
-
-
-def device(status: DeviceStatus) -> models.Device:
-    return models.Device(
-        name=status.name,
-        kind=status.kind,
-        driver=status.driver,
-        connected=status.connected,
-        detail=status.detail,
-        alarms=[
-            models.Alarm(severity=one.severity, port=one.port, code=one.code, text=one.text)
-            for one in status.alarms
-        ],
     )
 
 
@@ -505,16 +441,6 @@ def task(fabric: Fabric, plane: str, asked: Task) -> models.Task:
     )
 
 
-def _verdict(verdict: Verdict) -> models.Verdict:
-    return models.Verdict(
-        pays=verdict.pays,
-        reason=verdict.reason,
-        gain_mbps=verdict.gain_mbps,
-        gain_mbit=verdict.gain_mbit,
-        cost_mbit=verdict.cost_mbit,
-    )
-
-
 def decision(fabric: Fabric, one: Decision) -> models.Decision:
     proposal = one.proposal
     return models.Decision(
@@ -533,7 +459,7 @@ def decision(fabric: Fabric, one: Decision) -> models.Decision:
             connect=circuits(fabric, proposal.connect),
             disconnect=circuits(fabric, proposal.disconnect),
             served_mbps=proposal.served_mbps,
-            verdict=_verdict(proposal.verdict),
+            verdict=models.Verdict.model_validate(proposal.verdict),
         ),
         reconfiguration=one.reconfiguration,
     )
@@ -556,10 +482,7 @@ def explanation(fabric: Fabric, found: Explanation) -> models.Explanation:
     return models.Explanation(
         circuits=circuits(fabric, found.circuits),
         paths=[path(fabric, one, vlan) for one, vlan in found.paths.items()],
-        users=[
-            models.RackPair(src=fabric.racks[one.src].name, dst=fabric.racks[one.dst].name)
-            for one in found.users
-        ],
+        users=rack_pairs(fabric, [(one.src, one.dst) for one in found.users]),
         demand=_seen(fabric, found.demand),
         reservations=list(found.reservations),
         decisions=[decision(fabric, one) for one in found.decisions],
@@ -574,14 +497,3 @@ def policy(policy: Policy) -> models.PolicyInForce:
             for key, value, at_once in in_force(policy)
         ]
     )
-
-
-def reload(done: Reload) -> models.Reload:
-    return models.Reload(
-        applied=[_change(one) for one in done.applied],
-        waiting=[_change(one) for one in done.waiting],
-    )
-
-
-def _change(one: Change) -> models.ConfigurationChange:
-    return models.ConfigurationChange(key=one.key, before=one.before, after=one.after)

@@ -1,10 +1,7 @@
 """A controller's side of the link to its workers.
 
-To the controller a switch at a worker is like one of its own: the exchange tells of it by the same
-events, and gives it a connection with the same few methods. A switch may be connected to several
-workers. The controller is told of one of these connections at a time, that of the worker which owns
-the switch's shard if there is one; if it ends, the next is told of, as if the switch had connected
-anew.
+Workers come, stay as long as they renew their lease, and go; what their switches say and are sent
+passes through here. Which of a switch's connections counts, :mod:`apps.workers.switches` decides.
 """
 
 from __future__ import annotations
@@ -14,35 +11,25 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.seam import (
-    IN_A_ROW,
-    PortInfo,
-    SumRequest,
-    Sums,
-    SwitchConnection,
-    SwitchEvents,
-    give_up,
-    unread,
-)
+from apps.openflow.seam import IN_A_ROW, give_up, unread
 from apps.process.doors import Sparing
-from apps.process.worker_list import WorkerSeen
+from apps.process.worker_list import SessionEnd, WorkerKnown, WorkerSeen
 from apps.workers import wire
-from apps.workers.ownership import assigned, shard_of_switches
+from apps.workers.switches import ExchangeEvents, Switches, Worker
 from apps.workers.wire import Order, Record, Said, boot_s
 from hydra.errors import HydraError
-from hydra.failures import FailureKind
-from hydra.model import DatapathId, Fabric
+from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
@@ -50,30 +37,30 @@ LOG.addFilter(Sparing(lambda record: "is called" in str(record.msg)))
 _PING_S: Final = 0.1
 """Between two looks whether a worker is there: ZeroMQ refuses messages for one whose process has
 ended."""
-_GATHER_S: Final = 1.0
-"""Time from the start in which no switch is told of: workers find the controller one by one."""
-_OWNER_S: Final = 1.0
-"""How long a switch that connects to another worker is waited for at its owner."""
+_REMEMBERED_S: Final = 86_400.0
+"""How long a worker that is away is still told of: by then it has been taken out of service."""
 _MESSAGES_IN_A_ROW: Final = 64
-_KINDS: Final = tuple(FailureKind)
-
-
-def kind_number(kind: FailureKind) -> int:
-    """The number by which a kind of failure is told."""
-    return _KINDS.index(kind)
-
-
-class ExchangeEvents(SwitchEvents, Protocol):
-    """Receiver of what workers tell."""
-
-    def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
+_LOST_WORDS: Final = {
+    SessionEnd.TOLD_LOST: "what it told was lost on the way",
+    SessionEnd.ORDERS_LOST: "what it was sent was lost on the way",
+    SessionEnd.ORDERS_LATE: "what it was sent came when its lease was over",
+}
 
 
 @dataclass(slots=True)
-class _Worker:
+class _Past:
+    """What is remembered of a worker, whether its lease runs or not."""
+
+    heard_s: float
+    """Moment of its last renewal."""
+    ended: Counter[SessionEnd] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Leased(Worker):
     """A worker whose lease runs."""
 
-    name: str
+    past: _Past
     identity: bytes
     session: int
     before: int
@@ -81,17 +68,12 @@ class _Worker:
     release: str
     since_unix_s: float
     began_s: float
-    heard_s: float
     cpu_s: float = 0.0
     told: int = 0
     """Messages of this session that have come."""
     ordered: int = 0
     granted_by: int | None = None
     """Incarnation of this controller at its last grant."""
-    orders: list[Record] = field(default_factory=list)
-    connections: dict[int, _Connection] = field(default_factory=dict)
-    serves: int = 0
-    """Number of these by way of which the controller speaks to their switches."""
 
     def is_named(self, session: int, now_s: float, patience_s: float) -> bool:
         """True if a worker that names this session has heard of its own, or may yet hear of it."""
@@ -100,44 +82,9 @@ class _Worker:
         )
 
 
-class _Connection:
-    """Connection of a switch to a worker, as a :class:`~apps.openflow.seam.SwitchConnection`."""
-
-    __slots__ = ("address", "datapath", "number", "ports", "worker")
-
-    def __init__(
-        self, worker: _Worker, number: int, datapath: int, address: str, ports: dict[int, PortInfo]
-    ) -> None:
-        self.worker = worker
-        self.number = number
-        self.datapath = datapath
-        self.address = address
-        self.ports = ports
-
-    takes_sums = True
-
-    def send(self, message: bytes) -> None:
-        if isinstance(message, SumRequest):
-            body = wire.packed_sum_request(message)
-            self.worker.orders.append(
-                Record(Order.SUM, self.number, message.xid, message.mask, body)
-            )
-            return
-        self.worker.orders.append(Record(Order.SEND, self.number, body=bytes(message)))
-
-    def ask(self, tell: Callable[[bool], None]) -> None:
-        """Nobody has to ask: workers let in no second connection that claims to be a switch, and
-        the exchange tells of one at a time.
-        """
-        tell(True)
-
-    def close(self) -> None:
-        self.worker.orders.append(Record(Order.CLOSE, self.number))
-
-
 class Exchange:
-    """:meth:`post` and :meth:`seen` are for any thread; all else happens in its own, which takes
-    the place of the OpenFlow hub's.
+    """:meth:`post`, :meth:`seen` and :meth:`known` are for any thread; all else happens in its own,
+    which takes the place of the OpenFlow hub's.
     """
 
     def __init__(
@@ -149,26 +96,18 @@ class Exchange:
         """
         self._settings = settings
         self._incarnation = incarnation
-        self._shard_of = shard_of_switches(fabric, settings.shards)
-        self._events: ExchangeEvents
-        self._between_changes: Callable[[Callable[[], None]], None]
-        self._on_owners: Callable[[Mapping[str, tuple[int, ...]]], None] = lambda _owners: None
-        self._workers: dict[bytes, _Worker] = {}
-        self._owners: dict[int, str] = {}
-        self._seats: dict[int, dict[str, _Connection]] = {}
-        """By datapath, the connections of a switch by the names of their workers."""
-        self._active: dict[int, _Connection] = {}
-        """By datapath, the connection that the controller is told of."""
-        self._due_s: dict[int, float] = {}
-        """When a switch is told of that its owner does not have yet."""
-        self._misplaced = False
-        """True if a switch is spoken to by way of another worker than its owner, which has it."""
+        self._switches = Switches(settings, fabric, self.post)
+        self._workers: dict[bytes, _Leased] = {}
+        self._past: dict[str, _Past] = {}
+        """By name."""
         self._led: int | None = None
         """The last incarnation that workers were told."""
         self._sessions = int(time.time())
         self._catching: dict[int, tuple[set[bytes], Callable[[], None]]] = {}
         self._tokens = 0
         self._seen: tuple[WorkerSeen, ...] = ()
+        self._known: tuple[tuple[WorkerKnown, float], ...] = ()
+        """With the moment of the last renewal."""
         self._posted: deque[Callable[[], None]] = deque()
         self._woken = True
         """Until the thread looks: nobody has to wake it."""
@@ -190,11 +129,9 @@ class Exchange:
         self, events: ExchangeEvents, between_changes: Callable[[Callable[[], None]], None]
     ) -> None:
         """``events`` are told, in the exchange's thread. ``between_changes`` has a job done while
-        no change is under way: then switches move to workers that have joined.
+        no change is under way, in another thread: then switches move to workers that have joined.
         """
-        self._events = events
-        self._between_changes = between_changes
-        self._gathers_until_s = boot_s() + _GATHER_S
+        self._switches.start(events, between_changes)
         self._thread.start()
 
     def remember_owners(
@@ -206,12 +143,9 @@ class Exchange:
 
         Call it in the exchange's thread.
         """
-        if owners:
-            self._owners = dict(owners)
-            self._misplaced = True
-        self._on_owners = tell
-        tell(shards_of(self._owners))
-        self._share_out()
+        for name in owners.values():
+            self._past.setdefault(name, _Past(boot_s()))
+        self._switches.remember_owners(owners, tell)
 
     def post(self, function: Callable[[], None]) -> None:
         """Run a function in the exchange's thread, soon."""
@@ -222,6 +156,14 @@ class Exchange:
 
     def seen(self) -> tuple[WorkerSeen, ...]:
         return self._seen
+
+    @property
+    def shards(self) -> int:
+        return self._settings.shards
+
+    def known(self) -> tuple[WorkerKnown, ...]:
+        now_s = boot_s()
+        return tuple(replace(one, renewal_age_s=now_s - heard_s) for one, heard_s in self._known)
 
     def stop(self) -> None:
         """Carry out what has been posted, and end; repeatable."""
@@ -266,6 +208,9 @@ class Exchange:
         settings, socket = self._settings, self._socket
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        # A worker may be back on a new connection before its broken one is known to be gone.
+        # Without this, nothing that comes on the new one is ever read.
+        socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
             socket.setsockopt(option, 0)  # a worker that is silent for its lease is dropped
         socket.setsockopt(zmq.HEARTBEAT_IVL, wire.HEARTBEAT_MS)
@@ -338,7 +283,7 @@ class Exchange:
             except Exception:  # of one peer: others are heard
                 LOG.exception("a worker says what no worker of this release does")
                 if (worker := self._workers.get(identity)) is not None:
-                    self._drop(worker, "it says what can't be read")
+                    self._drop(worker, SessionEnd.UNREADABLE, "it says what can't be read")
 
     # -- workers come, stay and go ----------------------------------------------------------------
 
@@ -353,11 +298,14 @@ class Exchange:
             if session == worker.session:
                 worker.told += 1
                 for record in records:
-                    self._tell(worker, record)
+                    if record.kind == Said.CAUGHT_UP:
+                        self._caught_up(record.xid, identity)
+                    else:
+                        self._switches.tell(worker, record)
         elif frames[0] == wire.BYE:
-            self._drop(worker, "it ends")
+            self._drop(worker, SessionEnd.ENDED, "it ends")
 
-    def _renew(self, identity: bytes, worker: _Worker | None, said: Mapping[str, Any]) -> None:
+    def _renew(self, identity: bytes, worker: _Leased | None, said: Mapping[str, Any]) -> None:
         now_s, name = boot_s(), str(said["name"])
         if worker is None or not worker.is_named(said["session"], now_s, self._settings.lease_s):
             namesake = next((w for w in self._workers.values() if w.name == name), None)
@@ -366,12 +314,15 @@ class Exchange:
                 LOG.warning("another worker is called %s: one of the two has to wait", name)
                 return
             if worker is not None:
-                self._drop(worker, "it begins anew")
+                lost = said.get("lost") if said["session"] < 0 else None
+                end = SessionEnd(lost or SessionEnd.ORDERS_LOST)
+                self._drop(worker, end, f"it begins anew, since {_LOST_WORDS[end]}")
             worker = self._begin(identity, name, said, now_s)
         if said["session"] == worker.session and said["told"] != worker.told:
-            self._drop(worker, "what it told was lost on the way")
+            end = SessionEnd.TOLD_LOST
+            self._drop(worker, end, _LOST_WORDS[end])
             return
-        worker.heard_s = now_s
+        worker.past.heard_s = now_s
         worker.cpu_s = float(said["cpu_s"])
         incarnation = self._incarnation()
         granted = {
@@ -384,21 +335,23 @@ class Exchange:
         if self._send(worker, [wire.GRANTED, wire.text(granted)]):
             worker.granted_by = incarnation
 
-    def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> _Worker:
+    def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> _Leased:
         self._sessions += 1
-        worker = _Worker(
+        past = self._past.setdefault(name, _Past(now_s))
+        past.heard_s = now_s
+        worker = _Leased(
             name,
-            identity,
-            self._sessions,
-            int(said["session"]),
-            str(said["release"]),
-            time.time(),
-            now_s,
-            now_s,
+            past=past,
+            identity=identity,
+            session=self._sessions,
+            before=int(said["session"]),
+            release=str(said["release"]),
+            since_unix_s=time.time(),
+            began_s=now_s,
         )
         self._workers[identity] = worker
         LOG.info("worker %s has come", name)
-        self._share_out()
+        self._switches.come(worker)
         self._send(worker, [wire.ANNOUNCE, wire.text({"session": worker.session})])
         return worker
 
@@ -408,29 +361,19 @@ class Exchange:
         begins = incarnation is not None and incarnation != self._led
         self._led = incarnation
         for worker in tuple(self._workers.values()):
-            if now_s - worker.heard_s > self._settings.lease_s:
-                silent_s = now_s - worker.heard_s
-                self._drop(worker, f"it has not renewed its lease for {silent_s:.1f} s")
+            silent_s = now_s - worker.past.heard_s
+            if silent_s > self._settings.lease_s:
+                why = f"it has not renewed its lease for {silent_s:.1f} s"
+                self._drop(worker, SessionEnd.SILENT, why)
             else:
                 self._send(worker, [wire.RENEW_NOW if begins else wire.PING])
         if begins:
-            for connection in self._active.values():
-                self._use(connection)
-        if self._gathering and now_s >= self._gathers_until_s:
-            self._gathers_until_s = 0.0
-            self._share_out()
-            for datapath in tuple(self._seats):
-                self._fill(datapath)
-        for datapath in [one for one, due_s in self._due_s.items() if now_s >= due_s]:
-            del self._due_s[datapath]
-            self._fill(datapath)
-        if self._misplaced and self._led is not None:
-            self._misplaced = False
-            self._between_changes(self._move)
-        self._count()
+            self._switches.use_all()
+        self._switches.look(now_s, leads=incarnation is not None)
+        self._count(now_s)
 
-    def _count(self) -> None:
-        shards = shards_of(self._owners)
+    def _count(self, now_s: float) -> None:
+        shards = self._switches.shards()
         self._seen = tuple(
             WorkerSeen(
                 one.name,
@@ -443,165 +386,28 @@ class Exchange:
             )
             for one in sorted(self._workers.values(), key=lambda one: one.name)
         )
+        seen = {one.name: one for one in self._seen}
+        for name in [name for name in self._past if name not in seen]:
+            if now_s - self._past[name].heard_s > _REMEMBERED_S:
+                del self._past[name]
+        self._known = tuple(
+            (WorkerKnown(name, seen.get(name), 0.0, dict(past.ended)), past.heard_s)
+            for name, past in sorted(self._past.items())
+        )
 
-    @property
-    def _gathering(self) -> bool:
-        return self._gathers_until_s > 0
-
-    def _drop(self, worker: _Worker, why: str) -> None:
+    def _drop(self, worker: _Leased, end: SessionEnd, why: str) -> None:
         if self._workers.pop(worker.identity, None) is None:
             return
+        worker.past.ended[end] += 1
         LOG.warning("worker %s is gone, and %s switches with it: %s", worker.name,
                     len(worker.connections), why)  # fmt: skip
-        self._share_out()
-        for connection in tuple(worker.connections.values()):
-            self._disconnected(worker, connection.number)
+        self._switches.go(worker)
         for token in tuple(self._catching):
             self._caught_up(token, worker.identity)
 
-    def _share_out(self) -> None:
-        names = [one.name for one in self._workers.values()]
-        if not names:
-            return  # the owners are remembered: they may come back
-        if self._gathering:
-            return
-        before = self._owners
-        self._owners = assigned(self._settings.shards, before, names)
-        if self._owners == before:
-            return
-        self._on_owners(shards_of(self._owners))
-        self._misplaced = True
-
-    def _move(self) -> None:
-        """Have each switch spoken to by way of its owner, if it is connected to that.
-
-        Returns when it is done.
-        """
-        done = threading.Event()
-
-        def move() -> None:
-            for datapath, active in tuple(self._active.items()):
-                owned = self._seats.get(datapath, {}).get(self._owner(datapath))
-                if owned is not None and owned is not active:
-                    active.worker.serves -= 1
-                    self._events.switch_disconnected(datapath, active)
-                    self._activate(datapath, owned)
-            done.set()
-
-        self.post(move)
-        done.wait(self._settings.lease_s)
-
-    # -- what switches say ------------------------------------------------------------------------
-
-    def _tell(self, worker: _Worker, record: Record) -> None:
-        kind, number = record.kind, record.number
-        connection = worker.connections.get(number)
-        if kind == Said.CONNECTED:
-            self._connected(worker, number, json.loads(record.body))
-        elif kind == Said.CAUGHT_UP:
-            self._caught_up(record.xid, worker.identity)
-        elif kind == Said.DISCONNECTED:
-            self._disconnected(worker, number)
-        elif connection is None:
-            return  # the controller has let go of it
-        elif kind == Said.PORT:
-            self._port_changed(connection, record)
-        else:
-            self._answer(connection, record)
-
-    def _port_changed(self, connection: _Connection, record: Record) -> None:
-        port, deleted = PortInfo(*json.loads(record.body)), bool(record.value)
-        if deleted:
-            connection.ports.pop(port.number, None)
-        else:
-            connection.ports[port.number] = port
-        if self._active.get(connection.datapath) is connection:
-            self._events.port_changed(connection.datapath, connection, port, deleted=deleted)
-
-    def _answer(self, connection: _Connection, record: Record) -> None:
-        """Tell of what a switch has answered; the switchboard knows whether it was asked."""
-        events, (kind, _, xid, value, body) = self._events, record
-        if kind == Said.BARRIER:
-            events.barrier_replied(connection, xid)
-        elif kind == Said.STATISTICS:
-            events.statistics_replied(connection, xid, body, more=bool(value))
-        elif kind == Said.SUMS:
-            events.sums_replied(connection, xid, wire.unpacked_sums(body))
-        elif kind == Said.ERROR:
-            events.error_replied(connection, xid, _KINDS[value], body.decode())
-        elif kind == Said.ROLE:
-            events.role_replied(connection, xid, value)
-        elif kind == Said.RULE_ENDED:
-            events.rule_ended(connection.datapath, connection, value)
-        elif kind == Said.PACKET:
-            events.packet_received(connection.datapath, connection, body)
-        else:
-            raise ValueError(f"a record of kind {kind}")
-
-    def _connected(self, worker: _Worker, number: int, said: Mapping[str, Any]) -> None:
-        datapath = int(said["datapath"])
-        ports = {port[0]: PortInfo(*port) for port in said["ports"]}
-        connection = _Connection(worker, number, datapath, str(said["address"]), ports)
-        worker.connections[number] = connection
-        self._seats.setdefault(datapath, {})[worker.name] = connection
-        if self._gathering:
-            return
-        active, owner = self._active.get(datapath), self._owner(datapath)
-        if active is not None:
-            self._misplaced |= worker.name == owner
-        elif worker.name == owner or owner not in {one.name for one in self._workers.values()}:
-            self._activate(datapath, connection)
-        else:
-            self._due_s.setdefault(datapath, boot_s() + _OWNER_S)
-
-    def _disconnected(self, worker: _Worker, number: int) -> None:
-        connection = worker.connections.pop(number, None)
-        if connection is None:
-            return
-        datapath = connection.datapath
-        seat = self._seats[datapath]
-        if seat.get(worker.name) is connection:
-            del seat[worker.name]
-        if self._active.get(datapath) is connection:
-            del self._active[datapath]
-            worker.serves -= 1
-            self._events.switch_disconnected(datapath, connection)
-            self._fill(datapath)
-        if not seat:
-            self._seats.pop(datapath, None)
-
-    def _fill(self, datapath: int) -> None:
-        """Tell of the best connection of a switch that has none in use."""
-        best = self._best(datapath)
-        if best is not None and datapath not in self._active:
-            self._activate(datapath, best)
-
-    def _best(self, datapath: int) -> _Connection | None:
-        """Connection of a switch by way of its owner, or of the worker that has fewest."""
-        seat = self._seats.get(datapath)
-        if not seat:
-            return None
-        owned = seat.get(self._owner(datapath))
-        return owned or min(seat.values(), key=lambda one: len(one.worker.connections))
-
-    def _owner(self, datapath: int) -> str:
-        """Name of the worker that owns a switch's shard; empty if none does."""
-        shard = self._shard_of.get(DatapathId(datapath), datapath % self._settings.shards)
-        return self._owners.get(shard, "")
-
-    def _activate(self, datapath: int, connection: _Connection) -> None:
-        self._active[datapath] = connection
-        connection.worker.serves += 1
-        self._due_s.pop(datapath, None)
-        self._use(connection)
-        self._events.switch_connected(datapath, connection, connection.ports)
-
-    def _use(self, connection: _Connection) -> None:
-        connection.worker.orders.append(Record(Order.USE, connection.number))
-
     # -- orders -----------------------------------------------------------------------------------
 
-    def _listens(self, worker: _Worker) -> bool:
+    def _listens(self, worker: _Leased) -> bool:
         """True if the worker has been told that this controller leads, and so takes its orders."""
         return self._led is not None and worker.granted_by == self._led
 
@@ -614,21 +420,14 @@ class Exchange:
                 worker.ordered += 1
                 self._send(worker, wire.packed(wire.ORDERS, self._led, orders))
 
-    def _send(self, worker: _Worker, frames: list[bytes]) -> bool:
+    def _send(self, worker: _Leased, frames: list[bytes]) -> bool:
         try:
             self._socket.send_multipart([worker.identity, *frames], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            self._drop(worker, f"its connection has ended ({error.strerror})")
+            why = f"its connection has ended ({error.strerror})"
+            self._drop(worker, SessionEnd.DISCONNECTED, why)
             return False
         return True
-
-
-def shards_of(owners: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
-    """Shards of each worker that owns any."""
-    found: dict[str, list[int]] = {}
-    for shard in sorted(owners):
-        found.setdefault(owners[shard], []).append(shard)
-    return {name: tuple(some) for name, some in found.items()}
 
 
 def endpoint(host: str, port: int) -> str:

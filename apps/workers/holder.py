@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from apps.openflow.lines import read_what_came
 from apps.openflow.seam import ECHO_S, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.workers import wire
-from apps.workers.exchange import kind_number
+from apps.workers.switches import kind_number
 from apps.workers.wire import Order, Record, Said
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject

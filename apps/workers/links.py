@@ -20,6 +20,7 @@ from typing import Any, Final
 import zmq
 
 from apps.openflow.seam import Post, give_up, unread
+from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.exchange import certificate, endpoint
 from apps.workers.holder import Holder
@@ -32,8 +33,6 @@ LOG = logging.getLogger("hydra.workers")
 _UNLEASED_RENEWAL_S: Final = 0.3
 """Between two tries to get a lease."""
 _KEPT_RENEWALS: Final = 1000
-_LOST: Final = -1
-"""Named as the session by a worker that has none any more."""
 _BYE_S: Final = 0.2
 """Time for the last words."""
 
@@ -49,7 +48,9 @@ class _Link:
         self.told_session = 0
         """Session of what is told; 0: nothing is, until the controller asks for it."""
         self.named_session = 0
-        """Session by which the lease is renewed."""
+        """Session by which the lease is renewed; below 0: there is none any more, since something
+        was lost. Each loss has another number, so that none is taken for the last one."""
+        self._losses = 0
         self.said = 0
         """Messages of this session that were sent."""
         self.heard = 0
@@ -60,6 +61,8 @@ class _Link:
         """When renewals that are not granted yet were asked for."""
         self.renew_at_s = 0.0
         self.lease_s: float | None = None
+        self.lost: SessionEnd | None = None
+        """What ended the last session, if this worker ended it."""
 
     def tell(self, record: Record) -> None:
         with self.lock:
@@ -70,10 +73,16 @@ class _Link:
         with self.lock:
             self.told_session, self.told = session, list(everything)
 
-    def lose(self) -> None:
-        """Have the controller ask for everything anew: something was lost on the way."""
+    def lose(self, lost: SessionEnd | None = None) -> None:
+        """Have the controller ask for everything anew: something was lost on the way, orders if
+        ``lost`` does not say so otherwise.
+        """
+        late = SessionEnd.ORDERS_LATE if boot_s() >= self.until_s else SessionEnd.ORDERS_LOST
+        self.lost = lost or late
         self.begin(0, ())
-        self.named_session = _LOST
+        if self.named_session >= 0:
+            self._losses += 1
+            self.named_session = -self._losses
         self.renew_at_s = 0.0
 
     def taken(self) -> tuple[int, list[Record]]:
@@ -99,7 +108,10 @@ class Links:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self._closing = False
-        self._links = [_Link(place, self._connected(*place)) for place in options.controllers]
+        self._links = [
+            _Link(place, self._connected(number, *place))
+            for number, place in enumerate(options.controllers)
+        ]
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
 
     def start(self) -> None:
@@ -115,9 +127,10 @@ class Links:
             link.socket.close(int(_BYE_S * 1000))
         self._context.term()
 
-    def _connected(self, host: str, port: int) -> zmq.Socket[bytes]:
+    def _connected(self, number: int, host: str, port: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.IDENTITY, self._id.encode())
+        # One for each link: of two to one controller, neither takes the other's place.
+        socket.setsockopt(zmq.IDENTITY, f"{self._id}-{number}".encode())
         socket.setsockopt(zmq.LINGER, 0)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
             socket.setsockopt(option, 0)
@@ -207,7 +220,7 @@ class Links:
         if told and session == link.named_session:
             link.said += 1
             if not self._send(link, wire.packed(wire.TOLD, session, told)):
-                link.lose()
+                link.lose(SessionEnd.TOLD_LOST)
 
     def _send(self, link: _Link, frames: list[bytes]) -> bool:
         try:
@@ -226,6 +239,7 @@ class Links:
             "name": self._options.name,
             "renewal": self._renewal,
             "session": link.named_session,
+            "lost": link.lost,
             "told": link.said,
             "release": __version__,
             "cpu_s": time.process_time(),

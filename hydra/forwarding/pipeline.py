@@ -298,7 +298,8 @@ def _nd(icmpv6_type: Value) -> tuple[Field, ...]:
     return _IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", icmpv6_type)
 
 
-# The arguments of each kind stand in the comment beside it, in order.
+# The arguments of each kind stand in the comment beside it, in order. Kinds for IPv4 have one for
+# IPv6 beside them, which follows from theirs.
 _SHAPES: Final[dict[RuleKind, Shape]] = {
     # From the optical uplink. (mac,)
     RuleKind.UPLINK_PROBE: Shape(
@@ -314,12 +315,6 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _ANY_VLAN, _IS_IPV4, Field("ipv4_src", Arg(1))),
         (PopVlan(), *_TO_HOST),
     ),
-    RuleKind.DELIVERED_HOST_V6: Shape(
-        Table.INGRESS,
-        406,
-        (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _ANY_VLAN, _IS_IPV6, Field("ipv6_src", Arg(1))),
-        (PopVlan(), *_TO_HOST),
-    ),
     RuleKind.DELIVERED_V4: Shape(
         Table.INGRESS,
         404,
@@ -329,18 +324,6 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
             _ANY_VLAN,
             _IS_IPV4,
             Field("ipv4_src", Arg(1), Arg(2)),
-        ),
-        (PopVlan(), *_TO_HOST),
-    ),
-    RuleKind.DELIVERED_V6: Shape(
-        Table.INGRESS,
-        404,
-        (
-            _FROM_OPTICAL,
-            Field("eth_dst", Arg(0)),
-            _ANY_VLAN,
-            _IS_IPV6,
-            Field("ipv6_src", Arg(1), Arg(2)),
         ),
         (PopVlan(), *_TO_HOST),
     ),
@@ -408,15 +391,9 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.PORT_OWN_MARKED_V4: Shape(
         Table.INGRESS, 310, (*_OWN, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
     ),
-    RuleKind.PORT_OWN_MARKED_V6: Shape(
-        Table.INGRESS, 310, (*_OWN, _IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT
-    ),
     # (port,)
     RuleKind.PORT_MARKED_V4: Shape(
         Table.INGRESS, 285, (_FROM_PORT, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
-    ),
-    RuleKind.PORT_MARKED_V6: Shape(
-        Table.INGRESS, 285, (_FROM_PORT, _IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT
     ),
     # Groups, ARP and neighbour discovery are always electrical. ()
     RuleKind.HOST_GROUP: Shape(Table.ACCOUNT, 320, (_GROUP,), _ELECTRICAL),
@@ -433,28 +410,15 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.OWN_RACK_HOST_V4: Shape(
         Table.ACCOUNT, 260, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
-    RuleKind.OWN_RACK_HOST_V6: Shape(
-        Table.ACCOUNT, 260, (_IS_IPV6, Field("ipv6_dst", Arg(0))), _ELECTRICAL
-    ),
     # Own rack: the ToR, or electrical while the own uplink is dead. (prefix, netmask, port)
     RuleKind.OWN_RACK_V4: Shape(
         Table.ACCOUNT, 250, (_IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))), (Output(Arg(2)),)
-    ),
-    RuleKind.OWN_RACK_V6: Shape(
-        Table.ACCOUNT, 250, (_IS_IPV6, Field("ipv6_dst", Arg(0), Arg(1))), (Output(Arg(2)),)
     ),
     # (prefix, netmask, destination rack's metadata)
     RuleKind.ACCOUNT_V4: Shape(
         Table.ACCOUNT,
         100,
         (_IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))),
-        goto=Table.DIVERT,
-        write_metadata=Arg(2),
-    ),
-    RuleKind.ACCOUNT_V6: Shape(
-        Table.ACCOUNT,
-        100,
-        (_IS_IPV6, Field("ipv6_dst", Arg(0), Arg(1))),
         goto=Table.DIVERT,
         write_metadata=Arg(2),
     ),
@@ -465,9 +429,6 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     # A host elsewhere whose optical uplink is dead. (address,)
     RuleKind.DIVERT_HOST_V4: Shape(
         Table.DIVERT, 200, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
-    ),
-    RuleKind.DIVERT_HOST_V6: Shape(
-        Table.DIVERT, 200, (_IS_IPV6, Field("ipv6_dst", Arg(0))), _ELECTRICAL
     ),
     # Substep 3-1. (destination rack's metadata,)
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
@@ -493,27 +454,11 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.CIRCUITS,
         meter=Arg(2),
     ),
-    RuleKind.RESERVED_HOST_V6: Shape(
-        Table.CLASS,
-        300,
-        (Field("metadata", Arg(0)), _IS_IPV6, Field("ipv6_dst", Arg(1))),
-        (SetDscp(EXPEDITED),),
-        goto=Table.CIRCUITS,
-        meter=Arg(2),
-    ),
     # Reserved for a whole rack. (destination rack's metadata, meter)
     RuleKind.RESERVED_V4: Shape(
         Table.CLASS,
         200,
         (Field("metadata", Arg(0)), _IS_IPV4),
-        (SetDscp(EXPEDITED),),
-        goto=Table.CIRCUITS,
-        meter=Arg(1),
-    ),
-    RuleKind.RESERVED_V6: Shape(
-        Table.CLASS,
-        200,
-        (Field("metadata", Arg(0)), _IS_IPV6),
         (SetDscp(EXPEDITED),),
         goto=Table.CIRCUITS,
         meter=Arg(1),
@@ -531,18 +476,6 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         ),
         goto=Table.BEST_EFFORT,
     ),
-    RuleKind.CLASS_ELEPHANT_V6: Shape(
-        Table.CLASS,
-        60,
-        (
-            _IS_IPV6,
-            Field("ip_proto", _TCP),
-            Field("ipv6_dst", Arg(0)),
-            Field("tcp_src", Arg(1)),
-            Field("tcp_dst", Arg(2)),
-        ),
-        goto=Table.BEST_EFFORT,
-    ),
     # All others, where circuits are for elephants. ()
     RuleKind.CLASS_MICE: Shape(Table.CLASS, 10, actions=_ELECTRICAL),
     RuleKind.CLASS_ALL: Shape(Table.CLASS, 0, goto=Table.BEST_EFFORT),
@@ -551,14 +484,6 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         Table.BEST_EFFORT,
         100,
         (Field("metadata", Arg(0)), _IS_IPV4),
-        (SetDscp(0),),
-        goto=Table.CIRCUITS,
-        meter=Arg(1),
-    ),
-    RuleKind.BEST_EFFORT_V6: Shape(
-        Table.BEST_EFFORT,
-        100,
-        (Field("metadata", Arg(0)), _IS_IPV6),
         (SetDscp(0),),
         goto=Table.CIRCUITS,
         meter=Arg(1),
@@ -666,18 +591,28 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
 }
 
+
+def _for_ipv6(shape: Shape) -> Shape:
+    """The shape for IPv6 of a kind, of the one for IPv4."""
+    match = tuple(
+        _IS_IPV6 if field == _IS_IPV4 else replace(field, name=field.name.replace("ipv4", "ipv6"))
+        for field in shape.match
+    )
+    return replace(shape, match=match)
+
+
+_SHAPES.update(
+    {
+        RuleKind[kind.name.removesuffix("4") + "6"]: _for_ipv6(shape)
+        for kind, shape in _SHAPES.items()
+        if kind.name.endswith("_V4")
+    }
+)
+
 FOR_ONE_SERVER: Final[Mapping[RuleKind, RuleKind]] = {
-    RuleKind.RESERVED_V4: RuleKind.TOR_RESERVED_V4,
-    RuleKind.RESERVED_V6: RuleKind.TOR_RESERVED_V6,
-    RuleKind.RESERVED_HOST_V4: RuleKind.TOR_RESERVED_HOST_V4,
-    RuleKind.RESERVED_HOST_V6: RuleKind.TOR_RESERVED_HOST_V6,
-    RuleKind.BEST_EFFORT_V4: RuleKind.TOR_BEST_EFFORT_V4,
-    RuleKind.BEST_EFFORT_V6: RuleKind.TOR_BEST_EFFORT_V6,
-    RuleKind.BEST_EFFORT_ELECTRICAL: RuleKind.TOR_BEST_EFFORT_ELECTRICAL,
-    RuleKind.DELIVERED_V4: RuleKind.TOR_DELIVERED_V4,
-    RuleKind.DELIVERED_V6: RuleKind.TOR_DELIVERED_V6,
-    RuleKind.DELIVERED_HOST_V4: RuleKind.TOR_DELIVERED_HOST_V4,
-    RuleKind.DELIVERED_HOST_V6: RuleKind.TOR_DELIVERED_HOST_V6,
+    kind: RuleKind[f"TOR_{kind.name}"]
+    for kind in RuleKind
+    if kind.name.startswith(("RESERVED_", "BEST_EFFORT_V", "BEST_EFFORT_ELEC", "DELIVERED_"))
 }
 """Kinds at a vswitch, for its one server, to the same kinds at a ToR, for one server of several,
 with one more argument: the server's port."""

@@ -41,22 +41,15 @@ class Seen:
         return (*self.on_devices, *of_rules)
 
 
+@dataclass(eq=False, repr=False)
 class Audit:
     """Courses that run while no reconfiguration is under way."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        care: DeviceCare,
-        recovery: Recovery,
-    ) -> None:
-        self._fabric = fabric
-        self._memory = memory
-        self._switches = switches
-        self._care = care
-        self._recovery = recovery
+    _fabric: Fabric
+    _memory: Memory
+    _switches: Switches
+    _care: DeviceCare
+    _recovery: Recovery
 
     def look(self) -> Course[Seen]:
         """Read all devices, and the tables of switches that should hold rules of ours."""

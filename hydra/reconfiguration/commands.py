@@ -20,9 +20,13 @@ from hydra.roles import PortVlans
 
 @dataclass(frozen=True, slots=True)
 class ApplyRules:
-    """Change the tables of switches, one atomic bundle each; value: {datapath: Failure or None}."""
+    """Change the tables of switches, one atomic bundle each; value: {datapath: Failure or None}.
+
+    With ``hurries``, few switches that are far later than all others are not waited for.
+    """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
+    hurries: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ class Detours:
 
     fabric: Fabric
     max_hops: int
-    reserved: frozenset[Circuit]
-    """Circuits with reservations: nobody's detour shares them."""
+    closed: frozenset[Circuit]
+    """Circuits that no detour may share: those with reservations, and those of others."""
     toward: Callable[[NetworkState, Topology], NetworkState]
     """The state after another with this topology. Raises HydraError if there is none."""
     expired: Callable[[], bool] = _never
@@ -63,7 +63,7 @@ class Room:
         self._ways: dict[RackId, list[tuple[int, RackId]]] = {}
         """By rack: lanes from there, and where they lead."""
         for lane, here in enumerate(self._from):
-            if self._circuits[lane >> 1] in detours.reserved:
+            if self._circuits[lane >> 1] in detours.closed:
                 continue
             self._ways.setdefault(here, []).append((lane, self._from[lane ^ 1]))
         load_mbps = [0.0] * len(self._from)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
@@ -55,28 +56,23 @@ def read_devices(
     return actual, tuple(silent)
 
 
+@dataclass(eq=False, repr=False)
 class DeviceCare:
     """Devices that may differ from the present state, and the courses that mend them."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        policy: CurrentPolicy,
-        memory: Memory,
-        switches: Switches,
-        by_people: Collection[PlaneId] = frozenset(),
-    ) -> None:
-        """``by_people``: planes whose changes are tasks for people."""
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._policy = policy
-        self._memory = memory
-        self._switches = switches
-        self._by_people = frozenset(by_people)
-        self.closed: frozenset[str] = frozenset()
-        """Servers whose port at the ToR is closed to circuits, until their switch answers."""
-        self.uncertain_planes: set[PlaneId] = set()
-        self.uncertain_racks: set[RackId] = set()
+    _fabric: Fabric
+    _policy: CurrentPolicy
+    _memory: Memory
+    _switches: Switches
+    _by_people: frozenset[PlaneId] = frozenset()
+    """Planes whose changes are tasks for people."""
+    closed: frozenset[str] = field(default=frozenset(), init=False)
+    """Servers whose port at the ToR is closed to circuits, until their switch answers."""
+    uncertain_planes: set[PlaneId] = field(default_factory=set, init=False)
+    uncertain_racks: set[RackId] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""

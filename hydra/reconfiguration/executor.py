@@ -120,6 +120,8 @@ class Conditions:
     """Pairs that are electrical since their circuits or paths have died. They stay so, unless the
     plan moves them.
     """
+    awaited: frozenset[DatapathId] = frozenset()
+    """Switches whose connection stands, and that may soon hold the rules that they should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,9 @@ class Execution:
     """Changes under way between whose steps this one is made, from its begin to its end."""
     gives_way: bool = False
     """True if others may take over what it has not moved yet."""
+    hurries: bool = False
+    """True if it leaves out what few vswitches are far later with than all others, unless they
+    would be closed out for it."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
@@ -186,6 +191,8 @@ class Execution:
     """Switches that missed a push: they stay diverted until they are synchronised."""
     activated: frozenset[Pair] = frozenset()
     """Pairs whose divert rules are gone, but at switches that did not confirm that."""
+    late: set[DatapathId] = field(default_factory=set)
+    """Switches that it has not waited for, though they may answer yet."""
     closed: set[str] = field(default_factory=set)
     """Servers of silent vswitches that were closed out, so that circuits could move."""
     _push: _Push | None = None
@@ -358,7 +365,9 @@ class Execution:
         switches = steering_of(self._substrate, self.plan.affected)
         changes = diverting(self._substrate, switches, self.plan.target.epoch)
         taken = only(changes, self.conditions.connected)
-        outcomes = yield Batch("divert", (ApplyRules(taken),))
+        closes = self.policy.on_silent_vswitch is OnSilence.CLOSE
+        hurries = self.hurries and self._substrate.retags and not closes
+        outcomes = yield Batch("divert", (ApplyRules(taken, hurries),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -368,7 +377,11 @@ class Execution:
             else:
                 self._stuck.add(switch.datapath)
                 silent[switch] = failure
-        if self.policy.on_silent_vswitch is OnSilence.CLOSE:
+                if hurries and (
+                    failure.kind is FailureKind.LATE or switch.datapath in self.conditions.awaited
+                ):
+                    self.late.add(switch.datapath)
+        if closes:
             yield from self._close(silent)
         self._hold_for_silent(silent)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hydra.forwarding.substrate import substrate_of
@@ -64,27 +65,23 @@ def rested(
     return resting_beside(state, tried)
 
 
+@dataclass(eq=False, repr=False)
 class Recovery:
     """Courses yield commands and are sent outcomes, as the executor does."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        care: DeviceCare,
-    ) -> None:
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._memory = memory
-        self._switches = switches
-        self._care = care
-        self._recorded = False
-        """True if the next controller would know which remembered paths this recovery gave up."""
-        self.unlit: Mapping[Circuit, frozenset[PortId]] = {}
-        """Circuits that the last recovery gave up, with their ports that have no light."""
-        self.done = False
-        """True if the devices have been read since the start, and since a change broke off."""
+    _fabric: Fabric
+    _memory: Memory
+    _switches: Switches
+    _care: DeviceCare
+    _recorded: bool = field(default=False, init=False)
+    """True if the next controller would know which remembered paths this recovery gave up."""
+    unlit: Mapping[Circuit, frozenset[PortId]] = field(default_factory=dict, init=False)
+    """Circuits that the last recovery gave up, with their ports that have no light."""
+    done: bool = field(default=False, init=False)
+    """True if the devices have been read since the start, and since a change broke off."""
+
+    def __post_init__(self) -> None:
+        self._substrate = substrate_of(self._fabric)
 
     def begin_anew(self, execution: Execution) -> None:
         """Have the devices read before anything else, since a reconfiguration broke off."""

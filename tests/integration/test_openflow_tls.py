@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,33 +14,11 @@ import yaml
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.testbed import ovs
 
+from .certificates import authority, connected, of_openflow, use_certificates, vsctl
 from .live import DEMO_CONFIG, on_both_packages, wait_until
 from .warm import warm
 
 pytestmark = [pytest.mark.ovs, on_both_packages]
-HYDRA = Path(sys.executable).parent / "hydra"
-
-
-def vsctl(*arguments: str) -> str:
-    return subprocess.run(
-        ["ovs-vsctl", *arguments], check=True, capture_output=True, text=True
-    ).stdout
-
-
-def authority(directory: Path) -> Path:
-    """With certificates for a controller at 127.0.0.1, and for the machine's switches."""
-    for arguments in (
-        ["create"],
-        ["issue", "controller", "--host", "127.0.0.1"],
-        ["issue", "switches", "--use", "client"],
-    ):
-        subprocess.run([HYDRA, "ca", *arguments, "--dir", str(directory)], check=True)
-    return directory
-
-
-def use_certificates(directory: Path) -> None:
-    names = ("switches.key", "switches.pem", "ca.pem")
-    vsctl("set-ssl", *(str(directory / name) for name in names))
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +33,7 @@ def process(demo_testbed, lab, tmp_path_factory, package):
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     document["controller"] |= {
         "journal": str(directory / "journal.db"),
-        "openflow_certificate": str(lab / "controller.pem"),
-        "openflow_key": str(lab / "controller.key"),
-        "openflow_authority": str(lab / "ca.pem"),
+        **of_openflow(lab),
     }
     config = directory / "demo.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -75,12 +49,6 @@ def process(demo_testbed, lab, tmp_path_factory, package):
         for name, target in steered.items():
             vsctl("set-controller", name, target)
         vsctl("del-ssl")
-
-
-def connected() -> set[str]:
-    """Targets of the controllers that Open vSwitch says it is connected to."""
-    rows = vsctl("--bare", "--columns=target", "find", "controller", "is_connected=true")
-    return set(rows.split())
 
 
 def test_all_switches_work_over_tls(process):

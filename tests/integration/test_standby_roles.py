@@ -20,12 +20,12 @@ from mininet_scenarios.testbed import ovs
 from tests.unit.core.fabrics import small_fabric
 
 from .bare_switch import bare_switch
+from .certificates import authority, use_certificates, vsctl
 from .live import on_both_packages, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(30), on_both_packages]
 BRIDGE = "hyT0"
 V1 = small_fabric(racks=2, planes=1, servers=1).servers[0].vswitch.datapath_id
-HYDRA = Path(sys.executable).parent / "hydra"
 REFUSED = "another controller has taken this switch over: stop one of the two"
 APP = """
 import os
@@ -129,22 +129,9 @@ class Controller:
         return vsctl(*shown).strip()
 
 
-def vsctl(*arguments: str) -> str:
-    return subprocess.run(
-        ["ovs-vsctl", *arguments], check=True, capture_output=True, text=True
-    ).stdout
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("ca") / "lab"
-    for arguments in (
-        ["create"],
-        ["issue", "controller", "--host", "127.0.0.1"],
-        ["issue", "switches", "--use", "client"],
-    ):
-        subprocess.run([HYDRA, "ca", *arguments, "--dir", str(directory)], check=True)
-    return directory
+    return authority(tmp_path_factory.mktemp("ca") / "lab")
 
 
 @pytest.fixture(params=["tcp", "ssl"])
@@ -157,8 +144,7 @@ def pair(request, switches, package, lab, tmp_path, monkeypatch):
     with ExitStack() as stack:
         if request.param == "ssl":
             environment["LAB"] = str(lab)
-            names = ("switches.key", "switches.pem", "ca.pem")
-            vsctl("set-ssl", *(str(lab / name) for name in names))
+            use_certificates(lab)
             stack.callback(vsctl, "del-ssl")
         stack.enter_context(bare_switch(BRIDGE))
         vsctl("set", "bridge", BRIDGE, f"other-config:datapath-id={V1:016x}")

@@ -8,6 +8,7 @@ import httpx
 import pytest
 import yaml
 
+from apps.openflow.package import VARIABLE
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -18,10 +19,11 @@ from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.workers import WorkerProcess, await_workers, workers
 
-from .live import DEMO_CONFIG, dropped_frames, wait_until
+from .certificates import authority, connected, of_openflow, use_certificates, vsctl
+from .live import DEMO_CONFIG, dropped_frames, on_both_packages, wait_until
 from .warm import warm
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(120)]
 SWITCHES = 8
 """Vswitches of the demo."""
 MOVING_S = 1.5
@@ -49,9 +51,15 @@ def dark_frames(testbed):
     return sum(testbed.ocs(plane.name).dark_frames() for plane in testbed.fabric.planes)
 
 
-def test_a_reconfiguration_goes_through_a_worker(stage):
+def on(package):
+    """Controller and workers on this package."""
+    return {"launch": warm(package).launch, "environment": {VARIABLE: package}}
+
+
+@on_both_packages
+def test_a_reconfiguration_goes_through_a_worker(stage, package):
     with (
-        workers(stage, {}, ("w1",), lease_s=LEASE_S, launch=warm().launch) as (process, _),
+        workers(stage, {}, ("w1",), lease_s=LEASE_S, **on(package)) as (process, _),
         ControllerClient(process.base_url) as client,
     ):
         (worker,) = seen_by(process)()
@@ -66,10 +74,11 @@ def test_a_reconfiguration_goes_through_a_worker(stage):
         assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
 
 
-def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
+@on_both_packages
+def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
     """Its switches move to the other one, and a stopped one that goes on sends nothing."""
     with (
-        workers(stage, {}, ("w1", "w2"), lease_s=LEASE_S, launch=warm().launch) as (process, these),
+        workers(stage, {}, ("w1", "w2"), lease_s=LEASE_S, **on(package)) as (process, these),
         ControllerClient(process.base_url) as client,
     ):
         seen = seen_by(process)
@@ -94,6 +103,10 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.clear()
             all_there(process)
+            shown, name = httpx.get(f"{process.base_url}/metrics").text, owner["name"]
+            assert f'hydra_worker_connected{{worker="{name}"}} 0.0' in shown
+            gone = f'hydra_worker_sessions_ended_total{{cause="disconnected",worker="{name}"}}'
+            assert f"{gone} 1.0" in shown
             these[owner["name"]].start()
             await_workers(seen, lambda two: len(two) == 2 and all(one["serves"] for one in two))
             all_there(process)
@@ -109,6 +122,38 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage):
         assert ended.state in {"done", "partial"}, ended
         again = client.reconfigure([PairDemand("r1", "r2", 80)])
         assert again.state == "done"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """An authority whose certificates Open vSwitch uses."""
+    lab = authority(tmp_path / "lab")
+    use_certificates(lab)
+    yield lab
+    vsctl("del-ssl")
+
+
+@on_both_packages
+def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
+    stage, lab, tmp_path, package
+):
+    stage.config["controller"] |= of_openflow(lab)
+    with (
+        workers(stage, {}, ("w1",), lease_s=LEASE_S, **on(package)) as (process, these),
+        ControllerClient(process.base_url) as client,
+    ):
+        all_there(process)
+        wait_until(lambda: connected() == {these["w1"].target})  # what that says comes late
+        assert these["w1"].target.startswith("ssl:")
+        assert client.reconfigure([PairDemand("r1", "r2", 80)]).state == "done"
+        use_certificates(authority(tmp_path / "other"))
+        bridge, target = bridges_of(stage)[0], these["w1"].target
+        vsctl("del-controller", bridge)  # or it keeps the connection
+        ovs.set_controllers(bridge, [target])
+        wait_until(lambda: "is not let in as a switch" in these["w1"].log_tail())
+        wait_until(lambda: seen_by(process)()[0]["switches"] == len(bridges_of(stage)) - 1)
+        use_certificates(lab)
+        all_there(process)
 
 
 def cross_connects(testbed):

@@ -10,14 +10,10 @@ from typing import Final
 import click
 
 from apps.cli.command import Command
-from apps.cli.device.named import (
-    config_option,
-    find_plane,
-    in_use_by_controller,
-    load,
-    opened_plane,
-)
+from apps.cli.device.named import find_plane, in_use_by_controller, opened_plane
 from apps.cli.output import CommandError, json_option, print_json, warn
+from apps.cli.parameters import config_option
+from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from hydra.model import CrossConnect, Fabric, Plane
 from hydra.port_labels import wired_name, wired_to
@@ -51,7 +47,7 @@ def _read_pairs(
 @click.argument("name", metavar="PLANE")
 @click.argument("pairs", metavar="INGRESS:EGRESS...", nargs=-1, required=True, callback=_read_pairs)
 @_force_option
-@config_option
+@config_option()
 @json_option
 def connect(name: str, pairs: list[CrossConnect], force: bool, config: Path, as_json: bool) -> None:
     """Set up cross-connects on an optical switch, all in one change.
@@ -59,7 +55,7 @@ def connect(name: str, pairs: list[CrossConnect], force: bool, config: Path, as_
     A port that is in use is refused, and nothing moves. A controller that runs takes cross-connects
     that are not its own off the ports that the configuration wires, next time it reads the device.
     """
-    loaded = load(config)
+    loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     if not force:
         _refuse_in_use(loaded, plane, pairs)
@@ -82,7 +78,7 @@ def connect(name: str, pairs: list[CrossConnect], force: bool, config: Path, as_
 @click.argument("pairs", metavar="[INGRESS:EGRESS...]", nargs=-1, callback=_read_pairs)
 @click.option("--all", "everything", is_flag=True, help="Every cross-connect of the switch.")
 @_force_option
-@config_option
+@config_option()
 @json_option
 def disconnect(
     name: str,
@@ -98,7 +94,7 @@ def disconnect(
     """
     if everything == bool(pairs):
         raise click.UsageError("say which: INGRESS:EGRESS, or --all")
-    loaded = load(config)
+    loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     if pairs and not force:
         _refuse_in_use(loaded, plane, pairs)

@@ -13,15 +13,7 @@ from typing import Any, Final
 import click
 
 from apps.cli.command import Command
-from apps.cli.device.named import (
-    config_option,
-    find,
-    find_plane,
-    in_use_by_controller,
-    load,
-    opened_plane,
-    opened_tor,
-)
+from apps.cli.device.named import find, find_plane, in_use_by_controller, opened_plane, opened_tor
 from apps.cli.output import (
     CommandError,
     ExitCode,
@@ -30,6 +22,8 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
+from apps.cli.parameters import config_option
+from apps.process.configuration import load_configuration
 from apps.tools.in_use import InUse
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
@@ -50,7 +44,7 @@ _AT_ONCE: Final = 32
         "hydra device list --config fabric.yaml --contact --json | jq '.[] | select(.problem)'",
     ],
 )
-@config_option
+@config_option()
 @click.option("--contact", is_flag=True, help="Open each device, and say which do not answer.")
 @json_option
 @click.pass_context
@@ -59,7 +53,7 @@ def list_devices(ctx: click.Context, config: Path, contact: bool, as_json: bool)
 
     Exit status 1 if a contacted device does not answer.
     """
-    loaded = load(config)
+    loaded = load_configuration(config)
     fabric = loaded.fabric
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         problems = list(
@@ -138,11 +132,11 @@ def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
     ],
 )
 @click.argument("name", metavar="DEVICE")
-@config_option
+@config_option()
 @json_option
 def show(name: str, config: Path, as_json: bool) -> None:
     """Show what stands on a DEVICE: cross-connects of an optical switch, VLANs of a ToR."""
-    loaded = load(config)
+    loaded = load_configuration(config)
     one = find(loaded.fabric, name)
     if isinstance(one, Plane):
         in_use = in_use_by_controller(loaded)
@@ -291,11 +285,11 @@ def _read_ports(_ctx: click.Context, _param: click.Parameter, values: Sequence[s
 )
 @click.argument("name", metavar="PLANE")
 @click.argument("ports", metavar="[PORT...]", nargs=-1, callback=_read_ports)
-@config_option
+@config_option()
 @json_option
 def power(name: str, ports: list[int], config: Path, as_json: bool) -> None:
     """Read the optical power at PORTs of an optical switch, in dBm; without PORTs, at all."""
-    loaded = load(config)
+    loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     with opened_plane(loaded, plane) as switch:
         if not (isinstance(switch, PowerMeter) and switch.capabilities.power_readings):
@@ -321,11 +315,11 @@ def power(name: str, ports: list[int], config: Path, as_json: bool) -> None:
 
 @click.command(cls=Command, examples=["hydra device alarms p1 --config fabric.yaml"])
 @click.argument("name", metavar="PLANE")
-@config_option
+@config_option()
 @json_option
 def alarms(name: str, config: Path, as_json: bool) -> None:
     """Show the alarms that stand on an optical switch."""
-    loaded = load(config)
+    loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     with opened_plane(loaded, plane) as switch:
         if not (isinstance(switch, AlarmSource) and switch.capabilities.alarms):

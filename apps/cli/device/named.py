@@ -6,34 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import click
-
 from apps.cli.output import CommandError, UnknownOutcomeError, UnreachableError, warn
 from apps.journal.opening import looked_into
-from apps.process.configuration import load_configuration
 from apps.tools.in_use import InUse, read_in_use
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
-from hydra.errors import DeviceError, DeviceUnavailable, HydraError, OutcomeUnknown
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Fabric, Plane, Rack
 from hydra.roles import OpticalSwitch, TorSwitch
-
-config_option = click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    required=True,
-    envvar="HYDRA_CONFIG",
-    show_envvar=True,
-    help="Configuration file; see `hydra check`.",
-)
-
-
-def load(config: Path) -> Loaded:
-    try:
-        return load_configuration(config)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
 
 
 def find(fabric: Fabric, name: str) -> Plane | Rack:
@@ -59,11 +39,8 @@ def in_use_by_controller(loaded: Loaded) -> InUse:
     if settings.etcd is None and not Path(path).exists():
         warn(f"there is no journal at {path}: what a controller set up is not known")
         return InUse()
-    try:
-        with looked_into(settings) as journal:
-            return read_in_use(loaded.fabric, journal)
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    with looked_into(settings) as journal:
+        return read_in_use(loaded.fabric, journal)
 
 
 @contextmanager

@@ -9,8 +9,10 @@ from pathlib import Path
 import click
 
 from apps.cli.command import Command
-from apps.cli.device.named import config_option, find, in_use_by_controller, load
+from apps.cli.device.named import find, in_use_by_controller
 from apps.cli.output import ExitCode, json_option, print_json, print_table
+from apps.cli.parameters import config_option
+from apps.process.configuration import load_configuration
 from apps.tools.device_selftest import (
     Probe,
     VlanTrial,
@@ -35,7 +37,7 @@ from hydra.roles import OpticalSwitch, TorSwitch
 @click.argument("name", metavar="DEVICE")
 @click.option("--yes", is_flag=True, help="Go ahead with the round trip without asking.")
 @click.option("--reads-only", is_flag=True, help="No round trip.")
-@config_option
+@config_option()
 @json_option
 @click.pass_context
 def selftest(
@@ -48,7 +50,7 @@ def selftest(
     written: one cross-connect is set up and taken down again, or one VLAN added to a ToR port and
     removed. Exit status 1 if anything fails.
     """
-    loaded = load(config)
+    loaded = load_configuration(config)
     one = find(loaded.fabric, name)
     probe = Probe()
     if isinstance(one, Plane):

@@ -10,13 +10,13 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.device.named import find_plane, load, translated
-from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.device.named import find_plane, translated
+from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
 from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
+from apps.process.configuration import load_configuration
 from apps.rest import render
 from drivers.registry import optical_switch
-from hydra.errors import HydraError
 from hydra.roles import TaskBoard, TaskState
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -99,20 +99,14 @@ def confirm(
             settled = client.post(path, {"state": state.value, "note": note})
     else:
         board, shown = _board(config, name)
-        try:
-            with translated():
-                settled = shown(board.settle(task_id, state, note))
-        except HydraError as error:
-            raise CommandError(str(error)) from error
-    if as_json:
-        print_json(settled)
-    else:
-        click.echo(f"{name}: task {task_id} {settled['state']}")
+        with translated():
+            settled = shown(board.settle(task_id, state, note))
+    print_outcome(settled, f"{name}: task {task_id} {settled['state']}", as_json)
 
 
 def _board(config: Path, name: str) -> tuple[TaskBoard, Callable[..., JsonObject]]:
     """A panel's tasks, and the function that shows one."""
-    loaded = load(config)
+    loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     switch = optical_switch(plane, loaded.policy.timeouts.ocs_s)
     if not isinstance(switch, TaskBoard):

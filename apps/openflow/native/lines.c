@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,8 +20,10 @@ enum {
     MOST_UNANSWERED = 16,
     READ_BYTES = 65536,
     EVENTS = 128,
+    SENT_BESIDE = 16, /* lines written to in a turn while others wait to be read */
     TICK_MS = 250,
-    MOST_ECHOED = 65536 /* bytes of replies to echoes that a switch does not read */
+    MOST_ECHOED = 65536, /* bytes of replies to echoes that a switch does not read */
+    NICE = -10 /* an echo is not to wait for what the interpreter computes */
 };
 static const uint64_t WAKE = 0; /* no line has this name */
 
@@ -37,6 +40,7 @@ typedef struct Line {
     Buffer partial; /* the beginning of a message */
     Buffer ready;   /* whole messages to be taken */
     Buffer out;
+    size_t under_way; /* bytes that were in `out` and are being written without the lock */
     size_t echoed;   /* bytes in `out`, at most, that answer echoes */
     uint32_t events; /* what epoll is asked for */
     int is_queued, is_due, is_last;
@@ -48,7 +52,9 @@ typedef struct Line {
 
 struct Lines {
     Limits limits;
-    pthread_mutex_t lock; /* held for one system call on one line at most */
+    pthread_mutex_t lock;   /* held for one system call on one line at most */
+    pthread_cond_t is_sent; /* when nothing is `sending` any more */
+    const Line *sending;    /* the line that the thread writes to without the lock; NULL: none */
     pthread_t thread;
     pid_t process; /* the thread is in this one only, not in those that it forks */
     int epoll, wake, told;
@@ -216,9 +222,10 @@ static int append(Lines *all, Line *line, const void *data, size_t size)
 {
     if (line->end != LINE_OPEN || line->is_last)
         return 0;
-    if (!held(&line->out))
+    size_t waiting = held(&line->out) + line->under_way;
+    if (!waiting)
         line->progress_s = now_s();
-    if (size > all->limits.most_waiting - held(&line->out)) {
+    if (size > all->limits.most_waiting - waiting) {
         end_line(all, line, LINE_FLOODED, 0);
         return 0;
     }
@@ -418,13 +425,46 @@ static void serve(Lines *all, uint64_t name, uint32_t events)
     settle(all, line);
 }
 
-/* Write to some of the lines that something is to be sent on; 1 if there are others. */
-static int send_some(Lines *all)
+/* Write what waits, while others may append to the line and to all others. */
+static void send_unlocked(Lines *all, Line *line)
 {
-    for (int i = 0; i < EVENTS && all->first_due; i++) {
+    Buffer out = line->out;
+    line->out = (Buffer){0};
+    all->sending = line;
+    line->under_way = held(&out);
+    pthread_mutex_unlock(&all->lock);
+    ssize_t sent = send(line->descriptor, out.data + out.at, held(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
+    int error = errno;
+    pthread_mutex_lock(&all->lock);
+    all->sending = NULL;
+    line->under_way = 0;
+    pthread_cond_broadcast(&all->is_sent);
+    if (sent > 0) {
+        out.at += (size_t)sent;
+        line->progress_s = now_s();
+    }
+    if (line->end != LINE_OPEN || !held(&out)) {
+        drop(&out);
+    } else { /* what was appended meanwhile comes behind it */
+        int done = put(&out, line->out.data + line->out.at, held(&line->out));
+        drop(&line->out);
+        line->out = out;
+        if (!done)
+            end_line(all, line, LINE_FAILED, ENOMEM);
+    }
+    if (sent < 0 && error != EINTR && error != EAGAIN && error != EWOULDBLOCK)
+        end_line(all, line, LINE_FAILED, error);
+}
+
+/* Write to some of the lines that something is to be sent on; 1 if there are others. */
+static int send_some(Lines *all, int most)
+{
+    for (int i = 0; i < most && all->first_due; i++) {
         Line *line = all->first_due;
         all->first_due = line->next_due;
         line->is_due = 0;
+        if (line->end == LINE_OPEN && held(&line->out))
+            send_unlocked(all, line);
         settle(all, line);
         pthread_mutex_unlock(&all->lock); /* let others have their turn */
         pthread_mutex_lock(&all->lock);
@@ -449,6 +489,7 @@ static int hear(Lines *all, const struct epoll_event *event)
 static void *run(void *of)
 {
     Lines *all = of;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* where that is allowed */
     struct epoll_event event[EVENTS];
     double tick_s = now_s();
     for (int more = 0, over = 0; !over;) {
@@ -460,7 +501,7 @@ static void *run(void *of)
         }
         double at_s = now_s();
         pthread_mutex_lock(&all->lock);
-        more = send_some(all);
+        more = send_some(all, count == EVENTS ? SENT_BESIDE : EVENTS);
         if (at_s - tick_s >= TICK_MS * 1e-3) {
             tick_s = at_s;
             tick(all, at_s);
@@ -510,6 +551,7 @@ static void let_go(Lines *all)
         if (*one >= 0)
             close(*one);
     pthread_mutex_destroy(&all->lock);
+    pthread_cond_destroy(&all->is_sent);
     free(all->line);
     free(all->uses);
     free(all);
@@ -528,6 +570,7 @@ Lines *lines_open(const Limits *limits)
         return NULL;
     all->limits = *limits;
     pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->is_sent, NULL);
     all->process = getpid();
     all->epoll = epoll_create1(EPOLL_CLOEXEC);
     all->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -641,7 +684,9 @@ int lines_send(Lines *all, uint64_t name, const void *data, size_t size, int las
 void lines_release(Lines *all, uint64_t name)
 {
     pthread_mutex_lock(&all->lock);
-    Line *line = find(all, name);
+    Line *line;
+    while ((line = find(all, name)) && all->sending == line)
+        pthread_cond_wait(&all->is_sent, &all->lock);
     if (line)
         forget(all, line);
     pthread_mutex_unlock(&all->lock);

@@ -18,9 +18,9 @@ class Body(BaseModel):
 
 
 class Document(BaseModel):
-    """Responses."""
+    """Responses; ``model_validate`` makes one of what has fields of the same names."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
 class RackPair(Document):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from apps.rest.models.base import Document
 from hydra.access import Role
@@ -24,8 +24,6 @@ class Readiness(Document):
 class Replica(Document):
     """A controller of several; its id is another one at each start."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     id: str
     name: str
     url: str
@@ -38,8 +36,6 @@ class Replica(Document):
 
 class StoreMember(Document):
     """A member of etcd."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     endpoint: str
     answers: bool
@@ -60,8 +56,6 @@ class Replicas(Document):
 
 class Worker(Document):
     """A process that holds connections of switches for the controller."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str
     release: str

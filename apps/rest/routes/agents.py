@@ -17,14 +17,11 @@ from pydantic import AfterValidator, Field
 from apps.rest.context import CALLER, Closing, Service, Standing, Waking
 from apps.rest.models import Body, Document, Name
 from apps.rest.problems import (
-    BODY_TOO_LARGE,
+    BODY_PROBLEMS,
     FORBIDDEN,
-    INVALID_REQUEST,
-    MALFORMED,
     TOO_MANY_REQUESTS,
     TOO_MANY_SUBSCRIBERS,
     UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
 from apps.rest.reading import BodyRoute, MalformedBody
@@ -168,47 +165,18 @@ router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=_CountingRo
 @router.get("")
 def list_agents(service: Service) -> Agents:
     """Agents that have reported since the controller's start."""
-    return Agents(
-        agents=[
-            AgentStatus(
-                server=one.server, age_s=one.age_s, stale=one.stale, waiting_mb=one.waiting_mb
-            )
-            for one in service.agents.agents()
-        ]
-    )
+    return Agents(agents=list(map(AgentStatus.model_validate, service.agents.agents())))
 
 
 @router.get("/{server}", responses=responses(*_IDENTITY_PROBLEMS))
 def get_setup(server: str, service: Service) -> AgentSetup:
     """How to tell racks apart, and when to report."""
-    setup = service.agents.setup(server)
-    return AgentSetup(
-        server=setup.server,
-        rack=setup.rack,
-        prefixes={rack: list(prefixes) for rack, prefixes in setup.prefixes.items()},
-        report_above_mb=setup.report_above_mb,
-        report_change_mb=setup.report_change_mb,
-        sample_s=setup.sample_s,
-        report_gap_s=setup.report_gap_s,
-        repeat_s=setup.repeat_s,
-        elephant_mb=setup.elephant_mb,
-        elephant_idle_s=setup.elephant_idle_s,
-        link_mbps=setup.link_mbps,
-        optical_share=setup.optical_share,
-        revision=setup.revision,
-    )
+    return AgentSetup.model_validate(service.agents.setup(server))
 
 
 @router.put(
     "/{server}/backlog",
-    responses=responses(
-        *_IDENTITY_PROBLEMS,
-        MALFORMED,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        TOO_MANY_REQUESTS,
-    ),
+    responses=responses(*BODY_PROBLEMS, *_IDENTITY_PROBLEMS, TOO_MANY_REQUESTS),
 )
 def put_backlog(server: str, body: BacklogBody, service: Service) -> AgentAnswer:
     """Report. Where the counters see no such traffic, it moves nothing."""

@@ -9,13 +9,11 @@ from fastapi import APIRouter, Query
 from apps.rest import models, render
 from apps.rest.context import Service
 from apps.rest.problems import (
-    BODY_TOO_LARGE,
+    BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
     LIFECYCLE_CONFLICT,
-    MALFORMED,
     UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
 from apps.rest.reading import BodyRoute
@@ -27,7 +25,7 @@ router = APIRouter(route_class=BodyRoute)
 @router.get("/v1/devices", tags=["operations"])
 def list_devices(service: Service) -> models.Devices:
     """Optical switches, ToRs and vswitches, and whether they are connected."""
-    return models.Devices(devices=[render.device(status) for status in service.devices()])
+    return models.Devices(devices=list(map(models.Device.model_validate, service.devices())))
 
 
 @router.get(
@@ -51,15 +49,7 @@ def list_tasks(
 @router.post(
     "/v1/devices/{name}/tasks/{task_id}",
     tags=["operations"],
-    responses=responses(
-        MALFORMED,
-        UNKNOWN_NAME,
-        LIFECYCLE_CONFLICT,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        DEVICE_UNAVAILABLE,
-    ),
+    responses=responses(*BODY_PROBLEMS, UNKNOWN_NAME, LIFECYCLE_CONFLICT, DEVICE_UNAVAILABLE),
 )
 def settle_task(name: str, task_id: int, body: models.TaskBody, service: Service) -> models.Task:
     """Say that a task was done, or could not be. Saying the same again is harmless."""

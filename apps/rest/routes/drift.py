@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from apps.rest import models, render
+from apps.rest import models
 from apps.rest.context import Service
 from apps.rest.problems import (
     DEVICE_UNAVAILABLE,
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["maintenance"], route_class=BodyRoute)
 @router.get("/drift", responses=responses(DEVICE_UNAVAILABLE))
 def get_drift(service: Service) -> models.DriftReport:
     """How mirrors, VLANs and rules differ from what the controller wants; reads all devices."""
-    return render.drift_report(service.drift())
+    return models.DriftReport.model_validate(service.drift())
 
 
 @router.post(
@@ -30,9 +30,4 @@ def get_drift(service: Service) -> models.DriftReport:
 )
 def reconcile(_body: models.ReconcileBody, service: Service) -> models.Reconciliation:
     """Mend what /v1/drift shows; answers when that is done."""
-    done = service.reconcile()
-    return models.Reconciliation(
-        found=render.drift_report(done.found),
-        left=render.drift_report(done.left),
-        reconfigurations=list(done.reconfigurations),
-    )
+    return models.Reconciliation.model_validate(service.reconcile())

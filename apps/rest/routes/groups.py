@@ -11,22 +11,9 @@ from apps.rest import bodies, models, render
 from apps.rest.conditional import IdempotencyKey
 from apps.rest.context import Closing, Reservations
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
-from apps.rest.problems import (
-    ADMISSION_REFUSED,
-    BODY_TOO_LARGE,
-    DEVICE_UNAVAILABLE,
-    INVALID_REQUEST,
-    JOURNAL_FAILED,
-    KEY_REUSED,
-    LIFECYCLE_CONFLICT,
-    MALFORMED,
-    QUOTA_EXCEEDED,
-    UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
-    responses,
-)
+from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME, responses
 from apps.rest.reading import BodyRoute
-from apps.rest.routes.reservations import release
+from apps.rest.routes.reservations import ADMISSION_PROBLEMS, release
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, Reservation
 from hydra.service import ReservationService
@@ -37,18 +24,7 @@ router = APIRouter(prefix="/v1/groups", tags=["reservations"], route_class=BodyR
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=responses(
-        MALFORMED,
-        UNKNOWN_NAME,
-        ADMISSION_REFUSED,
-        QUOTA_EXCEEDED,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        KEY_REUSED,
-        DEVICE_UNAVAILABLE,
-        JOURNAL_FAILED,
-    ),
+    responses=ADMISSION_PROBLEMS,
 )
 async def create_group(
     body: models.GroupBody,
@@ -56,7 +32,7 @@ async def create_group(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    key: IdempotencyKey,
+    key: IdempotencyKey = None,
 ) -> models.CreatedGroup:
     """Admit many reservations as one, and bring their circuits up together.
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from apps.rest import models, render
 from apps.rest.context import Service
 from apps.rest.problems import (
-    BODY_TOO_LARGE,
+    BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
     INVALID_CONFIGURATION,
     INVALID_REQUEST,
@@ -28,9 +28,7 @@ def get_policy(service: Service) -> models.PolicyInForce:
 
 @router.patch(
     "/policy",
-    responses=responses(
-        MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, DEVICE_UNAVAILABLE
-    ),
+    responses=responses(*BODY_PROBLEMS, DEVICE_UNAVAILABLE),
 )
 def amend_policy(body: models.PolicyBody, service: Service) -> models.PolicyInForce:
     """Go on with other values, until the next start or reload; what is left out stays."""
@@ -50,4 +48,4 @@ def amend_policy(body: models.PolicyBody, service: Service) -> models.PolicyInFo
 )
 def reload(body: models.ReloadBody, service: Service) -> models.Reload:
     """Read the configuration file again and apply what touches no traffic, or nothing at all."""
-    return render.reload(service.reload(dry_run=body.dry_run))
+    return models.Reload.model_validate(service.reload(dry_run=body.dry_run))

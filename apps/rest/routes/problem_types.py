@@ -7,11 +7,7 @@ from typing import Final
 from fastapi import APIRouter
 
 from apps.rest import models
-from apps.rest.problems import (
-    CATALOGUE,
-    UNKNOWN_NAME,
-    responses,
-)
+from apps.rest.problems import CATALOGUE, UNKNOWN_NAME, responses
 from hydra.errors import UnknownName
 
 router = APIRouter()

@@ -6,15 +6,7 @@ from fastapi import APIRouter
 
 from apps.rest import models, render
 from apps.rest.context import Service
-from apps.rest.problems import (
-    BODY_TOO_LARGE,
-    INVALID_REQUEST,
-    JOURNAL_FAILED,
-    MALFORMED,
-    UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
-    responses,
-)
+from apps.rest.problems import BODY_PROBLEMS, JOURNAL_FAILED, UNKNOWN_NAME, responses
 from apps.rest.reading import BodyRoute
 
 router = APIRouter(prefix="/v1", tags=["maintenance"], route_class=BodyRoute)
@@ -30,14 +22,7 @@ def list_quarantine(service: Service) -> models.Quarantine:
 
 @router.put(
     "/quarantine/{rack}/{port:path}",
-    responses=responses(
-        MALFORMED,
-        UNKNOWN_NAME,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        JOURNAL_FAILED,
-    ),
+    responses=responses(*BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED),
 )
 def set_aside(
     rack: str, port: str, body: models.QuarantineBody, service: Service

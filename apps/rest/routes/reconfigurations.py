@@ -11,15 +11,12 @@ from apps.rest import bodies, models, render
 from apps.rest.context import Closing, Service
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
-    BODY_TOO_LARGE,
+    BODY_PROBLEMS,
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
-    INVALID_REQUEST,
     LIFECYCLE_CONFLICT,
-    MALFORMED,
     NO_PLAN,
     UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
 from apps.rest.reading import BodyRoute
@@ -27,14 +24,7 @@ from hydra.lifecycle import RECONFIGURATION_TRANSITIONS
 
 router = APIRouter(prefix="/v1", route_class=BodyRoute)
 _PLAN_PROBLEMS: Final = responses(
-    MALFORMED,
-    UNKNOWN_NAME,
-    NO_PLAN,
-    BODY_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
-    INVALID_REQUEST,
-    DEVICE_ERROR,
-    DEVICE_UNAVAILABLE,
+    *BODY_PROBLEMS, UNKNOWN_NAME, NO_PLAN, DEVICE_ERROR, DEVICE_UNAVAILABLE
 )
 _FINISHED: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
 _TRIGGER: Final = "operator"
@@ -117,14 +107,7 @@ def stop_reconfiguration(reconfiguration_id: str, service: Service) -> models.Re
 @router.patch(
     "/reconfigurations/{reconfiguration_id}",
     tags=["planning"],
-    responses=responses(
-        MALFORMED,
-        UNKNOWN_NAME,
-        LIFECYCLE_CONFLICT,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-    ),
+    responses=responses(*BODY_PROBLEMS, UNKNOWN_NAME, LIFECYCLE_CONFLICT),
 )
 def pause_reconfiguration(
     reconfiguration_id: str, body: models.CourseBody, service: Service

@@ -16,18 +16,16 @@ from apps.rest.context import Closing, Reservations
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     ADMISSION_REFUSED,
-    BODY_TOO_LARGE,
+    BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
     JOURNAL_FAILED,
     KEY_REUSED,
     LIFECYCLE_CONFLICT,
-    MALFORMED,
     NOT_HITLESS,
     PRECONDITION_FAILED,
     QUOTA_EXCEEDED,
     UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
 from apps.rest.reading import BodyRoute
@@ -40,16 +38,11 @@ from hydra.service import ReservationService
 router = APIRouter(prefix="/v1/reservations", tags=["reservations"], route_class=BodyRoute)
 
 _UNDER_WAY: Final = BOOKED_STATES - {ReservationState.HELD}
-
-
-_ADMISSION_PROBLEMS: Final = responses(
-    MALFORMED,
+ADMISSION_PROBLEMS: Final = responses(
+    *BODY_PROBLEMS,
     UNKNOWN_NAME,
     ADMISSION_REFUSED,
     QUOTA_EXCEEDED,
-    BODY_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
-    INVALID_REQUEST,
     KEY_REUSED,
     DEVICE_UNAVAILABLE,
     JOURNAL_FAILED,
@@ -65,7 +58,7 @@ _ADMISSION_PROBLEMS: Final = responses(
             "model": models.ReservationPreview,
             "description": "A dry run: it would be admitted",
         },
-        **_ADMISSION_PROBLEMS,
+        **ADMISSION_PROBLEMS,
     },
 )
 async def create_reservation(
@@ -74,7 +67,7 @@ async def create_reservation(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    key: IdempotencyKey,
+    key: IdempotencyKey = None,
 ) -> models.Reservation | JSONResponse:
     """Admit a reservation and bring its circuits up.
 
@@ -122,7 +115,7 @@ async def commit_reservation(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    if_match: IfMatch,
+    if_match: IfMatch = None,
 ) -> models.Reservation:
     """Make a reservation that is ``held`` one that stays. Repeating it is harmless."""
     committed = await run_in_threadpool(_commit, service, reservation_id, if_match)
@@ -187,7 +180,10 @@ def list_reservations(
     },
 )
 def get_reservation(
-    reservation_id: str, service: Reservations, response: Response, if_none_match: IfNoneMatch
+    reservation_id: str,
+    service: Reservations,
+    response: Response,
+    if_none_match: IfNoneMatch = None,
 ) -> models.Reservation | Response:
     document = render.reservation(service.fabric, service.reservation(reservation_id))
     return tagged(document, response, if_none_match) or document
@@ -202,16 +198,13 @@ def get_delivery(reservation_id: str, service: Reservations) -> models.Delivery:
 @router.patch(
     "/{reservation_id}",
     responses=responses(
-        MALFORMED,
+        *BODY_PROBLEMS,
         UNKNOWN_NAME,
         ADMISSION_REFUSED,
         QUOTA_EXCEEDED,
         NOT_HITLESS,
         LIFECYCLE_CONFLICT,
         PRECONDITION_FAILED,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
         JOURNAL_FAILED,
     ),
 )
@@ -220,7 +213,7 @@ async def modify_reservation(
     body: models.ModificationBody,
     response: Response,
     service: Reservations,
-    if_match: IfMatch,
+    if_match: IfMatch = None,
 ) -> models.Reservation:
     """Change a reservation without an interruption: its rate, its end, or a server at an end.
 
@@ -250,7 +243,7 @@ async def release_reservation(
     service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-    if_match: IfMatch,
+    if_match: IfMatch = None,
 ) -> models.Reservation:
     """Give a reservation's capacity back; one that has not begun is cancelled.
 

@@ -57,16 +57,10 @@ class ScheduleDocument(Document):
 def get_schedule(service: Service) -> ScheduleDocument:
     """The slots of a week, which of them is on, and the duty cycle beside what the formula says."""
     schedule = service.schedule()
-    night, week = schedule.night, schedule.week
+    week = schedule.week
     return ScheduleDocument(
         slot_s=service.policy.slots.slot_s,
-        night=NightDocument(
-            total_s=night.total_s,
-            plane=night.plane,
-            mirrors_s=night.mirrors_s,
-            drain_s=night.drain_s,
-            rest_s=night.rest_s,
-        ),
+        night=NightDocument.model_validate(schedule.night),
         week=None if week is None else _week(service.fabric, week, _beginnings(schedule, week)),
         slot=None if week is None else schedule.slot + 1,
         measured_duty_cycle=schedule.measured_duty_cycle,
@@ -96,10 +90,9 @@ def _week(fabric: Fabric, week: Week, begins: list[float] | None) -> WeekDocumen
             SlotDocument(
                 length_s=slot.length_s,
                 begins_unix_s=None if begins is None else begins[place],
-                pairs=[
-                    models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
-                    for src, dst in sorted(set(map(pair_of, slot.state.topology.paths)))
-                ],
+                pairs=render.rack_pairs(
+                    fabric, sorted(set(map(pair_of, slot.state.topology.paths)))
+                ),
                 circuits=render.circuits(fabric, slot.state.topology.circuits),
             )
             for place, slot in enumerate(week.slots)

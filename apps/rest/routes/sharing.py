@@ -7,15 +7,7 @@ from pydantic import Field
 
 from apps.rest.context import Service
 from apps.rest.models import Body, Document
-from apps.rest.problems import (
-    BODY_TOO_LARGE,
-    DEVICE_UNAVAILABLE,
-    INVALID_REQUEST,
-    MALFORMED,
-    NO_PLAN,
-    UNSUPPORTED_MEDIA_TYPE,
-    responses,
-)
+from apps.rest.problems import BODY_PROBLEMS, DEVICE_UNAVAILABLE, NO_PLAN, responses
 from apps.rest.reading import BodyRoute
 from hydra.policy import Sharing
 
@@ -37,14 +29,7 @@ def get_sharing(service: Service) -> SharingState:
 
 @router.put(
     "",
-    responses=responses(
-        MALFORMED,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        NO_PLAN,
-        DEVICE_UNAVAILABLE,
-    ),
+    responses=responses(*BODY_PROBLEMS, NO_PLAN, DEVICE_UNAVAILABLE),
 )
 def set_sharing(body: SharingBody, service: Service) -> SharingState:
     """Until the next start or reload; answers once the vswitches know which traffic is meant."""

@@ -9,13 +9,10 @@ from fastapi import APIRouter, Response, status
 from apps.rest import models
 from apps.rest.context import Asking, Hooks
 from apps.rest.problems import (
-    BODY_TOO_LARGE,
-    INVALID_REQUEST,
+    BODY_PROBLEMS,
     JOURNAL_FAILED,
-    MALFORMED,
     TOO_MANY_WEBHOOKS,
     UNKNOWN_NAME,
-    UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
 from apps.rest.reading import BodyRoute
@@ -23,13 +20,12 @@ from apps.rest.webhook_delivery import Delivery
 from hydra.access import Caller, Role
 
 router = APIRouter(prefix="/v1/webhooks", tags=["events"], route_class=BodyRoute)
-_BODY_PROBLEMS = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
 
 
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=responses(*_BODY_PROBLEMS, TOO_MANY_WEBHOOKS, JOURNAL_FAILED),
+    responses=responses(*BODY_PROBLEMS, TOO_MANY_WEBHOOKS, JOURNAL_FAILED),
 )
 def create_webhook(
     body: models.WebhookBody, response: Response, hooks: Hooks
@@ -53,7 +49,7 @@ def get_webhook(webhook_id: str, hooks: Hooks, caller: Asking) -> models.Webhook
     return _shown(hooks.one(webhook_id), caller)
 
 
-@router.put("/{webhook_id}", responses=responses(*_BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED))
+@router.put("/{webhook_id}", responses=responses(*BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED))
 def change_webhook(webhook_id: str, body: models.WebhookBody, hooks: Hooks) -> models.Webhook:
     """Change of address: waiting events are sent to the new one at once; the secret stays."""
     return _webhook(hooks.change(webhook_id, body.url, body.kinds, body.tenant))

@@ -13,4 +13,4 @@ router = APIRouter(prefix="/v1")
 @router.get("/whoami", tags=["operations"])
 async def who_am_i(caller: Asking) -> models.Caller:
     """Name and role of the one who asks; a controller without tokens knows operators alone."""
-    return models.Caller(name=caller.name, role=caller.role)
+    return models.Caller.model_validate(caller)

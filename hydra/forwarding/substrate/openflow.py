@@ -30,17 +30,15 @@ from hydra.forwarding.rules import (
     circuit_rules,
     constant,
     default_rules,
-    divert_rule,
     mac_as_int,
     neighbour_discovery_rules,
     port_rules,
     rack_metadata,
 )
-from hydra.forwarding.substrate.role import PortNames, Steering, WholeTables, steering_rules
+from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
 from hydra.model import (
     Circuit,
     DatapathId,
-    Fabric,
     NetworkState,
     Path,
     PortId,
@@ -50,32 +48,13 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import SourceCheck
-from hydra.roles import PortVlans
 
 
 @dataclass(frozen=True, slots=True)
-class SingleHomedOpenFlow(WholeTables):
+class SingleHomedOpenFlow(Substrate):
     """The substrate that the module describes."""
 
-    fabric: Fabric
-
-    @property
-    def dead_uplink(self) -> str:
-        return "uplink down"
-
-    @property
-    def retags(self) -> bool:
-        return False
-
-    @property
-    def detours(self) -> bool:
-        return False
-
     # -- switches ---------------------------------------------------------------------------------
-
-    @property
-    def tells_rounds(self) -> bool:
-        return False
 
     def owned(self) -> Mapping[DatapathId, str]:
         return self.fabric.tor_names
@@ -101,10 +80,7 @@ class SingleHomedOpenFlow(WholeTables):
     # -- rules ------------------------------------------------------------------------------------
 
     def own_rules(
-        self,
-        datapath: DatapathId,
-        _dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
+        self, datapath: DatapathId, _dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
         rack = self.fabric.rack_by_tor_datapath[datapath]
@@ -120,7 +96,7 @@ class SingleHomedOpenFlow(WholeTables):
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         rack = self.fabric.rack_by_tor_datapath[datapath]
-        yield from steering_rules(self.steer, state, rack.id)
+        yield from self.steering_rules(state, rack.id)
         for path in state.topology.paths:
             if path.hops > 1 and rack.id not in (path.src, path.dst):
                 relays = self.relays(path, state.vlans[path], state.epoch)
@@ -149,12 +125,6 @@ class SingleHomedOpenFlow(WholeTables):
         ):
             yield constant(kind)
         yield from neighbour_discovery_rules()
-
-    def tor_rules(self) -> Iterator[FlowRule]:
-        yield from ()
-
-    def divert(self, to: RackId, epoch: int) -> FlowRule:
-        return divert_rule(to, epoch)
 
     def steer(
         self, rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
@@ -207,17 +177,3 @@ class SingleHomedOpenFlow(WholeTables):
     ) -> Iterator[tuple[int, VlanId | None]]:
         """The electrical port alone, since only the electrical network learns."""
         yield Port.ELECTRICAL, None
-
-    # -- ports and rates --------------------------------------------------------------------------
-
-    def fixed_ports(self, _rack: RackId) -> dict[str, PortVlans]:
-        return {}
-
-    def closed_ports(self, _servers: Collection[Server]) -> dict[str, PortVlans]:
-        return {}
-
-    def trunks(self, _state: NetworkState) -> Mapping[PortId, PortVlans]:
-        return {}
-
-    def electrical_mbps(self, rack: Rack) -> float:
-        return self.fabric.electrical_rate_mbps if rack.servers else 0.0

@@ -1,14 +1,16 @@
-"""Substrate: the interface by which the core turns plans into rules and port VLANs."""
+"""Substrate: the base class by which the core turns plans into rules and port VLANs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
-from hydra.forwarding.rules import FlowRule, Lane, in_lanes
+from hydra.forwarding.rules import FlowRule, Lane, divert_rule, in_lanes
 from hydra.model import (
     DatapathId,
+    Fabric,
     NetworkState,
     Path,
     PortId,
@@ -55,35 +57,41 @@ class PortNames:
         return tuple(dict.fromkeys(name for name in names if name))
 
 
-class Substrate(Protocol):
+@dataclass(frozen=True, slots=True)
+class Substrate(ABC):
     """A fabric's way of carrying out what is planned."""
 
-    @property
-    def dead_uplink(self) -> str:
-        """The trouble of a server whose uplink to the ToR has no carrier, in words."""
+    fabric: Fabric
 
-    @property
-    def retags(self) -> bool:
-        """True if a path's VLAN is set on ToR ports, which learn and flood in it: it may not loop.
+    dead_uplink: ClassVar[str] = "uplink down"
+    """The trouble of a server whose uplink to the ToR has no carrier, in words."""
+    retags: ClassVar[bool] = False
+    """True if a path's VLAN is set on ToR ports, which learn and flood in it: it may not loop.
 
-        Otherwise the VLAN is a label by which ToRs tell apart the frames that come from a circuit.
-        """
+    Otherwise the VLAN is a label by which ToRs tell apart the frames that come from a circuit.
+    """
+    detours: ClassVar[bool] = False
+    """True if other servers' rules can give a server with a dead uplink another way."""
+    tells_rounds: ClassVar[bool] = False
+    """True if steering switches are Open vSwitch, and hold the rules that tell when they have
+    looked at all their cached flows. Of others, a barrier is believed.
+    """
 
-    @property
-    def detours(self) -> bool:
-        """True if other servers' rules can give a server with a dead uplink another way."""
+    # -- switches ---------------------------------------------------------------------------------
 
-    @property
-    def tells_rounds(self) -> bool:
-        """True if steering switches are Open vSwitch, and hold the rules that tell when they have
-        looked at all their cached flows. Of others, a barrier is believed.
-        """
-
+    @abstractmethod
     def owned(self) -> Mapping[DatapathId, str]:
         """Switches that hold our rules and no others, with their names."""
 
+    @abstractmethod
     def ports(self, datapath: DatapathId) -> PortNames:
         """The ports that rules of a switch may name; none where it is not ours."""
+
+    @abstractmethod
+    def steering(self, rack: RackId) -> tuple[Steering, ...]:
+        """The switches that hold the divert and circuit rules for what ``rack`` sends."""
+
+    # -- rules ------------------------------------------------------------------------------------
 
     def rules(
         self,
@@ -97,30 +105,39 @@ class Substrate(Protocol):
         ``dead`` names servers whose uplink to the ToR has no carrier. ``source_check``
         says what it takes from servers.
         """
+        yield from self.own_rules(datapath, dead, source_check)
+        yield from self.common_rules(datapath, state)
 
-    def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
-        """The rules among them that are about the paths of ``state``."""
-
+    @abstractmethod
     def own_rules(
-        self,
-        datapath: DatapathId,
-        dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
+        self, datapath: DatapathId, dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
         """The rules of an owned switch that others in its rack do not hold, or not all of them."""
 
+    @abstractmethod
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         """The other rules of an owned switch: all owned switches of its rack hold them alike."""
 
+    @abstractmethod
+    def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        """The rules among them that are about the paths of ``state``."""
+
+    def steering_rules(self, state: NetworkState, rack: RackId) -> Iterator[FlowRule]:
+        """Rules of a switch that steers for ``rack`` for the paths that begin or end there."""
+        mine = (path for path in state.topology.paths if rack in (path.src, path.dst))
+        for (sender, to), lanes in in_lanes(mine, state.vlans).items():
+            if sender == rack:
+                yield from self.steer(rack, to, lanes, state.epoch)
+
     def tor_rules(self) -> Iterator[FlowRule]:
         """Additional rules of every ToR that is connected by OpenFlow and not owned."""
-
-    def steering(self, rack: RackId) -> tuple[Steering, ...]:
-        """The switches that hold the divert and circuit rules for what ``rack`` sends."""
+        yield from ()
 
     def divert(self, to: RackId, epoch: int) -> FlowRule:
         """The rule of a steering switch that sends its rack's traffic for ``to`` electrical."""
+        return divert_rule(to, epoch)
 
+    @abstractmethod
     def steer(
         self, rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
     ) -> Sequence[FlowRule]:
@@ -129,15 +146,23 @@ class Substrate(Protocol):
         no rules.
         """
 
-    def for_server(self, rule: FlowRule, server: Server) -> FlowRule:
+    def for_server(self, rule: FlowRule, _server: Server) -> FlowRule:
         """``rule`` of a vswitch as the switch that steers for ``server`` holds it, for it alone."""
+        return rule
 
-    def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
+    def relays(
+        self, _path: Path, _vlan: VlanId, _epoch: int
+    ) -> Mapping[DatapathId, list[FlowRule]]:
         """Rules by switch that pass on what others send along ``path``."""
+        return {}
 
+    # -- frames of the controller's own -----------------------------------------------------------
+
+    @abstractmethod
     def launch(self, server: Server, path: Path) -> tuple[DatapathId, int]:
         """The switch and its port at which what ``server`` sends enters ``path``."""
 
+    @abstractmethod
     def announced(
         self, server: Server, vlans: Collection[VlanId]
     ) -> Iterator[tuple[int, VlanId | None]]:
@@ -145,43 +170,20 @@ class Substrate(Protocol):
         it; ``vlans`` lead to the server.
         """
 
-    def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
+    # -- ports and rates --------------------------------------------------------------------------
+
+    def fixed_ports(self, _rack: RackId) -> dict[str, PortVlans]:
         """VLAN membership of a rack's ToR ports that no reconfiguration touches, by name."""
+        return {}
 
-    def closed_ports(self, servers: Collection[Server]) -> dict[str, PortVlans]:
+    def closed_ports(self, _servers: Collection[Server]) -> dict[str, PortVlans]:
         """Membership, by port name, that closes these servers' ToR ports to frames for circuits."""
+        return {}
 
-    def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
+    def trunks(self, _state: NetworkState) -> Mapping[PortId, PortVlans]:
         """VLAN membership of optical ports in ``state``; empty if they have no VLANs."""
+        return {}
 
     def electrical_mbps(self, rack: Rack) -> float:
         """Rate between a rack and the electrical network, in each direction."""
-
-
-class WholeTables:
-    """All rules of a switch are its own and those that it has in common with its rack's."""
-
-    def rules(
-        self: Substrate,
-        datapath: DatapathId,
-        state: NetworkState,
-        dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
-    ) -> Iterator[FlowRule]:
-        yield from self.own_rules(datapath, dead, source_check)
-        yield from self.common_rules(datapath, state)
-
-
-def steering_rules(
-    steer: Callable[[RackId, RackId, Sequence[Lane], int], Sequence[FlowRule]],
-    state: NetworkState,
-    rack: RackId,
-) -> Iterator[FlowRule]:
-    """Rules of a switch that steers for ``rack`` for the paths that begin or end there.
-
-    ``steer`` is the substrate's (:meth:`Substrate.steer`).
-    """
-    mine = (path for path in state.topology.paths if rack in (path.src, path.dst))
-    for (sender, to), lanes in in_lanes(mine, state.vlans).items():
-        if sender == rack:
-            yield from steer(rack, to, lanes, state.epoch)
+        return self.fabric.electrical_rate_mbps if rack.servers else 0.0

@@ -16,16 +16,14 @@ from hydra.forwarding.rules import (
     circuit_rules,
     constant,
     default_rules,
-    divert_rule,
     host_rules,
     own_rack_rules,
     round_rules,
     uplink_exceptions,
 )
-from hydra.forwarding.substrate.role import PortNames, Steering, WholeTables, steering_rules
+from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
 from hydra.model import (
     DatapathId,
-    Fabric,
     NetworkState,
     Path,
     PortId,
@@ -40,22 +38,16 @@ from hydra.roles import PortVlans
 
 
 @dataclass(frozen=True, slots=True)
-class _TaggingServers(WholeTables):
+class _TaggingServers(Substrate):
     """Common part of the substrates whose servers have a vswitch, however they are attached."""
 
-    fabric: Fabric
+    retags = True
+    tells_rounds = True
+
     _steering: dict[RackId, tuple[Steering, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """Steering switches of racks that were asked for."""
-
-    @property
-    def retags(self) -> bool:
-        return True
-
-    @property
-    def tells_rounds(self) -> bool:
-        return True
 
     def owned(self) -> Mapping[DatapathId, str]:
         return self.fabric.vswitch_names
@@ -68,7 +60,7 @@ class _TaggingServers(WholeTables):
         return PortNames(vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
-        yield from steering_rules(self.steer, state, self.fabric.server_by_datapath[datapath].rack)
+        yield from self.steering_rules(state, self.fabric.server_by_datapath[datapath].rack)
 
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         yield from account_rules(self.fabric, self.fabric.server_by_datapath[datapath].rack)
@@ -88,21 +80,10 @@ class _TaggingServers(WholeTables):
             )
         return known
 
-    def divert(self, to: RackId, epoch: int) -> FlowRule:
-        return divert_rule(to, epoch)
-
     def steer(
         self, _rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
     ) -> Sequence[FlowRule]:
         return circuit_rules(BY_UPLINK, to, [(vlan,) for _, vlan in lanes], epoch)
-
-    def for_server(self, rule: FlowRule, _server: Server) -> FlowRule:
-        return rule
-
-    def relays(
-        self, _path: Path, _vlan: VlanId, _epoch: int
-    ) -> Mapping[DatapathId, list[FlowRule]]:
-        return {}
 
     def launch(self, server: Server, _path: Path) -> tuple[DatapathId, int]:
         return vswitch_of(server).datapath_id, Port.OPTICAL
@@ -140,19 +121,11 @@ class _TaggingServers(WholeTables):
 class DualHomedVlan(_TaggingServers):
     """Servers tag circuits; one uplink to the ToR, and one to the electrical network."""
 
-    @property
-    def dead_uplink(self) -> str:
-        return "optical uplink down"
-
-    @property
-    def detours(self) -> bool:
-        return True
+    dead_uplink = "optical uplink down"
+    detours = True
 
     def own_rules(
-        self,
-        datapath: DatapathId,
-        dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
+        self, datapath: DatapathId, dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
         """Servers with a dead uplink are reached electrically, and answer the same way."""
         server = self.fabric.server_by_datapath[datapath]
@@ -181,19 +154,8 @@ class SingleHomedVlan(_TaggingServers):
     in every rack: servers in the own rack and in others are reached alike.
     """
 
-    @property
-    def dead_uplink(self) -> str:
-        return "uplink down"
-
-    @property
-    def detours(self) -> bool:
-        return False
-
     def own_rules(
-        self,
-        datapath: DatapathId,
-        _dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
+        self, datapath: DatapathId, _dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
         server = self.fabric.server_by_datapath[datapath]
@@ -213,9 +175,6 @@ class SingleHomedVlan(_TaggingServers):
         if tor.electrical_port is not None:
             ports[tor.electrical_port] = PortVlans(frozenset({tor.native_vlan}))
         return ports
-
-    def electrical_mbps(self, rack: Rack) -> float:
-        return self.fabric.electrical_rate_mbps if rack.servers else 0.0
 
 
 @lru_cache(maxsize=4)

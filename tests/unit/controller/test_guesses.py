@@ -45,20 +45,3 @@ def test_a_plan_for_a_given_demand_is_for_that(loop, asked):
     demand[0, 1] = 90.0
     loop.plan(PlanRequest(demand))
     assert asked.requests[0].weights is None
-
-
-def test_a_week_is_planned_for_what_is_expected_of_guesses(loop, monkeypatch):
-    asked_for = []
-
-    def week(_state, _request, demand, *_more):
-        asked_for.append(demand)
-
-    monkeypatch.setattr(loop._planner, "week", week, raising=False)
-    draft = loop.draft_week(0.1)
-    seen = loop.demand()
-    (demand,) = asked_for
-    assert demand[2, 3] == seen.estimated_mbps[2, 3]
-    assert demand[0, 1] == pytest.approx(seen.expected_mbps[0, 1])
-    assert demand[0, 1] < seen.estimated_mbps[0, 1] / 2
-    told = {(one.src, one.dst): one for one in draft.demand}[0, 1]
-    assert (told.estimated_mbps, told.expected_mbps) == (seen.estimated_mbps[0, 1], demand[0, 1])

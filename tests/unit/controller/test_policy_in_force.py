@@ -65,9 +65,9 @@ FIRST = FABRIC.servers[0]
 class Stage:
     """A controller whose courses run on a simulated network; its file can be changed."""
 
-    def __init__(self):
-        self.file = self.loaded = Loaded(FABRIC, POLICY, ControllerSettings(), "fabric.yaml")
-        self.network = Network(FABRIC, EMPTY, random.Random(1))
+    def __init__(self, fabric=FABRIC):
+        self.file = self.loaded = Loaded(fabric, POLICY, ControllerSettings(), "fabric.yaml")
+        self.network = Network(fabric, EMPTY, random.Random(1))
         self.batches = []
         self.controller = Controller(
             self.loaded, SqliteJournal(":memory:"), lambda job: job(), lambda: self.file

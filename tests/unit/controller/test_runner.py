@@ -20,10 +20,11 @@ from hydra.errors import (
     ProtocolError,
 )
 from hydra.failures import Failure, FailureKind
-from hydra.model import PlaneId
+from hydra.model import PlaneId, RackId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import (
     ApplyRules,
+    AwaitPortsUp,
     Batch,
     MoveMirrors,
     Pause,
@@ -104,16 +105,18 @@ def looked_at_under_way(runner, monkeypatch):
 
 def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
     held, seen = looked_at_under_way(runner, monkeypatch)
+    light = AwaitPortsUp(RackId(0), ("o1",), 1.0)
+    move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))
     monkeypatch.setattr(runner, "_handlers", {
-        Pause: lambda _command: held.wait(5), MoveMirrors: lambda _command: held.wait(5),
+        **{type(one): lambda _command: held.wait(5) for one in (Pause(1.0), light, move)},
         StageRules: lambda _command: None,
     })  # fmt: skip
     assert not runner.only_waits
     rules = StageRules({})
-    for command in (Pause(1.0), MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))):
+    for command in (Pause(1.0), light, move):
         held.clear()
         runner.perform(Batch("drain", (command, rules)))
-    assert seen == [True, False]
+    assert seen == [True, True, False]
     assert not runner.only_waits
 
 

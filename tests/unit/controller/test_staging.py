@@ -8,11 +8,13 @@ import pytest
 
 from apps.controller.staging import Asker
 from hydra.errors import HydraError, LifecycleError, PlanError
+from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Topology
+from hydra.model import RackId, Topology
 from hydra.policy import Beyond
 from hydra.reconfiguration.beside import Touched
+from hydra.reconfiguration.commands import ApplyRules
 from hydra.reconfiguration.plan import hold, pair_of
 from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Stage
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -38,15 +40,15 @@ AFTER = joined(BEFORE, (0, 1, 1), (2, 3, 1), (0, 2, 0), (1, 3, 0))
 class Staged:
     """The controller with its network in a state, and r3's traffic to r1 and r4."""
 
-    def __init__(self, to_r1=0.3, to_r4=0.55, before=BEFORE):
-        self.stage = Stage()
+    def __init__(self, to_r1=0.3, to_r4=0.55, before=BEFORE, fabric=FABRIC):
+        self.stage = Stage(fabric)
         self.stage.move(before)
         self.rooms = self.stage.controller
         self.rooms._devices.plane_problem = self.rooms._devices.tor_problem = lambda _device: None
         self.staging = self.rooms._loop._staging
         self.queue = []
         self.staging._put = self.queue.append
-        self.sent_mbps = np.zeros((RACKS, RACKS))
+        self.sent_mbps = np.zeros((len(fabric.racks),) * 2)
         self.sent_mbps[2, 0], self.sent_mbps[2, 3] = to_r1 * ROOM_MBPS, to_r4 * ROOM_MBPS
         self.wanted_mbps = None
         self.recurs = False
@@ -561,6 +563,77 @@ def test_a_change_that_recurs_is_planned_anew_by_the_next_decision(monkeypatch):
     staged.begin()
     assert staged.queue == []
     assert not staged.staging.under_way
+
+
+LATE = FABRIC.servers[0]
+"""Of r1."""
+
+
+def has_a_late_switch(staged):
+    """Have a switch be late with what is not waited for, as the fleet would tell."""
+    perform = staged.stage.network.perform
+
+    def late(batch, watch):
+        outcomes = perform(batch, watch)
+        for place, command in enumerate(batch.commands):
+            if isinstance(command, ApplyRules) and command.hurries:
+                failure = Failure("openflow", LATE.name, FailureKind.LATE, "no answer yet")
+                value = outcomes[place].value | {LATE.vswitch.datapath_id: failure}
+                outcomes[place] = replace(outcomes[place], value=value)
+        return outcomes
+
+    staged.stage.network.perform = late
+
+
+def test_what_waited_for_no_late_switch_another_does_once_that_is_there():
+    staged = Staged(to_r4=0.4)
+    has_a_late_switch(staged)
+    first = staged.begin()
+    assert staged.entry(first).state is ReconfigurationState.PARTIAL
+    goal, before = AFTER.topology.circuits, BEFORE.topology.circuits
+    circuits = staged.ledger.state.topology.circuits
+    assert {one for one in before - goal if RackId(0) in FABRIC.racks_of(one)} <= circuits
+    rest = staged.ledger.reconfigurations()[0]
+    assert rest.reason == f"what {first} could not do, since switches were late"
+    staged.next()
+    staged.staging.keep_time()
+    assert staged.ledger.state.topology.circuits == circuits, "it is not there yet"
+    staged.rooms._upkeep.synchronise()
+    staged.staging.keep_time()
+    assert staged.entry(rest.id).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
+    assert not staged.staging.under_way
+
+
+def test_a_late_switch_that_never_comes_is_waited_for_no_longer_than_any():
+    staged = Staged(to_r4=0.4)
+    has_a_late_switch(staged)
+    staged.begin()
+    rest = staged.ledger.reconfigurations()[0]
+    staged.next()
+    staged.staging.keep_time()
+    assert staged.staging.under_way
+    (change,) = staged.staging._changes.values()
+    change.late_until_s = 0.0
+    staged.staging.keep_time()
+    assert staged.entry(rest.id).state is ReconfigurationState.PARTIAL
+    assert not staged.staging.under_way
+    assert staged.queue == [], "and that is not tried for ever"
+
+
+def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
+    """As one that was late with the change before, and is not there yet."""
+    staged = Staged(to_r4=0.4)
+    rooms = staged.rooms
+    rooms._switches.doubt([LATE.vswitch.datapath_id])
+    first = staged.begin()
+    assert staged.entry(first).state is ReconfigurationState.PARTIAL
+    rest = staged.ledger.reconfigurations()[0]
+    assert rest.reason == f"what {first} could not do, since switches were late"
+    rooms._upkeep.synchronise()
+    staged.next()
+    assert staged.entry(rest.id).state is ReconfigurationState.DONE
+    assert staged.ledger.state.topology == AFTER.topology
 
 
 def with_paths(state, gone=(), come=()):

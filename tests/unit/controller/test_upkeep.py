@@ -67,7 +67,7 @@ class Stage:
             tor_problem=lambda rack: self.down.get(f"r{rack}"),
             statuses=lambda: self.statuses,
         )
-        fleet = SimpleNamespace(connected=lambda: frozenset(self.network.connected))
+        fleet = SimpleNamespace(connected=lambda: frozenset(self.network.connected), mute=frozenset)
         self.ledger.settle(state)
         self.quarantined = {}
         quarantine = SimpleNamespace(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
+from itertools import islice
 
 from hydra.model import (
     EMPTY_TOPOLOGY,
@@ -34,7 +36,7 @@ from hydra.model import (
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.records import read_reservation, reservation_record
 from hydra.rings import whole_rings
-from topology.marks import marks_of
+from topology.marks import Marks, marks_of
 
 CIRCUIT_VLANS = VlanRange(VlanId(100), VlanId(399))
 PARKING_VLAN = VlanId(4000)
@@ -237,9 +239,12 @@ def state_of(fabric: Fabric, current: NetworkState, *paths: Path) -> NetworkStat
     return marks_of(fabric).state(current, topology_of(*paths))
 
 
-def order_of(fabric: Fabric):
-    """What :func:`hydra.reconfiguration.plan.diff` asks to be told of mirrors and retagging."""
-    marks = marks_of(fabric)
+def order_of(fabric: Fabric, marks: Marks | None = None):
+    """What :func:`hydra.reconfiguration.plan.diff` asks to be told of mirrors and retagging.
+
+    ``marks``: the fabric's, if they are at hand.
+    """
+    marks = marks or marks_of(fabric)
 
     def order(old: NetworkState, new: NetworkState):
         found = marks.order(old, new)
@@ -292,17 +297,20 @@ def _paths_on_rings(fabric: Fabric, rng: random.Random, circuits: set[Circuit]) 
     }
 
 
+_Link = tuple[Circuit, RackId, RackId]
+"""A circuit, and the racks that it joins."""
+
+
 def _random_path(
-    fabric: Fabric, rng: random.Random, circuits: set[Circuit], src: int, dst: int, hops: int
+    rng: random.Random, links: Sequence[_Link], src: int, dst: int, hops: int
 ) -> Path | None:
-    """A random walk over ``circuits`` that visits no rack twice; None if it goes astray."""
+    """A random walk over these links that visits no rack twice; None if it goes astray."""
     here, visited, along = src, {src}, []
     while here != dst and len(along) < hops:
         steps = []
-        for circuit in sorted(circuits):
-            ends = set(fabric.racks_of(circuit))
-            if here in ends and not (ends - {here}) & visited:
-                steps.append((circuit, (ends - {here}).pop()))
+        for circuit, a, b in links:
+            if here in (a, b) and (there := b if here == a else a) not in visited:
+                steps.append((circuit, there))
         if not steps:
             return None
         ending = [step for step in steps if step[1] == dst]
@@ -324,26 +332,29 @@ def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> To
         paths |= _paths_on_rings(fabric, rng, circuits - current.circuits)
         return Topology(frozenset(circuits), tuple(sorted(paths)))
     joined = {(path.src, path.dst) for path in paths}
+    links = [(circuit, *fabric.racks_of(circuit)) for circuit in sorted(circuits)]
     for src in range(len(fabric.racks)):
         for dst in range(src + 1, len(fabric.racks)):
             more = 0.2 if (src, dst) in joined else 0.7
             while rng.random() < more:
-                path = _random_path(fabric, rng, circuits, src, dst, hops=3)
+                path = _random_path(rng, links, src, dst, hops=3)
                 paths |= {path} if path else set()
                 more = 0.2
     return Topology(frozenset(circuits), tuple(sorted(paths)))
 
 
-def random_state(fabric: Fabric, current: NetworkState, rng: random.Random) -> NetworkState:
-    """A state that may follow ``current``.
+def random_state(
+    fabric: Fabric, current: NetworkState, rng: random.Random, marks: Marks | None = None
+) -> NetworkState:
+    """A state that may follow ``current``. ``marks``: the fabric's, if they are at hand.
 
     Often with VLANs drawn at random within what an allocation promises: they keep mirrors and
     retagging from going in parallel far more often than the allocator's own choice does.
     """
     topology = random_topology(fabric, current.topology, rng)
-    marks = marks_of(fabric)
+    marks = marks or marks_of(fabric)
     state = marks.state(current, topology)
-    order = order_of(fabric)
+    order = order_of(fabric, marks)
     for _ in range(rng.choice((0, 5))):
         drawn = _with_random_vlans(fabric, current, state, rng)
         sound = not marks.problems(drawn)
@@ -360,7 +371,8 @@ def _with_random_vlans(
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
     in_use = set(current.vlans.values())
     first, last = fabric.circuit_vlans.first, fabric.circuit_vlans.last
-    fresh = [VlanId(v) for v in range(first, last) if v not in in_use | current.resting]
+    unfit = in_use | current.resting
+    fresh = list(islice((VlanId(v) for v in range(first, last) if v not in unfit), 3))
     pool = sorted(set(kept.values()) - losing) + fresh[: rng.randint(1, 3)]
     vlans = {path: kept.get(path) or rng.choice(pool) for path in state.topology.paths}
     resting = frozenset(in_use.difference(vlans.values()))

@@ -16,6 +16,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from tests.prometheus import BIN, DEPLOY, ask, scraping
 from tests.unit.rest.fake_service import FakeService
+from tests.unit.rest.fake_workers import FakeWorkers
 
 ROOT = Path(__file__).parents[3]
 NAMES = re.compile(r"\b(?:hydra|process)_\w+")
@@ -36,7 +37,7 @@ def promtool(*arguments):
 def controller():
     """What Prometheus scrapes."""
     fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
-    app = create_app(FakeService(fabric), registry=Metrics().registry)
+    app = create_app(FakeService(fabric), registry=Metrics().registry, held_by=FakeWorkers())
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     yield server
@@ -55,7 +56,7 @@ def exposed(controller):
 def test_the_rules_and_the_configuration_are_sound():
     done = promtool("check", "config", "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 rules found" in done.stdout
+    assert "20 rules found" in done.stdout
 
 
 def test_the_rules_fire_when_they_should():

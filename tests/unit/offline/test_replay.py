@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from apps.offline.recording import Reading, Trace
-from apps.offline.rehearsal import Rehearsal
 from apps.offline.replay import Variant, document_of, read_variant, replay
 from hydra.errors import PlanError, UnknownName
-from hydra.policy import Policy, Sharing, SlotPolicy
+from hydra.policy import Policy, SlotPolicy
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
@@ -64,22 +63,6 @@ def test_ways_of_sharing_side_by_side():
     assert runs["by-demand"].served_share == pytest.approx(runs["on-demand"].served_share)
     assert slotted.served_share < runs["by-demand"].served_share
     assert document_of(slotted)["policy"]["sharing"] == "slotted"
-
-
-@pytest.mark.parametrize(
-    ("expected_mbps", "ratio"), [((20.0, 80.0), 4.0), (None, 1.0)], ids=["told", "not told"]
-)
-def test_slots_are_as_long_as_guesses_are_expected_to_be(expected_mbps, ratio):
-    one_plane = small_fabric(racks=3, planes=1, servers=2)
-    slots = SlotPolicy(slot_s=0.5, week_s=10.0)
-    loop = Rehearsal(one_plane, Policy(sharing=Sharing.SLOTTED, slots=slots), outage_s=0.1)
-    sent, wanted, expected = np.zeros((3, 3, 3))
-    sent[0, [1, 2]], wanted[0, [1, 2]], expected[0, [1, 2]] = (4.0, 9.0), 100.0, expected_mbps
-    loop.see(0.0, sent, wanted, None if expected_mbps is None else expected)
-    decision = loop.step(0.0)
-    lengths_s = {path.dst: s.length_s for s in loop.week.slots for path in s.state.topology.paths}
-    assert lengths_s[2] / lengths_s[1] == pytest.approx(ratio, rel=0.1)
-    assert {one.expected_mbps for one in decision.demand} == set(expected_mbps or (100.0,))
 
 
 def test_changes_cost_what_they_disturb():

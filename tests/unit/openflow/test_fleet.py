@@ -239,7 +239,9 @@ def test_a_commit_without_an_answer_is_not_tried_again(fleet):
     switch = Switch(fleet, V1)
     fleet.stage({V1: CHANGES})
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
-    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
+    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER, BARRIER], (
+        "the last asks for life"
+    )
 
 
 @pytest.mark.parametrize("again", [VSWITCH_PORTS, port_table("electrical", "host", "optical")])
@@ -384,6 +386,7 @@ def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(m
     assert answers == others
     assert asked == [silent, *others]
     assert not fleet._pending
+    assert fleet.connected() == {silent, *others}, "a table that takes long to read is no reason"
 
 
 def test_any_number_of_switches_that_are_away_hide_none(fleet):
@@ -430,6 +433,7 @@ def test_those_who_watch_are_told(fleet):
     fleet.watch(
         seen.append,
         lambda datapath, port: seen.append((datapath, port.name, port.up)),
+        seen.append,
     )
     switch = Switch(fleet, V1)
     fleet.port_changed(V1, switch, PortInfo(5, "optical", False), deleted=False)
@@ -608,6 +612,81 @@ def test_a_frame_for_a_port_that_is_missing_is_not_sent(fleet):
     switch = Switch(fleet, V1, ports=port_table("host"))
     fleet.send_frames({V1: [(Port.OPTICAL, b"x" * 60)]})
     assert switch.sent == []
+
+
+def test_a_switch_that_owes_an_answer_is_asked_nothing_until_it_gives_one(fleet):
+    heard = []
+    fleet.watch(lambda _new: None, lambda *_port: None, heard.append)
+    switch = Switch(fleet, V1)
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
+    assert (fleet.connected(), fleet.mute()) == (frozenset(), {V1})
+    asked = list(switch.sent)
+    silent = Failure("openflow", "v-h11", FailureKind.LATE, "does not answer")
+    assert fleet.apply({V1: CHANGES}, 60.0) == {V1: silent}
+    assert switch.sent == asked
+    assert asked[-1][1] == TYPE_BARRIER_REQUEST
+    fleet.barrier_replied(switch, struct.unpack_from("!I", asked[-1], 4)[0])
+    assert (fleet.connected(), fleet.mute(), heard) == ({V1}, frozenset(), [V1])
+    switch.answer = agrees
+    assert fleet.apply({V1: CHANGES}, 60.0) == {V1: None}
+
+
+def test_a_switch_that_owes_an_answer_and_connects_anew_is_there(fleet):
+    switch = Switch(fleet, V1)
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
+    switch.disconnect()
+    Switch(fleet, V1, agrees)
+    assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
+    assert fleet.apply({V1: CHANGES}, 60.0) == {V1: None}
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_one_of_very_many_is_not_waited_for_by_who_hurries(late):
+    """Two of 24 are more than a twentieth: they are waited for."""
+    fabric = small_fabric(racks=2, planes=1, servers=12)
+    fleet = Fleet(fabric, lambda job: job())
+    datapaths = [server.vswitch.datapath_id for server in fabric.servers]
+    for number, datapath in enumerate(datapaths):
+        Switch(fleet, datapath, None if number < late else agrees)
+    changes = dict.fromkeys(datapaths, CHANGES)
+    started_s = time.monotonic()
+    found = fleet.apply(changes, 60.0 if late == 1 else 1.5, hurries=True)
+    assert time.monotonic() - started_s < 30.0
+    kind = FailureKind.LATE if late == 1 else FailureKind.UNKNOWN
+    assert [found[one] and found[one].kind for one in datapaths] == [kind] * late + [None] * (
+        24 - late
+    )
+
+
+def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
+    """They are more than may be asked at a time, and come first."""
+    monkeypatch.setattr("apps.openflow.switchboard._UNDER_WAY", 4)
+    monkeypatch.setattr("apps.openflow.switchboard._SENT_TOGETHER", 1)
+    fabric = small_fabric(racks=2, planes=1, servers=60)
+    fleet = Fleet(fabric, lambda job: job())
+    datapaths = [server.vswitch.datapath_id for server in fabric.servers]
+    for number, datapath in enumerate(datapaths):
+        Switch(fleet, datapath, None if number < 6 else agrees)
+    started_s = time.monotonic()
+    found = fleet.apply(dict.fromkeys(datapaths, CHANGES), 20.0, hurries=True)
+    assert time.monotonic() - started_s < 15.0
+    assert [one for one in datapaths if found[one] is None] == datapaths[6:]
+    assert {found[one].kind for one in datapaths[:6]} == {FailureKind.LATE}
+
+
+def test_who_is_not_given_its_time_is_not_set_aside(fleet):
+    """As by who counts at its master, twice a second."""
+    Switch(fleet, V1)
+    assert fleet.become_master({V1: 1}, 0.02) == {V1: NO_ANSWER}
+    assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
+
+
+def test_a_switch_that_does_not_answer_is_waited_for_as_one_that_is_away(fleet):
+    Switch(fleet, V1)
+    fleet.apply({V1: CHANGES}, 0.02)
+    began_s = time.monotonic()
+    fleet.await_connected([V1], 0.1)
+    assert time.monotonic() - began_s >= 0.1
 
 
 def test_a_probe_is_known_by_its_nonce(fleet):

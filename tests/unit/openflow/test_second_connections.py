@@ -79,7 +79,7 @@ def test_a_stranger_is_refused_while_the_switch_answers(fleet):
 
 def test_a_switch_that_comes_back_is_taken_once_its_old_connection_has_not_answered(fleet):
     seen = []
-    fleet.watch(seen.append, lambda *_: None)
+    fleet.watch(seen.append, lambda *_port: None, lambda _mute: None)
     old = Connection(fleet, "10.0.0.1:1")
     (future,) = fleet.ask_for_counters([Question(V1, 1)]).values()
     new = Connection(fleet, "10.0.0.1:2", obeys=True)
@@ -126,6 +126,15 @@ def test_of_many_newcomers_one_is_taken_and_has_to_answer_for_the_others(fleet):
 
 
 @pytest.mark.parametrize(
+    "ask",
+    [
+        lambda fleet: fleet.apply({V1: CHANGES}, 0.02)[V1].kind,
+        lambda fleet: fleet.become_master({V1: 1}, 0.02)[V1].kind,
+        lambda fleet: list(fleet.rule_tables([V1], 0.02)) or FailureKind.UNKNOWN,
+    ],
+    ids=["changes", "mastership", "rules"],
+)
+@pytest.mark.parametrize(
     "say",
     [
         lambda fleet, stranger, xid: fleet.barrier_replied(stranger, xid),
@@ -134,13 +143,13 @@ def test_of_many_newcomers_one_is_taken_and_has_to_answer_for_the_others(fleet):
     ],
     ids=["barrier", "role", "statistics"],
 )
-def test_a_stranger_confirms_nothing_that_the_switch_was_asked(fleet, say):
+def test_a_stranger_confirms_nothing_that_the_switch_was_asked(fleet, say, ask):
     switch = Connection(fleet, "10.0.0.1:1")
     stranger = Connection(fleet, "10.6.6.6:6")
     switch.send = lambda message: say(fleet, stranger, int.from_bytes(message[4:8], "big"))
-    assert fleet.apply({V1: CHANGES}, 0.02)[V1].kind is FailureKind.UNKNOWN
-    assert fleet.become_master({V1: 1}, 0.02)[V1].kind is FailureKind.UNKNOWN
-    assert list(fleet.rule_tables([V1], 0.02)) == []
+    assert ask(fleet) is FailureKind.UNKNOWN
+    fleet.apply({V1: CHANGES}, 0.02)
+    assert fleet.mute() == {V1}, "nor that it answers again"
 
 
 def test_a_stranger_refuses_nothing_either_and_shows_no_probes_and_ports(fleet):

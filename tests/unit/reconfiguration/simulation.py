@@ -90,6 +90,8 @@ LONGEST_PAUSE_S = 5.0
 """After which a leader that was paused goes on, and what it had begun comes out."""
 Way = tuple[VlanId, int]
 """A tag, and the port by which frames with it leave the switch that steers."""
+Link = tuple[OpticalPort, OpticalPort, bool]
+"""Two ports that light joins; True: in both directions."""
 _WORDS: Final = {
     FailureKind.NOT_CONNECTED: "not connected",
     FailureKind.REFUSED: "refused",
@@ -138,6 +140,16 @@ class Late:
     """The switch whose rules it changes; None: it is of another kind of device."""
     term: int
     """Number of the leader that asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A table that a switch has replaced, and still forwards some packets by."""
+
+    until_s: float
+    table: Mapping[object, FlowRule]
+    ways: dict[RackId, set[Way]] = field(default_factory=dict)
+    """What follows from it, as far as anybody has asked."""
 
 
 @dataclass
@@ -200,10 +212,10 @@ class Network:
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
         self.server_at = {(s.rack, s.tor_port): s for s in fabric.servers}
         self.port_fed = {(p.plane, p.egress): p for p in fabric.ports}
+        self.port_feeding = {(p.plane, p.ingress): p for p in fabric.ports}
         self._ways: dict[DatapathId, dict[RackId, set[Way]]] = {}
         """What follows from the tables, until those change."""
-        self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
-        """By vswitch: (until when, a table by which it still forwards some packets)."""
+        self.stale: dict[DatapathId, list[Stale]] = {}
         self.late = Lateness()
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
@@ -243,7 +255,10 @@ class Network:
         off = self.dead_uplinks | self.closed
         if all(other.name in off for other in self.fabric.racks[to].servers):
             return ways[to]  # nothing that was sent there earlier can be taken any more
-        return ways[to].union(*(self._sends(to, table) for table in cached))
+        for one in cached:
+            if to not in one.ways:
+                one.ways[to] = self._sends(to, one.table)
+        return ways[to].union(*(one.ways[to] for one in cached))
 
     def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
         metadata = rack_metadata(to)
@@ -287,53 +302,57 @@ class Network:
 
     def _far_end(self, port: OpticalPort) -> OpticalPort | None:
         """Where the light of a port comes out now; a port in the dark sends nothing."""
-        if not self._lit(port):
-            return None
+        lit, out = False, None
         for cross in self.mirrors[port.plane]:
-            if cross.ingress == port.ingress:
-                return self.port_fed[port.plane, cross.egress]
-        return None
+            lit = lit or cross.egress == port.egress
+            if out is None and cross.ingress == port.ingress:
+                out = cross.egress
+        return self.port_fed[port.plane, out] if lit and out is not None else None
 
-    def _links(self, vlan: VlanId, *, whole: bool) -> Iterator[tuple[RackId, RackId]]:
-        """Pairs of racks joined by light in both directions (``whole``) or in at least one."""
-        for plane in self.fabric.planes:
-            ends = [
-                port
-                for port in self.fabric.ports
-                if port.plane == plane.id and vlan in self.vlans[port.id].tagged
-            ]
-            lit = self.mirrors[plane.id]
-            for index, a in enumerate(ends):
-                for b in ends[index + 1 :]:
-                    there = CrossConnect(a.ingress, b.egress) in lit
-                    back = CrossConnect(b.ingress, a.egress) in lit
-                    if (there and back) if whole else (there or back):
-                        yield a.rack, b.rack
+    def links(self) -> list[Link]:
+        """Pairs of ports that light joins, once each."""
+        found: list[Link] = []
+        for plane, lit in self.mirrors.items():
+            for cross in lit:
+                a = self.port_feeding.get((plane, cross.ingress))
+                b = self.port_fed.get((plane, cross.egress))
+                if a is None or b is None or a is b:
+                    continue
+                back = CrossConnect(b.ingress, a.egress) in lit
+                if not back or a.id < b.id:
+                    found.append((a, b, back))
+        return found
 
     def joined(self, vlan: VlanId, one: RackId, other: RackId) -> bool:
         """Whether frames get from one rack to the other on ``vlan``, and back."""
-        tree = self.islands(vlan)
+        tree = self.islands(vlan, self.links())
         return root(tree, one) == root(tree, other)
 
-    def islands(self, vlan: VlanId) -> dict[RackId, RackId]:
+    def islands(self, vlan: VlanId, links: Sequence[Link]) -> dict[RackId, RackId]:
         """Racks that ``vlan`` joins in both directions, as trees with one root each."""
         tree = {rack.id: rack.id for rack in self.fabric.racks}
-        for link in self._links(vlan, whole=True):
-            one, other = (root(tree, rack) for rack in link)
-            tree[one] = other
+        vlans = self.vlans
+        for a, b, whole in links:
+            if whole and vlan in vlans[a.id].tagged and vlan in vlans[b.id].tagged:
+                tree[root(tree, a.rack)] = root(tree, b.rack)
         return tree
 
-    def loops(self) -> Iterator[VlanId]:
+    def loops(self, links: Sequence[Link]) -> Iterator[VlanId]:
         """Circuit VLANs in which a broadcast would go round for ever."""
-        used = {vlan for vlans in self.vlans.values() for vlan in vlans.tagged}
-        for vlan in sorted(used - {self.fabric.parking_vlan}):
-            tree = {rack.id: rack.id for rack in self.fabric.racks}
-            for link in self._links(vlan, whole=False):
-                one, other = (root(tree, rack) for rack in link)
+        if not self.vlans:
+            return
+        trees: dict[VlanId, dict[RackId, RackId]] = {}
+        looped: set[VlanId] = set()
+        for a, b, _ in links:
+            for vlan in self.vlans[a.id].tagged & self.vlans[b.id].tagged:
+                if vlan not in trees:
+                    trees[vlan] = {rack.id: rack.id for rack in self.fabric.racks}
+                tree = trees[vlan]
+                one, other = root(tree, a.rack), root(tree, b.rack)
                 if one == other:
-                    yield vlan
-                    break
+                    looped.add(vlan)
                 tree[one] = other
+        yield from sorted(looped - {self.fabric.parking_vlan})
 
     # -- carrying out commands --------------------------------------------------------------------
 
@@ -364,7 +383,7 @@ class Network:
         started_s = self.now_s
         self.late.under_way = []
         while doing:
-            index = self.rng.choice(sorted(doing))
+            index = self.rng.choice(list(doing))  # in order
             self.now_s += self.rng.uniform(0.0, 0.002)
             self.catch_up()
             try:
@@ -574,7 +593,7 @@ class Network:
             self.still_until_s[rack] = max(still_s, self.now_s + lag_s)
             (self.still_and_telling.add if self._hit(0.5) else self.still_and_telling.discard)(rack)
         if lag_s:
-            self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
+            self.stale.setdefault(datapath, []).append(Stale(self.now_s + lag_s, dict(table)))
         for change in changes:
             if isinstance(change, Install | InstallAll):
                 table.update((match_key(rule), rule) for rule in installed([change]))
@@ -669,6 +688,8 @@ class Network:
         return Mirrors(frozenset(lit | halves), frozenset(halves)), None
 
     def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
+        """Light that is there is told of at once; what does not come is waited for."""
+        until_s = self.now_s + command.timeout_s
         yield
         if self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
@@ -678,6 +699,8 @@ class Network:
             if not self._lit(self.port_named[command.rack, name])
             or self._hit(self.faults.no_carrier)
         )
+        if dark:
+            self.now_s = max(self.now_s, until_s)
         return dark, None
 
     def _lit(self, port: OpticalPort) -> bool:
@@ -758,13 +781,13 @@ class Network:
             return way[0] in self.vlans[end].tagged
         return end in self.followed(way, here)[:-1]
 
-    def _cached(self, datapath: DatapathId) -> list[Mapping[object, FlowRule]]:
+    def _cached(self, datapath: DatapathId) -> list[Stale]:
         """Tables that a vswitch has replaced and still forwards some packets by."""
         entries = self.stale.get(datapath)
         if not entries:
             return []
-        self.stale[datapath] = [entry for entry in entries if self.now_s < entry[0]]
-        return [table for _, table in self.stale[datapath]]
+        self.stale[datapath] = [one for one in entries if self.now_s < one.until_s]
+        return self.stale[datapath]
 
     # -- what is to be held against it ------------------------------------------------------------
 

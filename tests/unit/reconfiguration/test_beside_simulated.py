@@ -9,15 +9,22 @@ recovers from what the journal's last entry tells. Replay as in
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 
-from hydra.model import PlaneId
+from hydra.model import Fabric, PlaneId
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.beside import Touched, apart
-from hydra.reconfiguration.commands import AwaitRounds, PassMarkers, Pause, ReadPortPackets
+from hydra.reconfiguration.commands import (
+    AwaitPortsUp,
+    AwaitRounds,
+    PassMarkers,
+    Pause,
+    ReadPortPackets,
+)
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
 from tests.unit.core.fabrics import (
@@ -39,6 +46,7 @@ from tests.unit.reconfiguration.test_recovery_simulated import (
 )
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
+from topology.marks import Marks, marks_of
 
 pytestmark = pytest.mark.takes(10)
 
@@ -49,8 +57,10 @@ _DEEPEST = 3
 _OFTEN = 0.5
 """Chance that somebody wants a change before a step."""
 _NOW_AND_THEN = 0.02
-"""Chance of that at a change of the network while a change only waits."""
-_WAITING = (AwaitRounds, PassMarkers, Pause, ReadPortPackets)
+"""Chance of that at a change of the network while a change waits for its circuits to drain."""
+_AT_THE_GATE = 0.2
+"""The same while it waits for light."""
+_WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 
 
 class Course(NamedTuple):
@@ -60,12 +70,25 @@ class Course(NamedTuple):
     """The number of changes that were under way as each ended."""
     interrupted: frozenset[str]
     """Steps before which another change was made."""
-    meanwhile: bool
-    """True if one was made while another only waited."""
+    meanwhile: frozenset[str]
+    """Steps in which one was made while another only waited."""
     left: bool
     """True if one has left something to another."""
     died_among: int
     """Changes under way when the controller died; 0: it did not."""
+
+
+def _dual_homed(fabric: Fabric) -> Fabric:
+    return fabric
+
+
+@cache
+def _built(
+    racks: int, planes: int, ports: int, kind: Callable[[Fabric], Fabric]
+) -> tuple[Fabric, Marks]:
+    """Each of the few fabrics that there are, built once."""
+    fabric = kind(small_fabric(racks, planes, ports, servers=1))
+    return fabric, marks_of(fabric)
 
 
 class _Joint(Watch):
@@ -125,15 +148,10 @@ class _World:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
-        fabric = small_fabric(
-            racks=rng.randint(5, 7),
-            planes=rng.randint(2, 3),
-            ports_per_plane=rng.choice((1, 2)),
-            servers=1,
-        )
-        kind = rng.choice((lambda one: one, single_homed, openflow_only))
-        self.fabric = kind(fabric)
-        self.order = order_of(self.fabric)
+        racks, planes, ports = rng.randint(5, 7), rng.randint(2, 3), rng.choice((1, 2))
+        kind = rng.choice((_dual_homed, single_homed, openflow_only))
+        self.fabric, self.marks = _built(racks, planes, ports, kind)
+        self.order = order_of(self.fabric, self.marks)
         self.saved = state = first_state(self.fabric, rng)
         self.network = Network(self.fabric, state, rng)
         self.upkeep = SimulatedUpkeep.at_work(self.network, state)
@@ -141,7 +159,8 @@ class _World:
             shake(self.network, rng)
         self.under_way: tuple[Execution, ...] = ()
         self.most, self.made, self.interrupted = 0, [], set()
-        self.made_meanwhile = self.left = False
+        self.made_meanwhile: set[str] = set()
+        self.left = False
         self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
         """After so many changes of the network the controller dies; 0: it does not."""
 
@@ -160,11 +179,13 @@ class _World:
     def meanwhile(self, watch: _Joint) -> None:
         """Somebody may want another change while this one only waits."""
         innermost = self.under_way[-1] is watch.execution
-        if innermost and watch.execution.lets_others_in and self.rng.random() < _NOW_AND_THEN:
+        chance = _NOW_AND_THEN if watch.steps[-1] == "drain" else _AT_THE_GATE
+        if innermost and watch.execution.lets_others_in and self.rng.random() < chance:
             made = len(self.made)
             self.before("", watch)
             self.interrupted.discard("")
-            self.made_meanwhile |= len(self.made) > made
+            if len(self.made) > made:
+                self.made_meanwhile.add(watch.steps[-1])
 
     def wishes(self) -> Iterator[Plan]:
         """Plans that touch nothing that is under way, or what it leaves, nor devices of which
@@ -174,7 +195,7 @@ class _World:
         touched = Touched()
         for one in self.under_way:
             touched |= one.touched
-        goal = random_state(self.fabric, apart(state, touched), self.rng)
+        goal = random_state(self.fabric, apart(state, touched), self.rng, self.marks)
         moving = moving_pairs(state, goal)
         everything = self.rng.random() < 0.5
         free = sorted(moving if everything else moving - touched.pairs)
@@ -246,7 +267,7 @@ class _World:
     def play(self) -> Course:
         died_among = 0
         state = self.upkeep.memory.state
-        goal = random_state(self.fabric, state, self.rng)
+        goal = random_state(self.fabric, state, self.rng, self.marks)
         moving = sorted(moving_pairs(state, goal))
         chosen = self.rng.sample(moving, min(len(moving), self.rng.randint(1, 3)))
         target = hold(state, goal, set(moving).difference(chosen), ())
@@ -263,7 +284,7 @@ class _World:
             self.most,
             tuple(self.made),
             frozenset(self.interrupted),
-            self.made_meanwhile,
+            frozenset(self.made_meanwhile),
             self.left,
             died_among,
         )
@@ -312,7 +333,7 @@ def test_the_seeds_reach_every_corner():
     assert {1, 2, 3} <= {course.most for course in courses}
     assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
-    assert any(course.meanwhile for course in courses)
+    assert {"drain", "carrier"} <= frozenset().union(*(one.meanwhile for one in courses))
     assert any(course.left for course in courses)
     interrupted = frozenset().union(*(course.interrupted for course in courses))
     assert {"divert", "drain", "move", "announce"} <= interrupted, "in every substep"

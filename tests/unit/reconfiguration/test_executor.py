@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.failures import FailureKind
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import Port, RuleKind
 from hydra.forwarding.rules import RemoveByCookie
 from hydra.lifecycle import ReconfigurationState
@@ -281,6 +281,32 @@ def test_a_silent_vswitch_is_closed_out_where_the_policy_says_so():
     assert execution.result == target
     assert execution.closed == network.closed == {silent.name}
     assert execution.unconfirmed == {silent.name}
+
+
+@pytest.mark.parametrize("policy", [Policy(), CLOSE], ids=["hold", "close"])
+def test_what_a_late_vswitch_uses_does_not_move_and_it_is_not_closed_out(policy):
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    late = FABRIC.racks[1].servers[0]
+
+    def others_alone(command, true):
+        if not command.hurries:
+            return true
+        failure = Failure("openflow", late.name, FailureKind.LATE, "no answer yet")
+        return replace(true, value=true.value | {late.vswitch.datapath_id: failure})
+
+    network.instead["divert", ApplyRules] = others_alone
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = replace(execution_of(network, old, target, policy), hurries=True)
+    Watch(network, execution).run()
+    assert network.closed == set()
+    if policy is CLOSE:  # nobody is closed out for half a second
+        assert execution.state is ReconfigurationState.DONE
+        return
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.late == {late.vswitch.datapath_id}
+    held = {path for path in old.topology.paths if 1 in (path.src, path.dst)}
+    assert held <= set(execution.result.topology.paths)
 
 
 def test_where_its_port_can_not_be_closed_what_it_uses_does_not_move():

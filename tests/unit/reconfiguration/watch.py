@@ -33,7 +33,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, port_trunks
-from tests.unit.reconfiguration.simulation import Network, Way, root
+from tests.unit.reconfiguration.simulation import Link, Network, Way, root
 
 
 class Violation(AssertionError):
@@ -190,7 +190,8 @@ class Watch:
         if isinstance(command, _READING) and self._seen_late == self.network.late.happened:
             return
         self._seen_late = self.network.late.happened
-        arrives = self._arrivals()
+        links = self.network.links()
+        arrives = self._arrivals(links)
         excused = self.excused()
         for server in self.fabric.servers:
             if server.name in excused:
@@ -204,11 +205,11 @@ class Watch:
                             f"{server.name} sends to {rack.name} on VLAN {way[0]}, which does not "
                             f"lead there ({command})"
                         )
-        for vlan in self.network.loops():
+        for vlan in self.network.loops(links):
             self._fail(f"VLAN {vlan} has a loop ({command})")
         self._no_frame_is_flooded_into_the_dark(command)
 
-    def _arrivals(self) -> Callable[[Way, RackId, RackId], bool]:
+    def _arrivals(self, links: Sequence[Link]) -> Callable[[Way, RackId, RackId], bool]:
         """:meth:`Network.arrives` as things are; VLANs are followed once."""
         if not self.network.substrate.retags:
             return self.network.arrives
@@ -216,7 +217,7 @@ class Watch:
 
         def arrives(way: Way, here: RackId, there: RackId) -> bool:
             if way[0] not in islands:
-                islands[way[0]] = self.network.islands(way[0])
+                islands[way[0]] = self.network.islands(way[0], links)
             tree = islands[way[0]]
             return root(tree, here) == root(tree, there)
 
@@ -229,12 +230,17 @@ class Watch:
             self._dark = None  # whatever has come about until devices do as told again
             return
         in_use = self.vlans_in_use()
+        lit = {
+            (plane, cross.egress)
+            for plane, crosses in self.network.mirrors.items()
+            for cross in crosses
+        }
         dark = {
             port.id
             for port in self.fabric.ports
             if (vlans := self.network.vlans.get(port.id)) is not None
             and not in_use.isdisjoint(vlans.tagged)
-            and not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane])
+            and (port.plane, port.egress) not in lit
         }
         for end in dark - (dark if self._dark is None else self._dark):
             port = self.fabric.ports[end]

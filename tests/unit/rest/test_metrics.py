@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from hydra import __version__
 from hydra.errors import DeviceUnavailable
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState, PlaneId, PortId, Topology, VlanId
@@ -20,6 +21,7 @@ from hydra.reconfiguration.commands import ApplyRules, Outcome, Pause
 from hydra.service import Reconfiguration, StepTiming
 
 from .fake_service import SILENT, relay_path, ring_state
+from .fake_workers import FakeWorkers
 
 PROMTOOL = Path(sys.executable).with_name("promtool")
 ENDED = Reconfiguration(
@@ -56,12 +58,17 @@ def metrics():
 
 
 @pytest.fixture
-def url(service, metrics):
+def workers():
+    return FakeWorkers()
+
+
+@pytest.fixture
+def url(service, metrics, workers):
     path = relay_path()
     service.network = NetworkState(
         3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)}
     )
-    app = create_app(service, registry=metrics.registry)
+    app = create_app(service, registry=metrics.registry, held_by=workers)
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     yield f"{server.url}/metrics"
@@ -131,6 +138,35 @@ def test_what_the_controller_did(url):
     assert shown["hydra_circuits_lost_total",] == 2
     assert shown["hydra_openflow_connections",] == 8
     assert shown["hydra_loop_stage_duration_seconds_count", "plan"] == 1
+
+
+def test_workers_one_by_one_and_those_that_are_gone(url, workers):
+    shown = samples(httpx.get(url, trust_env=False).text)
+    assert (shown["hydra_worker_connected", "w1"], shown["hydra_worker_connected", "w2"]) == (1, 0)
+    assert shown["hydra_worker_renewal_age_seconds", "w1"] == 0.25
+    assert shown["hydra_worker_renewal_age_seconds", "w2"] == 70
+    assert shown["hydra_worker_switches", "w1"] == 12
+    assert shown["hydra_worker_switches_served", "w1"] == 6
+    assert shown["hydra_worker_shards", "w1"] == 2
+    assert shown["hydra_worker_cpu_seconds_total", "w1"] == 3.25
+    assert shown["hydra_worker_build_info", "1.2", "w1"] == 1
+    assert shown["hydra_build_info", __version__] == 1
+    assert shown["hydra_worker_sessions_ended_total", "silent", "w1"] == 2
+    assert shown["hydra_worker_sessions_ended_total", "orders-late", "w2"] == 3
+    assert shown["hydra_worker_sessions_ended_total", "told-lost", "w2"] == 0
+    assert ("hydra_worker_switches", "w2") not in shown
+    assert (shown["hydra_shards", "yes"], shown["hydra_shards", "no"]) == (2, 2)
+    workers.here = ()
+    shown = samples(httpx.get(url, trust_env=False).text)
+    assert (shown["hydra_shards", "yes"], shown["hydra_shards", "no"]) == (0, 4)
+
+
+def test_where_there_are_no_workers_nothing_is_said_of_them(service):
+    server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
+    server.start()
+    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    server.stop()
+    assert ("hydra_ready" in text, "worker" in text, "shards" in text) == (True, False, False)
 
 
 def test_openmetrics_is_spoken_to_those_who_ask(url):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 import time
@@ -14,6 +15,8 @@ import zmq.auth
 
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.seam import PortInfo, SumRequest
+from apps.process.worker_list import SessionEnd
+from apps.workers import exchange as exchange_room
 from apps.workers import wire
 from apps.workers.exchange import Exchange, endpoint
 from apps.workers.links import Links
@@ -22,6 +25,8 @@ from apps.workers.wire import Order, Record
 from drivers.codecs.openflow.messages import MULTIPART_FLOW, MULTIPART_PORT_STATS
 from hydra.errors import HydraError
 from hydra.failures import FailureKind
+from hydra.forwarding.frames import probe
+from hydra.model import MacAddress, VlanId
 from hydra.policy import WorkerSettings
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
@@ -31,6 +36,7 @@ SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
 LEASE_S = 2.0
 LONG_S = 30.0
 PORTS = {1: PortInfo(1, "p1", True)}
+MAC = MacAddress("02:00:00:00:00:01")
 
 
 def wait_until(condition):
@@ -169,8 +175,63 @@ class Controller:
         named = [one for one in self.told if one[0] == "connected" and one[1] == datapath]
         return named[-1][2] if named else None
 
+    def known(self, name="w"):
+        return {one.name: one for one in self.exchange.known()}.get(name)
+
+    def await_ended(self, ended, name="w"):
+        """Wait until this many of a worker's sessions have ended so, and no others."""
+        wait_until(lambda: (known := self.known(name)) and known.ended == ended)
+
     def close(self):
         self.exchange.stop()
+
+
+class Way:
+    """A way to a port on which connections can fall silent: what they are sent gets nowhere, and
+    neither end is told."""
+
+    def __init__(self, port):
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._connections = []
+        self._silent = set()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def __len__(self):
+        """Number of connections that were made."""
+        return len(self._connections) // 2
+
+    def fall_silent(self):
+        """Those that stand; new ones are carried."""
+        self._silent.update(self._connections)
+
+    def _accept(self):
+        while True:
+            try:
+                ends = self._listener.accept()[0], socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                return
+            self._connections += ends
+            for here, there in (ends, ends[::-1]):
+                threading.Thread(target=self._carry, args=(here, there), daemon=True).start()
+
+    def _carry(self, here, there):
+        try:
+            while read := here.recv(65536):
+                if here not in self._silent:
+                    there.sendall(read)
+            if here not in self._silent:
+                there.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for one in (self._listener, *self._connections):
+            one.close()
 
 
 @pytest.fixture
@@ -257,6 +318,18 @@ def test_of_rules_the_sums_by_subject_are_told(stack):
     a.await_told("error", 7, FailureKind.REFUSED, "no")
 
 
+def test_two_ways_to_one_controller_do_not_take_each_others_place(stack):
+    """As with a name and an address of one host: the second way has to wait."""
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port, port)
+    switch = w.connect()
+    a.connected()
+    time.sleep(LEASE_S)
+    a.send(b"on")
+    wait_until(lambda: switch.sent == [b"on"])
+    assert [one[0] for one in a.told] == ["connected"]
+
+
 def test_the_poller_is_content_with_sums(stack):
     """Through the switchboard, as it asks; ports are told as they are."""
     port = free_port()
@@ -265,7 +338,7 @@ def test_the_poller_is_content_with_sums(stack):
     )
     stack.callback(exchange.stop)
     fleet = Fleet(FABRIC, exchange.post, catch_up=exchange.catch_up)
-    exchange.start(fleet, lambda job: job())
+    exchange.start(fleet, [].append)  # no switch has to move
     w = worker(stack, "w", port)
     switch = w.connect()
     wait_until(lambda: SWITCH in fleet.connected())
@@ -297,6 +370,7 @@ def test_orders_that_come_when_the_lease_is_over_are_missed(stack):
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
     a.send(b"on")
     wait_until(lambda: switch.sent == [b"on"])
+    a.await_ended({SessionEnd.ORDERS_LATE: 1})
 
 
 def kind(message):
@@ -307,17 +381,31 @@ def flow_entry(subject, octets):
     return struct.pack("!H2xI16xQQQHHxxxx", 56, 4, subject, 1, octets, 1, 4)
 
 
-def test_of_frames_probes_alone_are_told_and_only_of_the_switch_in_use(stack):
+def test_of_frames_probes_alone_are_told_and_only_by_the_connection_in_use(stack):
+    """As are ends of rules. Both workers obey the controller, which uses one's connection."""
     port = free_port()
-    a, w = controller(stack, port), worker(stack, "w", port)
-    switch = w.connect()
+    a = controller(stack, port)
+    these = {name: worker(stack, name, port) for name in ("w1", "w2")}
+    switches = {name: one.connect() for name, one in these.items()}
     a.connected()
-    a.send(b"ask")
-    wait_until(lambda: switch.sent)
-    w.hub.do(w.holder.packet_received, SWITCH, switch, b"\xff" * 60)
-    w.hub.do(w.holder.barrier_replied, switch, 1)
-    a.await_told("barrier", SWITCH, 1)
-    assert not [one for one in a.told if one[0] == "packet"]
+    wait_until(lambda: sum(one.switches for one in a.exchange.seen()) == 2)
+    caught_up = threading.Event()
+    a.exchange.post(lambda: a.exchange.catch_up(caught_up.set))
+    assert caught_up.wait(LONG_S)
+    used = a.serving()
+    (other,) = these.keys() - {used}
+    for xid, name in enumerate((other, used)):
+        tell, holder, switch = these[name].hub.do, these[name].holder, switches[name]
+        tell(holder.packet_received, SWITCH, switch, b"\xff" * 60)
+        tell(holder.packet_received, SWITCH, switch, probe(MAC, MAC, VlanId(7), xid))
+        tell(holder.rule_ended, SWITCH, switch, xid)
+        tell(holder.barrier_replied, switch, xid)
+        a.await_told("barrier", SWITCH, xid)
+    assert a.serving() == used
+    assert [one for one in a.told if one[0] in {"packet", "ended"}] == [
+        ("packet", SWITCH, probe(MAC, MAC, VlanId(7), 1)),
+        ("ended", SWITCH, 1),
+    ]
 
 
 def test_a_worker_that_dies_gives_its_switches_to_the_next(stack):
@@ -332,6 +420,7 @@ def test_a_worker_that_dies_gives_its_switches_to_the_next(stack):
     assert len([one for one in a.told if one[0] == "connected"]) == 1
     dying = {"w1": first, "w2": second}[name]
     for link in dying.links._links:  # as SIGKILL: the system closes its connection
+        dying.links._send = lambda _link, _frames: True  # it says no last words
         dying.links._closing = True
         dying.links._awake()
         dying.links._thread.join()
@@ -343,6 +432,8 @@ def test_a_worker_that_dies_gives_its_switches_to_the_next(stack):
     a.send(b"on")
     wait_until(lambda: switches[other].sent == [b"on"])
     assert switches[name].sent == []
+    a.await_ended({SessionEnd.DISCONNECTED: 1}, name)
+    assert (a.known(name).seen, a.known(other).seen.serves) == (None, 1)
 
 
 def test_a_worker_that_is_silent_for_its_lease_is_no_more_counted_on(stack):
@@ -353,6 +444,8 @@ def test_a_worker_that_is_silent_for_its_lease_is_no_more_counted_on(stack):
     renew = w.links._renew
     w.links._renew = lambda link: setattr(link, "renew_at_s", wire.boot_s() + 0.1)
     a.await_told("disconnected", SWITCH, "w")
+    a.await_ended({SessionEnd.SILENT: 1})
+    assert (a.known().seen, a.known().renewal_age_s > LEASE_S) == (None, True)
     link = w.links._links[0]
     assert wire.boot_s() >= link.until_s
     orders = wire.packed(wire.ORDERS, 1, [Record(Order.SEND, 1, body=b"late")])
@@ -362,6 +455,27 @@ def test_a_worker_that_is_silent_for_its_lease_is_no_more_counted_on(stack):
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
     a.send(b"again")
     wait_until(lambda: switch.sent == [b"again"])
+    wait_until(lambda: a.known().seen is not None and a.known().renewal_age_s < LEASE_S)
+
+
+def test_a_worker_whose_connection_breaks_without_a_word_is_heard_on_the_next(stack):
+    """While the controller still holds the broken one, of the same identity."""
+    port = free_port()
+    a = controller(stack, port, lease_s=LONG_S)
+    way = Way(port)
+    stack.callback(way.close)
+    w = worker(stack, "w", way.port)
+    switch = w.connect()
+    a.connected()
+    way.fall_silent()
+    wait_until(lambda: len(way) > 1)
+    down = PortInfo(1, "p1", False)
+    w.hub.do(w.holder.port_changed, SWITCH, switch, down, deleted=False)
+    # By itself, or with all else where something was lost.
+    told = [("port", SWITCH, down, False), ("connected", SWITCH, "w", {1: down})]
+    wait_until(lambda: a.told[-1] in told)
+    a.send(b"on")
+    wait_until(lambda: b"on" in switch.sent)
 
 
 def test_orders_of_a_leader_that_was_followed_are_thrown_away(stack):
@@ -400,8 +514,32 @@ def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
     link.taken()
     link.said += 1  # as if a message had been sent that never came
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
+    a.await_ended({SessionEnd.TOLD_LOST: 1})
     link.heard += 1  # as if one had come that the controller never sent
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 3)
+    a.await_ended({SessionEnd.TOLD_LOST: 1, SessionEnd.ORDERS_LOST: 1})
+
+
+def test_what_is_lost_twice_in_a_lease_is_told_anew_twice(stack):
+    port = free_port()
+    a, w = controller(stack, port, lease_s=2 * LONG_S), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    send, refused = w.links._send, []
+
+    def send_but_once(link, frames):
+        if frames[0] == wire.TOLD and not refused:  # as while there is no connection
+            refused.append(frames)
+            return False
+        return send(link, frames)
+
+    w.links._send = send_but_once
+    w.hub.do(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
+    wait_until(lambda: [one[0] for one in a.told].count("connected") == 2)
+    refused.clear()
+    w.hub.do(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
+    wait_until(lambda: [one[0] for one in a.told].count("connected") == 3)
+    a.await_ended({SessionEnd.TOLD_LOST: 2})
 
 
 def test_catching_up_waits_for_what_workers_have_heard(stack):
@@ -461,6 +599,20 @@ def test_the_second_of_a_name_waits_until_the_first_is_gone(stack):
     assert OTHER not in a.connections
     first.links.stop()
     a.connected(OTHER)
+    a.await_ended({SessionEnd.ENDED: 1})
+
+
+def test_a_worker_that_stays_away_is_forgotten(stack, monkeypatch):
+    monkeypatch.setattr(exchange_room, "_REMEMBERED_S", 1.0)
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    wait_until(lambda: a.known() and a.known().seen)
+    a.exchange.post(lambda: a.exchange.remember_owners({0: "w", 1: "v"}, lambda _owners: None))
+    wait_until(lambda: a.known("v"))  # whom an earlier leader knew
+    wait_until(lambda: not a.known("v"))
+    assert a.known().seen, "it is here"
+    w.links.stop()
+    wait_until(lambda: not a.known())
 
 
 def test_a_second_connection_of_a_switch_is_refused_while_the_first_answers(stack):
@@ -547,6 +699,10 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
     wait_until(lambda: switch.sent == [b"on"])
     time.sleep(0.2)
     assert [one.name for one in a.exchange.seen()] == ["w"]
+    renewal = {"name": "x", "renewal": 1, "session": 0, "told": 0, "release": "1", "cpu_s": 0.0}
+    stranger.send_multipart([wire.RENEW, wire.text(renewal)])
+    stranger.send_multipart([wire.TOLD, b"x", b"y"])
+    a.await_ended({SessionEnd.UNREADABLE: 1}, "x")
 
 
 def test_an_address_that_is_taken_is_said():

@@ -1,0 +1,317 @@
+"""Switches that are connected to workers, and by way of which worker a controller speaks to each.
+
+To the controller a switch at a worker is like one of its own: it is told of it by the same events,
+and given a connection with the same few methods. A switch may be connected to several workers. The
+controller is told of one of these connections at a time, that of the worker which owns the switch's
+shard if there is one; if it ends, the next is told of, as if the switch had connected anew.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from apps.openflow.seam import (
+    PortInfo,
+    Post,
+    SumRequest,
+    Sums,
+    SwitchConnection,
+    SwitchEvents,
+)
+from apps.workers import wire
+from apps.workers.ownership import assigned, shard_of_switches
+from apps.workers.wire import Order, Record, Said, boot_s
+from hydra.failures import FailureKind
+from hydra.model import DatapathId, Fabric
+from hydra.policy import WorkerSettings
+
+_GATHER_S: Final = 1.0
+"""Time from the start in which no switch is told of: workers find the controller one by one."""
+_OWNER_S: Final = 1.0
+"""How long a switch that connects to another worker is waited for at its owner."""
+_KINDS: Final = tuple(FailureKind)
+
+
+def kind_number(kind: FailureKind) -> int:
+    """The number by which a kind of failure is told."""
+    return _KINDS.index(kind)
+
+
+class ExchangeEvents(SwitchEvents, Protocol):
+    """Receiver of what workers tell."""
+
+    def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker, as far as its switches go."""
+
+    name: str
+    orders: list[Record] = field(default_factory=list)
+    connections: dict[int, Connection] = field(default_factory=dict)
+    serves: int = 0
+    """Number of these by way of which the controller speaks to their switches."""
+
+
+class Connection:
+    """Connection of a switch to a worker, as a :class:`~apps.openflow.seam.SwitchConnection`."""
+
+    __slots__ = ("address", "datapath", "number", "ports", "worker")
+
+    def __init__(
+        self, worker: Worker, number: int, datapath: int, address: str, ports: dict[int, PortInfo]
+    ) -> None:
+        self.worker = worker
+        self.number = number
+        self.datapath = datapath
+        self.address = address
+        self.ports = ports
+
+    takes_sums = True
+
+    def send(self, message: bytes) -> None:
+        if isinstance(message, SumRequest):
+            body = wire.packed_sum_request(message)
+            self.worker.orders.append(
+                Record(Order.SUM, self.number, message.xid, message.mask, body)
+            )
+            return
+        self.worker.orders.append(Record(Order.SEND, self.number, body=bytes(message)))
+
+    def ask(self, tell: Callable[[bool], None]) -> None:
+        """Nobody has to ask: workers let in no second connection that claims to be a switch, and
+        the exchange tells of one at a time.
+        """
+        tell(True)
+
+    def close(self) -> None:
+        self.worker.orders.append(Record(Order.CLOSE, self.number))
+
+
+class Switches:
+    """Used in the exchange's thread only."""
+
+    def __init__(self, settings: WorkerSettings, fabric: Fabric, post: Post) -> None:
+        """``post``: run a function in the exchange's thread, soon."""
+        self._settings = settings
+        self._shard_of = shard_of_switches(fabric, settings.shards)
+        self._post = post
+        self._events: ExchangeEvents
+        self._between_changes: Callable[[Callable[[], None]], None]
+        self._on_owners: Callable[[Mapping[str, tuple[int, ...]]], None] = lambda _owners: None
+        self._workers: dict[str, Worker] = {}
+        """By name, those whose lease runs."""
+        self._owners: dict[int, str] = {}
+        self._seats: dict[int, dict[str, Connection]] = {}
+        """By datapath, the connections of a switch by the names of their workers."""
+        self._active: dict[int, Connection] = {}
+        """By datapath, the connection that the controller is told of."""
+        self._due_s: dict[int, float] = {}
+        """When a switch is told of that its owner does not have yet."""
+        self._misplaced = False
+        """True if a switch is spoken to by way of another worker than its owner, which has it."""
+
+    def start(
+        self, events: ExchangeEvents, between_changes: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """As :meth:`~apps.workers.exchange.Exchange.start`; call it before the thread runs."""
+        self._events = events
+        self._between_changes = between_changes
+        self._gathers_until_s = boot_s() + _GATHER_S
+
+    def remember_owners(
+        self,
+        owners: Mapping[int, str],
+        tell: Callable[[Mapping[str, tuple[int, ...]]], None],
+    ) -> None:
+        """Have ``owners`` be those until now, and ``tell`` of who owns what from now on."""
+        if owners:
+            self._owners = dict(owners)
+            self._misplaced = True
+        self._on_owners = tell
+        tell(self.shards())
+        self._share_out()
+
+    def shards(self) -> dict[str, tuple[int, ...]]:
+        """Shards of each worker that owns any."""
+        found: dict[str, list[int]] = {}
+        for shard in sorted(self._owners):
+            found.setdefault(self._owners[shard], []).append(shard)
+        return {name: tuple(some) for name, some in found.items()}
+
+    def come(self, worker: Worker) -> None:
+        """Share out shards to it, too."""
+        self._workers[worker.name] = worker
+        self._share_out()
+
+    def go(self, worker: Worker) -> None:
+        """Give its shards to others, and have its switches spoken to by way of these."""
+        del self._workers[worker.name]
+        self._share_out()
+        for connection in tuple(worker.connections.values()):
+            self._disconnected(worker, connection.number)
+
+    def use_all(self) -> None:
+        """Tell workers anew by which connections their switches are spoken to."""
+        for connection in self._active.values():
+            self._use(connection)
+
+    def look(self, now_s: float, *, leads: bool) -> None:
+        """Tell of switches that have waited for their owner, and have some move, if it is time."""
+        if self._gathering and now_s >= self._gathers_until_s:
+            self._gathers_until_s = 0.0
+            self._share_out()
+            for datapath in tuple(self._seats):
+                self._fill(datapath)
+        for datapath in [one for one, due_s in self._due_s.items() if now_s >= due_s]:
+            del self._due_s[datapath]
+            self._fill(datapath)
+        if self._misplaced and leads:
+            self._misplaced = False
+            self._between_changes(self._move)
+
+    @property
+    def _gathering(self) -> bool:
+        return self._gathers_until_s > 0
+
+    def _share_out(self) -> None:
+        if not self._workers:
+            return  # the owners are remembered: they may come back
+        if self._gathering:
+            return
+        before = self._owners
+        self._owners = assigned(self._settings.shards, before, self._workers)
+        if self._owners == before:
+            return
+        self._on_owners(self.shards())
+        self._misplaced = True
+
+    def _move(self) -> None:
+        """Have each switch spoken to by way of its owner, if it is connected to that.
+
+        Returns when it is done.
+        """
+        done = threading.Event()
+
+        def move() -> None:
+            for datapath, active in tuple(self._active.items()):
+                owned = self._seats.get(datapath, {}).get(self._owner(datapath))
+                if owned is not None and owned is not active:
+                    active.worker.serves -= 1
+                    self._events.switch_disconnected(datapath, active)
+                    self._activate(datapath, owned)
+            done.set()
+
+        self._post(move)
+        done.wait(self._settings.lease_s)
+
+    # -- what switches say ------------------------------------------------------------------------
+
+    def tell(self, worker: Worker, record: Record) -> None:
+        kind, number = record.kind, record.number
+        connection = worker.connections.get(number)
+        if kind == Said.CONNECTED:
+            self._connected(worker, number, json.loads(record.body))
+        elif kind == Said.DISCONNECTED:
+            self._disconnected(worker, number)
+        elif connection is None:
+            return  # the controller has let go of it
+        elif kind == Said.PORT:
+            self._port_changed(connection, record)
+        else:
+            self._answer(connection, record)
+
+    def _port_changed(self, connection: Connection, record: Record) -> None:
+        port, deleted = PortInfo(*json.loads(record.body)), bool(record.value)
+        if deleted:
+            connection.ports.pop(port.number, None)
+        else:
+            connection.ports[port.number] = port
+        if self._active.get(connection.datapath) is connection:
+            self._events.port_changed(connection.datapath, connection, port, deleted=deleted)
+
+    def _answer(self, connection: Connection, record: Record) -> None:
+        """Tell of what a switch has answered; the switchboard knows whether it was asked."""
+        events, (kind, _, xid, value, body) = self._events, record
+        if kind == Said.BARRIER:
+            events.barrier_replied(connection, xid)
+        elif kind == Said.STATISTICS:
+            events.statistics_replied(connection, xid, body, more=bool(value))
+        elif kind == Said.SUMS:
+            events.sums_replied(connection, xid, wire.unpacked_sums(body))
+        elif kind == Said.ERROR:
+            events.error_replied(connection, xid, _KINDS[value], body.decode())
+        elif kind == Said.ROLE:
+            events.role_replied(connection, xid, value)
+        elif kind == Said.RULE_ENDED:
+            events.rule_ended(connection.datapath, connection, value)
+        elif kind == Said.PACKET:
+            events.packet_received(connection.datapath, connection, body)
+        else:
+            raise ValueError(f"a record of kind {kind}")
+
+    def _connected(self, worker: Worker, number: int, said: Mapping[str, Any]) -> None:
+        datapath = int(said["datapath"])
+        ports = {port[0]: PortInfo(*port) for port in said["ports"]}
+        connection = Connection(worker, number, datapath, str(said["address"]), ports)
+        worker.connections[number] = connection
+        self._seats.setdefault(datapath, {})[worker.name] = connection
+        if self._gathering:
+            return
+        active, owner = self._active.get(datapath), self._owner(datapath)
+        if active is not None:
+            self._misplaced |= worker.name == owner
+        elif worker.name == owner or owner not in self._workers:
+            self._activate(datapath, connection)
+        else:
+            self._due_s.setdefault(datapath, boot_s() + _OWNER_S)
+
+    def _disconnected(self, worker: Worker, number: int) -> None:
+        connection = worker.connections.pop(number, None)
+        if connection is None:
+            return
+        datapath = connection.datapath
+        seat = self._seats[datapath]
+        if seat.get(worker.name) is connection:
+            del seat[worker.name]
+        if self._active.get(datapath) is connection:
+            del self._active[datapath]
+            worker.serves -= 1
+            self._events.switch_disconnected(datapath, connection)
+            self._fill(datapath)
+        if not seat:
+            self._seats.pop(datapath, None)
+
+    def _fill(self, datapath: int) -> None:
+        """Tell of the best connection of a switch that has none in use."""
+        best = self._best(datapath)
+        if best is not None and datapath not in self._active:
+            self._activate(datapath, best)
+
+    def _best(self, datapath: int) -> Connection | None:
+        """Connection of a switch by way of its owner, or of the worker that has fewest."""
+        seat = self._seats.get(datapath)
+        if not seat:
+            return None
+        owned = seat.get(self._owner(datapath))
+        return owned or min(seat.values(), key=lambda one: len(one.worker.connections))
+
+    def _owner(self, datapath: int) -> str:
+        """Name of the worker that owns a switch's shard; empty if none does."""
+        shard = self._shard_of.get(DatapathId(datapath), datapath % self._settings.shards)
+        return self._owners.get(shard, "")
+
+    def _activate(self, datapath: int, connection: Connection) -> None:
+        self._active[datapath] = connection
+        connection.worker.serves += 1
+        self._due_s.pop(datapath, None)
+        self._use(connection)
+        self._events.switch_connected(datapath, connection, connection.ports)
+
+    def _use(self, connection: Connection) -> None:
+        connection.worker.orders.append(Record(Order.USE, connection.number))
