@@ -56,6 +56,8 @@ class Traffic:
     """What it can want at most; infinite where nobody knows."""
     held_back: NDArray[np.bool_] | None = None
     """Traffic that met something full a moment ago, on a way that has changed since."""
+    lately_mbps: Floats | None = None
+    """What it has sent lately at least: an average follows slowly what grows. None: no more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,14 +124,15 @@ def estimate(
     near = ~(load_mbps < CLEAR * capacity_mbps)
     clear = ~along(np.logical_or, near, traffic.uses)
     met_odd = traffic.uses[doubted]
-    shown = ~constrained | np.isfinite(most)
+    known = ~constrained | np.isfinite(most)
+    lately = sent if traffic.lately_mbps is None else np.maximum(sent, traffic.lately_mbps)
     mean = demand
     if came_mbps is not None:
         overrun = came_mbps > OVERRUN * capacity_mbps
         paced = constrained & along(np.logical_or, overrun, traffic.uses)
-        shown |= paced
-        mean = np.where(paced, np.minimum(demand, HEADROOM * sent), demand)
-    expected = _expected(sent, mean, ~shown)
+        known |= paced
+        mean = np.where(paced, np.minimum(demand, HEADROOM * lately), demand)
+    expected = _expected(lately, mean, ~known)
     return Estimate(demand, expected, constrained, clear, np.unique(met_odd[odd[met_odd]]))
 
 
@@ -139,8 +142,9 @@ def _expected(sent: Floats, demand: Floats, guessed: NDArray[np.bool_]) -> Float
     The rates that traffic wants are taken to be exponentially distributed. Guessed ones are a
     censored sample of them: they are what is sent, or more. The maximum likelihood of their mean is
     the sum of all over the number of those that are known, and by as much a guessed one is expected
-    to be above what is sent, whatever that is (Epstein and Sobel, Life Testing, 1953). Where none
-    is known, all may be greedy. Nothing is expected to want more than its ``demand``.
+    to be above what is sent, whatever that is (Epstein and Sobel, Life Testing, 1953). It gets no
+    more than its ``demand``, so that what counts is the mean of the smaller of the two. Where none
+    is known, all may be greedy.
     """
     expected = demand.copy()
     if not guessed.any():
@@ -150,7 +154,9 @@ def _expected(sent: Floats, demand: Floats, guessed: NDArray[np.bool_]) -> Float
     known = np.count_nonzero(sample & ~guessed)
     if known:
         beyond = (np.where(guessed, sent, demand)[sample] - least).sum() / known
-        expected[guessed] = np.minimum(demand, sent + beyond)[guessed]
+        most = np.maximum(demand - sent, 0.0)[guessed]
+        smaller = -beyond * np.expm1(-most / beyond)
+        expected[guessed] = np.minimum(demand[guessed], sent[guessed] + smaller)
     return expected
 
 

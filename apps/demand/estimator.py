@@ -184,6 +184,7 @@ class DemandEstimator:
                 self._of_entries(backlog, backlog.connections, sent),
                 most_mbps=np.where(more > 0, mbps + more, known),
                 held_back=(self._held_back & (changed_s < self._hold_s))[pair],
+                lately_mbps=sent.least_mbps + more,
             ),
             load,
             capacity,

@@ -226,6 +226,13 @@ def test_datagrams_that_overrun_an_uplink_show_their_size_and_greedy_traffic_is_
     assert found.expected_mbps[R1, R2] > found.expected_mbps[R1, R3]
 
 
+def test_datagrams_that_have_just_begun_are_expected_to_want_what_two_readings_show():
+    network = Network()
+    found = network.find((H11, R2, 25.0, 60.0), (H12, R3, 9.5))
+    assert found.expected_mbps[R1, R2] == pytest.approx(60 * HEADROOM)
+    assert found.expected_mbps[R1, R2] > found.expected_mbps[R1, R3]
+
+
 def test_what_is_no_guess_needs_no_mean():
     for basis in (DemandBasis.RATE, DemandBasis.BACKLOG):
         assert Network(demand=basis).find((H11, R2, 9.5)).expected_mbps is None

@@ -152,6 +152,12 @@ def test_the_order_is_of_no_matter(rows, load, random):
     assert np.allclose(one.mbps[order], other.mbps)
 
 
+def mean_of(least, more, most):
+    """Mean of what a guess of ``least`` wants, with ``more`` beyond it on the average, and at most
+    ``most``."""
+    return least + more * (1 - np.exp(-(most - least) / more))
+
+
 def test_where_nothing_was_measured_all_may_be_greedy():
     found = estimated(traffic((0, 1, 6.0, [0]), (0, 2, 3.0, [0])), [9.5], [10.0])
     assert found.expected_mbps.tolist() == found.mbps.tolist()
@@ -163,7 +169,9 @@ def test_what_was_measured_tells_how_much_is_hidden():
     found = estimated(seen, [9.0, 30.0], [10.0, 100.0])
     beyond = 30 + 5 + 4 - 3 * COMPARABLE * 4.5
     assert found.constrained.tolist() == [False, True, True]
-    assert found.expected_mbps == pytest.approx([30.0, 5 + beyond, 4 + beyond])
+    assert found.expected_mbps == pytest.approx(
+        [30.0, mean_of(5, beyond, LINK), mean_of(4, beyond, LINK)]
+    )
     assert found.mbps == pytest.approx([30.0, LINK, LINK])
 
 
@@ -172,7 +180,9 @@ def test_more_than_twice_what_a_queue_lets_through_shows_what_datagrams_want():
     found = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[25.0, 4.0])
     beyond = 20 * HEADROOM + 5 * HEADROOM + 4 - 3 * COMPARABLE * 4
     assert found.constrained.all()
-    assert found.expected_mbps == pytest.approx([20 * HEADROOM, 5 * HEADROOM, 4 + beyond / 2])
+    assert found.expected_mbps == pytest.approx(
+        [20 * HEADROOM, 5 * HEADROOM, mean_of(4, beyond / 2, LINK)]
+    )
     less = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[20.0, 4.0])
     assert less.expected_mbps.tolist() == less.mbps.tolist(), "TCP may send as much"
 
@@ -189,7 +199,29 @@ def test_what_is_known_from_before_is_no_guess():
         (0, 1, 5.0, [0]), (1, 2, 5.0, [0]), most_mbps=np.array([20.0, np.inf]),
     )  # fmt: skip
     found = estimated(seen, [10.0], [10.0])
-    assert found.expected_mbps == pytest.approx([20.0, 5 + 20 + 5 - 2 * COMPARABLE * 5])
+    beyond = 20 + 5 - 2 * COMPARABLE * 5
+    assert found.expected_mbps == pytest.approx([20.0, mean_of(5, beyond, LINK)])
+
+
+def test_a_guess_gets_no_more_than_its_link_so_that_a_known_demand_of_nearly_that_comes_first():
+    """The mean of what may be wanted is not the smaller of its mean and of what there is."""
+    seen = traffic((0, 1, 90.0, [0]), (1, 2, 9.0, [1]))
+    found = estimated(seen, [10.0, 9.0], [10.0, 10.0], came=[90.0, 9.0])
+    assert found.mbps == pytest.approx([LINK, LINK])
+    assert found.expected_mbps[1] < found.expected_mbps[0] == pytest.approx(90 * HEADROOM)
+
+
+def test_what_grows_is_expected_to_want_what_it_has_sent_lately():
+    """Datagrams of 60 Mb/s that have just begun, and a guess that has been there for a while."""
+    rows = (0, 1, 15.0, [0]), (1, 2, 9.0, [1])
+    queues = [10.0, 9.0], [10.0, 10.0]
+    lately = traffic(*rows, lately_mbps=np.array([60.0, 9.0]))
+    found = estimated(lately, *queues, came=[60.0, 9.0])
+    assert found.expected_mbps[0] == pytest.approx(60 * HEADROOM)
+    assert found.expected_mbps[1] < found.expected_mbps[0]
+    average = estimated(traffic(*rows), *queues, came=[60.0, 9.0])
+    assert average.expected_mbps[0] == pytest.approx(15 * HEADROOM)
+    assert (found.mbps == average.mbps).all(), "how much may be wanted is by averages"
 
 
 @given(entries, fullness, st.lists(st.integers(0, 64), min_size=12, max_size=12))
