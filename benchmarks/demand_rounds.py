@@ -26,20 +26,19 @@ import yaml
 
 from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import Inlet
-from apps.planning.early import EarlyRounds
 from apps.planning.engine import Planning
-from apps.planning.rounds import Rounds, Standing
+from apps.planning.rounds import Rounds, Standing, look_at
 from apps.process.configuration import load_configuration
 from benchmarks._report import Result, report
 from benchmarks.demand_live import POLICY, SCALE, SECONDS, WORKLOADS, Stream, Workload, changes
 from hydra.config import Loaded
 from hydra.decisions.decision import Action
 from hydra.demand.counters import DemandMeter, PortMeter
+from hydra.demand.early import EarlyRounds, Look
 from hydra.demand.polling import PollSchedule
 from hydra.demand.reported_backlog import Believed
 from hydra.model import Circuit, DemandMatrix, NetworkState, PortId, Topology
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Plan
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest
 from mininet_scenarios.stage import building
 
@@ -56,6 +55,12 @@ UPDATE_S: Final = 0.5
 _NAP_S: Final = 0.25
 """The conductor looks for what is due as often at least."""
 _BYTES: Final = 1e6 / 8
+_KEYS: Final = {
+    "epoch": "epoch_s",
+    "poll": "poll_interval_s",
+    "window": "demand_window_s",
+    "life": "minimum_circuit_life_s",
+}
 DATAGRAMS: Final = {
     name: one
     for name, one in WORKLOADS.items()
@@ -147,7 +152,6 @@ class Run:
         self._state, self._since_s = NetworkState(), -math.inf
         self._target: tuple[NetworkState, float] | None = None
         """A change under way, and when it is over."""
-        self._rests_on: tuple[DemandReport, Plan] | None = None
         self._born_s: dict[Circuit, float] = {}
         places = range(len(fabric.servers))
         self._updates_s = [self._random.uniform(0, UPDATE_S) for _ in places]
@@ -171,11 +175,11 @@ class Run:
             step += 1
             now_s = step * STEP_S
             self._count(now_s)
-            self._end_change(now_s, early)
-            if now_s < 0 or self._target is not None:
+            self._end_change(now_s)
+            if self._target is not None:
                 continue
             if rounds == "told":
-                if self._due and now_s >= self._due[0]:
+                if now_s >= 0 and self._due and now_s >= self._due[0]:
                     self._due.pop(0)
                     self._told(now_s)
                 continue
@@ -186,13 +190,13 @@ class Run:
                 wake_s += _NAP_S
             if now_s >= look_s:
                 look_s += policy.poll_interval_s
-                early.look(self._seen(now_s), now_s)
-            if now_s >= due_s:
+                early.look(self._seen(now_s)[1], now_s)
+            if now_s >= max(due_s, 0.0):
                 round_s = (round_s if due_s == round_s else now_s) + policy.epoch_s
-                seen = self._seen(now_s)
-                early.begin(seen, now_s)
+                seen, look = self._seen(now_s)
+                early.begin(look, now_s)
                 self._decide(seen, now_s)
-                early.end(now_s, now_s)
+                early.end(now_s, 0.0)
         return self._wire.received_mbit / 8
 
     def _standing(self) -> Topology:
@@ -222,7 +226,7 @@ class Run:
                     octets = int(wire.ports_mbit.get(port.id, 0.0) * _BYTES)
                     self._ports.update(port.id, octets, now_s)
 
-    def _seen(self, now_s: float) -> DemandReport:
+    def _seen(self, now_s: float) -> tuple[DemandReport, Look]:
         rates = self._ports.rates_mbps()
         found = self._estimator.find(
             self._meter.sent(),
@@ -235,7 +239,7 @@ class Run:
             None,
             self._since_s,
         )
-        return DemandReport(
+        seen = DemandReport(
             DemandSource.MEASURED,
             found.sent_mbps,
             found.wanted_mbps,
@@ -245,6 +249,8 @@ class Run:
             unsure=self._meter.unsure(now_s, 3 * self._loaded.policy.poll_interval_s),
             expected_mbps=found.expected_mbps,
         )
+        topology = self._state.topology
+        return seen, look_at(seen, topology, self._meter.read_s(), found.changed_s)
 
     def _plan(self, request: PlanRequest, demand: DemandMatrix, now_s: float) -> PlanReport:
         return self._rounds.plan(self._network(now_s), request, demand, self._planning.propose)
@@ -271,19 +277,15 @@ class Run:
             now_s,
         )
         if done.report is not None and done.decision.action is Action.CHANGE:
-            self._rests_on = seen, done.report.plan
             self._target = done.report.plan.target, now_s + CHANGE_S
 
-    def _end_change(self, now_s: float, early: EarlyRounds) -> None:
+    def _end_change(self, now_s: float) -> None:
         if self._target is None or now_s < self._target[1]:
             return
         came = self._target[0].topology.circuits - self._state.topology.circuits
         self._born_s |= dict.fromkeys(came, now_s)
         self._state, self._since_s, self._target = self._target[0], now_s, None
         self.joined.append((now_s, self._state.topology))
-        if self._rests_on is not None:
-            seen, plan = self._rests_on
-            early.changed(seen, plan.affected, now_s)
 
 
 _NOBODY: Final = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
@@ -327,12 +329,19 @@ def main(argv: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.demand_rounds")
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(DATAGRAMS))
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--window", type=float, metavar="SECONDS", help="policy.demand_window_s")
+    for key, keys in _KEYS.items():
+        parser.add_argument(f"--{key}", type=float, metavar="SECONDS", help=f"policy.{keys}")
     given = parser.parse_args(argv)
     if unknown := sorted({*given.workloads}.difference(DATAGRAMS)):
         parser.error(f"no workload {', '.join(unknown)}: there are {', '.join(DATAGRAMS)}")
     logging.getLogger("hydra.demand").setLevel(logging.ERROR)
-    loaded = load({} if given.window is None else {"demand_window_s": given.window})
+    loaded = load(
+        {
+            key: given_s
+            for name, key in _KEYS.items()
+            if (given_s := getattr(given, name)) is not None
+        }
+    )
     names = given.workloads or [*DATAGRAMS]
     report("demand_rounds", [compare(loaded, name, given.runs) for name in names])
     return 0

@@ -92,6 +92,13 @@ class Spill(Enum):
     ON = "on"
 
 
+class EarlyRound(Enum):
+    """Whether the periodic mode decides before an epoch is over, where counters show why."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class Prediction(Enum):
     """How the demand of the time to come is told from that of the time that was."""
 
@@ -247,8 +254,10 @@ class Policy:
     planning_grace_ms: Positive = 5000.0
     """Time beyond that, for VLANs and checks; then the planner is replaced, the change refused."""
     epoch_s: Annotated[Positive, Taken.AT_ONCE] = 10.0
-    """Longest time between decisions in periodic mode: what has shown brings one
-    [forward](operators-guide.md#why-is-that-circuit-there). Of turns: how long one is."""
+    """Time between decisions in periodic mode; of turns, how long one is."""
+    early_rounds: Annotated[EarlyRound, Taken.AT_ONCE] = EarlyRound.ON
+    """With ``on``, a decision comes before the epoch is over where two readings show what the last
+    one did not know: [when](operators-guide.md#decisions-before-the-epoch-is-over)."""
     poll_interval_s: NotNegative = 1.0
     """Time between readings of the counters; 0: no polling."""
     demand_window_s: Positive = 3.0

@@ -31,6 +31,8 @@ HEADROOM: Final = 1.05
 
 OVERRUN: Final = 2.0
 """TCP slows down before this many times what a queue lets through comes to it, datagrams do not."""
+OVERRUN_BY_FEW: Final = 1.34
+"""As :data:`OVERRUN`, where there are no more than eight connections: measured."""
 COMPARABLE: Final = 0.1
 """Traffic that sends less than this part of what constrained traffic sends on the average says
 nothing of it: mice are no sample of elephants."""
@@ -127,12 +129,14 @@ def estimate(
     known = ~constrained | np.isfinite(most)
     lately = sent if traffic.lately_mbps is None else np.maximum(sent, traffic.lately_mbps)
     mean = demand
+    paced, shown = np.zeros(len(sent)), np.minimum(demand, HEADROOM * lately)
     if came_mbps is not None:
-        overrun = came_mbps > OVERRUN * capacity_mbps
-        paced = constrained & along(np.logical_or, overrun, traffic.uses)
-        known |= paced
-        mean = np.where(paced, np.minimum(demand, HEADROOM * lately), demand)
-    expected = _expected(lately, mean, ~known)
+        came = along(np.maximum, came_mbps / capacity_mbps, traffic.uses)
+        likely = (came - OVERRUN_BY_FEW) / (OVERRUN - OVERRUN_BY_FEW)
+        paced = np.where(constrained, np.clip(likely, 0.0, 1.0), 0.0)
+        known |= paced == 1
+        mean = np.where(paced == 1, shown, demand)
+    expected = paced * shown + (1 - paced) * _expected(lately, mean, ~known)
     return Estimate(demand, expected, constrained, clear, np.unique(met_odd[odd[met_odd]]))
 
 

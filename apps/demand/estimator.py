@@ -43,6 +43,8 @@ class Found:
     """Demand of elephants; mice have 0."""
     constrained: NDArray[np.bool_]
     """Something on the way was full: what is wanted is a guess, and at least what is sent."""
+    changed_s: NDArray[np.float64]
+    """Last change of circuits at either rack, or on the way between them; -inf: none."""
     basis: DemandBasis = DemandBasis.ESTIMATE
     """``policy.demand``, by which :attr:`wanted_mbps` was found."""
     room: Room | None = None
@@ -211,7 +213,13 @@ class DemandEstimator:
             settled = changed_s >= policy.settled_s
             room = self._room(sent, pair, ways, load, found.mbps, settled)
         return Found(
-            rates, waiting, wanted, constrained & elephants, room=room, expected_mbps=expected
+            rates,
+            waiting,
+            wanted,
+            constrained & elephants,
+            self._changed_s.copy(),
+            room=room,
+            expected_mbps=expected,
         )
 
     def _pairs_of(self, backlog: Believed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -268,21 +276,24 @@ class DemandEstimator:
         ways: _Ways,
         into: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """Load of each resource now, what comes to its queue as far as that is counted, and the
-        resources that each entry of ``sent`` uses.
+        """Load of each resource now, what comes to its queue at least as far as that is counted,
+        and the resources that each entry of ``sent`` uses.
         """
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
         sent, way = seen.sent, ways.of_pair[pair]
         now = sent.latest_mbps
         electrical = np.where(way < 0, 1.0, seen.spilled[pair])
         by_packets = electrical * now
-        load, came = np.zeros((2, last + 1))
+        load, came, least = np.zeros((3, last + 1))
+        at_least = electrical * sent.least_mbps
         np.add.at(load, at.link + sent.source, now)
         # Counters see what comes to the first queue. What leaves it comes to the next one.
         for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
             np.add.at(came, place + where, by_packets)
+            np.add.at(least, place + where, at_least)
             capacity = self._capacity[place + where]
-            by_packets = by_packets * (capacity / np.maximum(came[place + where], capacity))
+            passes = capacity / np.maximum(came[place + where], capacity)
+            by_packets, at_least = by_packets * passes, at_least * passes
             np.add.at(load, place + where, by_packets)
         for place, mbps in zip((at.inlet, at.downlink), np.nan_to_num(into), strict=True):
             np.maximum.at(load, place + self._rack_of_server, mbps)
@@ -302,7 +313,7 @@ class DemandEstimator:
         ):
             uses[shared, column] = place + where[shared]
         uses[way >= 0, 6:] = ways.listed[way[way >= 0]]
-        return load, came, uses
+        return load, least, uses
 
     def _with_meters(
         self,

@@ -60,13 +60,15 @@ class Network:
         spilled=None,
         for_s=None,
     ):
-        """``sent`` are (source, rack, Mb/s), and Mb/s in the last two intervals if they differ.
+        """``sent`` are (source, rack, Mb/s), and Mb/s in the last interval and in the smaller
+        one of the last two, if they differ.
 
         ``for_s`` is how long ``state`` has stood; None: nobody says.
         """
         self.now_s += after_s
-        table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
-        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T, table[:, 3])
+        rows = [(*one, *one[-1:] * (5 - len(one))) for one in sent]
+        table = np.array(rows, dtype=float).reshape(-1, 5)
+        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
         return self.estimator.find(
             seen,
             ports or {},
@@ -224,6 +226,12 @@ def test_datagrams_that_overrun_an_uplink_show_their_size_and_greedy_traffic_is_
     assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([100.0, 100.0])
     assert found.expected_mbps[R1, R3] == pytest.approx(HEADROOM * 30)
     assert found.expected_mbps[R1, R2] > found.expected_mbps[R1, R3]
+
+
+def test_an_interval_that_holds_what_was_sent_in_two_makes_no_datagrams_of_tcp():
+    steady = Network().find((H11, R2, 9.5), (H12, R3, 30.0))
+    late = Network().find((H11, R2, 9.5, 19.0, 9.5), (H12, R3, 30.0))
+    assert late.expected_mbps[R1, R2] == pytest.approx(steady.expected_mbps[R1, R2])
 
 
 def test_datagrams_that_have_just_begun_are_expected_to_want_what_two_readings_show():

@@ -4,7 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.errors import PlanError
-from topology.estimator import COMPARABLE, FULL, HEADROOM, ODD, Traffic, estimate, surety
+from topology.estimator import (
+    COMPARABLE,
+    FULL,
+    HEADROOM,
+    ODD,
+    OVERRUN,
+    OVERRUN_BY_FEW,
+    Traffic,
+    estimate,
+    surety,
+)
 
 LINK = 100.0
 
@@ -183,8 +193,21 @@ def test_more_than_twice_what_a_queue_lets_through_shows_what_datagrams_want():
     assert found.expected_mbps == pytest.approx(
         [20 * HEADROOM, 5 * HEADROOM, mean_of(4, beyond / 2, LINK)]
     )
-    less = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[20.0, 4.0])
+    less = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[13.0, 4.0])
     assert less.expected_mbps.tolist() == less.mbps.tolist(), "TCP may send as much"
+
+
+def test_the_more_comes_to_a_queue_the_likelier_are_datagrams():
+    """From what eight connections of TCP make of a queue to twice what it lets through."""
+    seen, queue = traffic((0, 1, 20.0, [0])), ([10.0], [10.0])
+    expected = [
+        float(estimated(seen, *queue, came=[came]).expected_mbps[0])
+        for came in np.linspace(OVERRUN_BY_FEW * 10, OVERRUN * 10, 12)
+    ]
+    assert expected[0] == pytest.approx(LINK)
+    assert expected[-1] == pytest.approx(20 * HEADROOM)
+    steps = np.diff(expected)
+    assert (steps < 0).all() and np.ptp(steps) < 1e-6, "no step at which a plan would turn"
 
 
 def test_mice_are_no_sample_of_elephants():
