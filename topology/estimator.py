@@ -37,6 +37,9 @@ COMPARABLE: Final = 0.1
 """Traffic that sends less than this part of what constrained traffic sends on the average says
 nothing of it: mice are no sample of elephants."""
 
+_PASSES: Final = 3
+"""How often bottlenecks are looked for."""
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
@@ -184,6 +187,9 @@ def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.
     """How many connections traffic has that is ``constrained``, as it seems; shape (F,).
 
     At one bottleneck TCP's shares show it; traffic behind another one has as many on the average.
+    Of the full resources on its way traffic's bottleneck is the one whose traffic gets least on the
+    average. What only passes through, and has its bottleneck elsewhere, says nothing of a
+    resource: so they are looked for again without it.
     """
     free = np.flatnonzero(constrained)
     weight = np.zeros(len(constrained))
@@ -192,7 +198,13 @@ def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.
         return weight
     many = np.bincount(uses.ravel(), minlength=len(full))
     each_mbps = np.where(full, _sums(uses, sent, len(full)) / np.maximum(many, 1), np.inf)
-    bottleneck_mbps = along(np.minimum, each_mbps, uses)
+    for _ in range(_PASSES):
+        narrowest = each_mbps[uses].argmin(axis=1)
+        at = uses[np.arange(len(uses)), narrowest]
+        many = np.bincount(at, minlength=len(full))
+        shared = np.bincount(at, sent, len(full)) / np.maximum(many, 1)
+        each_mbps = np.where(full & (many > 0), shared, np.inf)
+    bottleneck_mbps = each_mbps[at]
     weight[free] = sent / np.where(np.isinf(bottleneck_mbps), sent.mean(), bottleneck_mbps)
     if traffic.connections is not None:
         connections = traffic.connections[free]

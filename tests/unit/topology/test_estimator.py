@@ -52,6 +52,17 @@ def test_connections_count_where_they_are_known():
     assert estimated(unknown, [10.0], [10.0]).mbps == pytest.approx([90.0, 10.0])
 
 
+def test_what_has_its_bottleneck_elsewhere_does_not_make_one_connection_many():
+    """A server fills its link: one connection by a circuit, and one behind a full uplink.
+
+    Another's, behind the same uplink, wants the same receiver as the first.
+    """
+    seen = traffic((0, 1, 90.0, [0, 1]), (0, 2, 5.0, [0, 2]), (1, 1, 5.0, [3, 2]))
+    found = estimated(seen, [95.0, 90.0, 10.0, 5.0], [100.0, 100.0, 10.0, 100.0])
+    assert found.constrained.all()
+    assert found.mbps == pytest.approx([50.0, 50.0, 50.0])
+
+
 def test_what_was_measured_is_left_out_of_what_the_rest_shares():
     """One of a server's rates on a circuit that is not full, the others behind a full uplink."""
     seen = traffic((0, 1, 40.0, [1]), (0, 2, 6.0, [0]), (0, 3, 3.0, [0]))
