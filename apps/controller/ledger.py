@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import uuid
@@ -94,6 +95,7 @@ class Ledger:
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
+        self._changed_s = -math.inf
         self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
@@ -274,6 +276,11 @@ class Ledger:
         with self._lock:
             return self._state
 
+    def state_since(self) -> tuple[NetworkState, float]:
+        """The state, and when its topology came about, by the monotonic clock."""
+        with self._lock:
+            return self._state, self._changed_s
+
     @property
     def unsettled(self) -> frozenset[Path]:
         """Paths that a change which broke off may have ended; none once :meth:`save` was called."""
@@ -321,6 +328,8 @@ class Ledger:
         before = self._state.topology.circuits
         if state.epoch < self._state.epoch:  # it began before others that have ended
             state = replace(state, epoch=self._state.epoch)
+        if state.topology != self._state.topology:
+            self._changed_s = now_s
         self._state = state
         circuits = state.topology.circuits
         self._tell(EventKind.CIRCUIT_DOWN, before - circuits)

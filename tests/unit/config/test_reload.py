@@ -30,6 +30,7 @@ APPLIED = {
     "spill",
     "demand",
     "epoch_s",
+    "early_rounds",
     "prediction",
     "season_s",
     "gain_horizon_s",
