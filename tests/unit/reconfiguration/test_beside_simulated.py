@@ -243,10 +243,10 @@ class _World:
         firm = [one.touched for one in self.under_way if not one.may_leave]
         if not firm:
             return False
-        pairs = moving_pairs(state, target)
         moved = state.topology.circuits ^ target.topology.circuits
-        ports = {end for circuit in moved for end in circuit.ends}
-        return not all(pairs.isdisjoint(one.pairs) and ports.isdisjoint(one.ports) for one in firm)
+        ends = frozenset(end for circuit in moved for end in circuit.ends)
+        mine = Touched(moving_pairs(state, target), ends)
+        return any(one.meets(mine) for one in firm)
 
     def _is_left(self, touched: Touched) -> bool:
         """Whether changes under way leave this to another, as far as they touch it."""
