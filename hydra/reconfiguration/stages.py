@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from importlib import import_module
+from itertools import chain
+from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +31,6 @@ from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topol
 from hydra.reconfiguration.detours import Detours, Room, rerouted
 from hydra.reconfiguration.plan import (
     Pair,
-    directions,
     hold,
     moving_pairs,
     pair_of,
@@ -60,9 +61,7 @@ class Traffic:
 
     def room_mbps(self, state: NetworkState) -> _Floats:
         """Mbps that may be diverted in ``state``: out of each rack, and into each; shape (2, N)."""
-        electrical = self.sent_mbps.copy()
-        for direction in directions(state):
-            electrical[direction] = 0.0
+        electrical = self.sent_mbps * ~_on_circuits(state, len(self.sent_mbps))
         taken = np.stack([electrical.sum(axis=1), electrical.sum(axis=0)])
         room: _Floats = self.share * np.maximum(0.0, self.electrical_mbps - taken)
         return room
@@ -109,15 +108,15 @@ def next_stage(
     else:
         chosen = cut.whole_moves() or cut.moves()
         if not chosen and detours is not None and (stage := cut.aside(detours)) is not None:
-            return cut.stage(stage, moving_pairs(current, stage))
+            return cut.stage(stage, moving_pairs(current, stage), detours=True)
         chosen = chosen or cut.whole_moves(crowded=True) or cut.moving
-    stage = hold(current, target, cut.moving.difference(chosen), ())
+    stage = held = hold(current, target, cut.moving.difference(chosen), ())
     pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
     if not pairs:  # rings that only move as a whole
-        stage, pairs = target, cut.moving
+        stage, held, pairs = target, target, cut.moving
     if detours is not None and cut.waiting(stage) and not cut.is_nearly_there(stage):
-        stage = cut.on_detours(stage, detours)
-    return cut.stage(stage, pairs)
+        stage = cut.on_detours(held, detours)
+    return cut.stage(stage, pairs, detours=stage is not held)
 
 
 def stages(
@@ -152,14 +151,12 @@ class _Cut:
         self._room = traffic.room_mbps(current).ravel().tolist()
         """Mbps out of each rack, then into each."""
         self._pairs = sorted(self.moving)
-        self._numbers = {pair: number for number, pair in enumerate(self._pairs)}
-        racks = len(traffic.sent_mbps)
-        on_circuits = np.zeros((racks, racks), dtype=np.bool_)
-        on_circuits[_columns(directions(current))] = True
+        self._racks = racks = len(traffic.sent_mbps)
+        on_circuits = _on_circuits(current, racks)
         a, b = _columns(self._pairs)
         there, back = traffic.sent_mbps[a, b], traffic.sent_mbps[b, a]
         there_on, back_on = on_circuits[a, b], on_circuits[b, a]
-        self._gain_mbps: list[float] = (there * ~there_on + back * ~back_on).tolist()
+        self._gain_mbps: _Floats = there * ~there_on + back * ~back_on
         """Traffic that is electrical now, and is not once the pair has its path."""
         self._places = np.stack([a, racks + b, b, racks + a], axis=1)
         leaving = np.stack([there * there_on, back * back_on], axis=1)
@@ -167,16 +164,21 @@ class _Cut:
         """Mbps that leave circuits with the pair, at each of its places."""
         self._load_mbps: list[float] = self._leaving_mbps.sum(axis=1).tolist()
         """Both ends and directions, summed."""
+        self._there_mbps: list[float] = leaving[:, 0].tolist()
+        self._back_mbps: list[float] = leaving[:, 1].tolist()
 
     @cached_property
-    def _loads(self) -> list[tuple[tuple[int, float], ...]]:
-        """Mbps that leave circuits with each pair, with the places."""
-        return [
-            tuple((place, mbps) for place, mbps in zip(places, loads, strict=True) if mbps)
-            for places, loads in zip(
-                self._places.tolist(), self._leaving_mbps.tolist(), strict=True
-            )
-        ]
+    def _numbers(self) -> dict[Pair, _Number]:
+        return {pair: number for number, pair in enumerate(self._pairs)}
+
+    def _load_of(self, number: _Number) -> tuple[tuple[int, float], ...]:
+        """Mbps that leave circuits with a pair, with the places."""
+        there, back = self._there_mbps[number], self._back_mbps[number]
+        if not there and not back:
+            return ()
+        (a, b), racks = self._pairs[number], self._racks
+        out = ((a, there), (racks + b, there)) if there else ()
+        return (*out, (b, back), (racks + a, back)) if back else out
 
     @cached_property
     def _had(self) -> dict[Pair, tuple[Path, ...]]:
@@ -189,30 +191,32 @@ class _Cut:
     @cached_property
     def _arriving(self) -> list[_Number]:
         """Pairs that are to have a path, who gains most before others."""
-        arriving = {pair_of(path) for path in self._target.topology.paths}
-        numbers = [number for number, pair in enumerate(self._pairs) if pair in arriving]
-        return sorted(numbers, key=lambda number: (-self._gain_mbps[number], number))
+        found = map(self._numbers.get, map(pair_of, self._target.topology.paths))
+        numbers = np.array(sorted({one for one in found if one is not None}), dtype=np.intp)
+        return _by(-self._gain_mbps, numbers)
 
-    def stage(self, reached: NetworkState, pairs: Collection[Pair]) -> Stage:
-        """The stage that moves these pairs, and so gets to this state."""
+    def stage(self, reached: NetworkState, pairs: Collection[Pair], *, detours: bool) -> Stage:
+        """The stage that moves these pairs, and so gets to this state, with detours or none."""
         last = (reached.topology, reached.vlans) == (self._target.topology, self._target.vlans)
         load = self._load(self._numbers[pair] for pair in pairs if pair in self._numbers)
-        wanted = set(self._target.topology.paths)
-        news = set(reached.topology.paths).difference(self._current.topology.paths)
+        detoured: set[Path] = set()
+        if detours:
+            known = self._current.topology.paths, self._target.topology.paths
+            detoured = set(reached.topology.paths).difference(*known)
         return Stage(
             target=self._target if last else reached,
             pairs=frozenset(pairs),
             diverted_mbps=max(load.values(), default=0.0),
             beyond=self.beyond(load),
             last=last,
-            detoured=frozenset(pair_of(path) for path in news - wanted),
+            detoured=frozenset(map(pair_of, detoured)),
         )
 
     def _load(self, numbers: Iterable[_Number]) -> _Load:
         """Mbps that leave circuits with these pairs."""
         load: _Load = {}
         for number in numbers:
-            _add(load, self._loads[number])
+            _add(load, self._load_of(number))
         return load
 
     def everything_fits(self) -> bool:
@@ -298,8 +302,8 @@ class _Cut:
             number
             for number in self._arriving
             if self._load_mbps[number]
-            and self._pairs[number] in self._had
             and self._pairs[number] not in has
+            and self._pairs[number] in self._had
         ]
         numbers.sort(key=lambda number: (-self._load_mbps[number], number))
         return [self._pairs[number] for number in numbers]
@@ -397,7 +401,7 @@ class _Cut:
 
     @cached_property
     def _circles(self) -> _Circles:
-        return _Circles(self._in_the_way, self._arriving, np.array(self._gain_mbps))
+        return _Circles(self._in_the_way, self._arriving, self._gain_mbps)
 
     def _fit(self, load: _Load, more: _Load, *, crowded: bool = False) -> bool:
         for place, mbps in more.items():
@@ -411,7 +415,7 @@ class _Cut:
         """Load of these pairs; None if there is no room for it."""
         more: _Load = {}
         for number in numbers:
-            for place, mbps in self._loads[number]:
+            for place, mbps in self._load_of(number):
                 more[place] = more.get(place, 0.0) + mbps
                 if load.get(place, 0.0) + more[place] > self._room[place] + _ROUNDING_MBPS:
                     return None
@@ -419,14 +423,32 @@ class _Cut:
 
     def _by_others_waiting(self) -> list[_Number]:
         """Arriving pairs; those first in whose way there is least traffic of others on circuits."""
-        left_mbps = self._in_the_way.sums_before(np.array(self._load_mbps)).tolist()
-        return sorted(self._arriving, key=left_mbps.__getitem__)
+        left_mbps = self._in_the_way.sums_before(np.array(self._load_mbps))
+        return _by(left_mbps, np.array(self._arriving, dtype=np.intp))
 
 
-def _columns(pairs: Collection[tuple[RackId, RackId]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Racks of pairs, or of (from, to)."""
-    racks = np.array(list(pairs), dtype=np.intp).reshape(-1, 2)
+def _by(values: _Floats, numbers: NDArray[np.intp]) -> list[_Number]:
+    """These numbers, those with the lowest values first; of some with the same, as they were."""
+    found: list[_Number] = numbers[np.argsort(values[numbers], kind="stable")].tolist()
+    return found
+
+
+def _columns(pairs: Collection[Pair]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Racks of pairs."""
+    racks = np.fromiter(chain.from_iterable(pairs), np.intp, 2 * len(pairs)).reshape(-1, 2)
     return racks[:, 0], racks[:, 1]
+
+
+def _on_circuits(state: NetworkState, racks: int) -> NDArray[np.bool_]:
+    """Whether paths carry what one rack sends to another; shape (N, N)."""
+    paths = state.topology.paths
+    src = np.fromiter(map(attrgetter("src"), paths), np.intp, len(paths))
+    dst = np.fromiter(map(attrgetter("dst"), paths), np.intp, len(paths))
+    found = np.zeros((racks, racks), dtype=np.bool_)
+    found[src, dst] = True
+    if not any(path.one_way for path in paths[:1]):  # circuits of a fabric are of one kind
+        found[dst, src] = True
+    return found
 
 
 def _add(load: _Load, more: Iterable[tuple[int, float]]) -> None:
@@ -444,24 +466,27 @@ class _InTheWay:
         self, current: NetworkState, target: NetworkState, numbers: Mapping[Pair, _Number]
     ) -> None:
         """``numbers``: of all pairs that move."""
-        going = sorted(current.topology.circuits - target.topology.circuits)
-        self._circuits = going
+        going = current.topology.circuits - target.topology.circuits
+        self._circuits = going = sorted(going, key=attrgetter("plane", "a", "b"))
         self._numbers = {circuit: number for number, circuit in enumerate(going)}
         users: dict[int, set[_Number]] = {}
+        # No two circuits of a topology have the same first port, which is soon looked up.
+        going_at = {circuit.a: number for number, circuit in enumerate(going)}
         for path in current.topology.paths:
             for circuit in path.circuits:
-                place = self._numbers.get(circuit)
+                place = going_at.get(circuit.a)
                 if place is not None:
                     users.setdefault(place, set()).add(numbers[pair_of(path)])
         at_half = {half: number for number, one in enumerate(going) for half in one.halves}
-        blocking: dict[Circuit, set[int]] = {
-            circuit: {at_half[half] for half in circuit.halves if half in at_half} & users.keys()
+        blocking = {
+            circuit.a: its
             for circuit in target.topology.circuits - current.topology.circuits
+            if (its := {at_half[one] for one in circuit.halves if one in at_half} & users.keys())
         }
         before: dict[_Number, set[int]] = {}
         for path in target.topology.paths:
             for circuit in path.circuits:
-                if its := blocking.get(circuit):
+                if its := blocking.get(circuit.a):
                     before.setdefault(numbers[pair_of(path)], set()).update(its)
         self._before = before
         """By pair with a new path: circuits in its way that somebody uses."""
