@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _ROUNDING_MBPS: Final = 1e-6
 _Floats = NDArray[np.float64]
+_Numbers = NDArray[np.intp]
 _Load = dict[int, float]
 """Mbps out of each rack, by its number, and into each, by that and the number of racks."""
 _Number = int
@@ -171,6 +172,13 @@ class _Cut:
     def _numbers(self) -> dict[Pair, _Number]:
         return {pair: number for number, pair in enumerate(self._pairs)}
 
+    @cached_property
+    def _number_of(self) -> _Numbers:
+        """By racks, lower first; -1: it does not move. Shape (N, N)."""
+        found = np.full((self._racks, self._racks), -1, dtype=np.intp)
+        found[_columns(self._pairs)] = np.arange(len(self._pairs))
+        return found
+
     def _load_of(self, number: _Number) -> tuple[tuple[int, float], ...]:
         """Mbps that leave circuits with a pair, with the places."""
         there, back = self._there_mbps[number], self._back_mbps[number]
@@ -186,14 +194,14 @@ class _Cut:
 
     @cached_property
     def _in_the_way(self) -> _InTheWay:
-        return _InTheWay(self._current, self._target, self._numbers)
+        return _InTheWay(self._current, self._target, self._number_of, len(self._pairs))
 
     @cached_property
     def _arriving(self) -> list[_Number]:
         """Pairs that are to have a path, who gains most before others."""
-        found = map(self._numbers.get, map(pair_of, self._target.topology.paths))
-        numbers = np.array(sorted({one for one in found if one is not None}), dtype=np.intp)
-        return _by(-self._gain_mbps, numbers)
+        ends = _ends(self._target.topology)
+        numbers = np.unique(self._number_of[ends.min(axis=0), ends.max(axis=0)])
+        return _by(-self._gain_mbps, numbers[numbers >= 0])
 
     def stage(self, reached: NetworkState, pairs: Collection[Pair], *, detours: bool) -> Stage:
         """The stage that moves these pairs, and so gets to this state, with detours or none."""
@@ -441,12 +449,11 @@ def _columns(pairs: Collection[Pair]) -> tuple[NDArray[np.intp], NDArray[np.intp
 
 def _on_circuits(state: NetworkState, racks: int) -> NDArray[np.bool_]:
     """Whether paths carry what one rack sends to another; shape (N, N)."""
-    paths = state.topology.paths
-    src = np.fromiter(map(attrgetter("src"), paths), np.intp, len(paths))
-    dst = np.fromiter(map(attrgetter("dst"), paths), np.intp, len(paths))
+    src, dst = _ends(state.topology)
     found = np.zeros((racks, racks), dtype=np.bool_)
     found[src, dst] = True
-    if not any(path.one_way for path in paths[:1]):  # circuits of a fabric are of one kind
+    one_way = any(path.one_way for path in state.topology.paths[:1])
+    if not one_way:  # circuits of a fabric are of one kind
         found[dst, src] = True
     return found
 
@@ -463,43 +470,44 @@ class _InTheWay:
     """
 
     def __init__(
-        self, current: NetworkState, target: NetworkState, numbers: Mapping[Pair, _Number]
+        self, current: NetworkState, target: NetworkState, number_of: _Numbers, pairs: int
     ) -> None:
-        """``numbers``: of all pairs that move."""
+        """``number_of``: pairs' numbers by their racks, shape (N, N); ``pairs``: their number."""
+        self.pairs = pairs
         going = current.topology.circuits - target.topology.circuits
         self._circuits = going = sorted(going, key=attrgetter("plane", "a", "b"))
-        self._numbers = {circuit: number for number, circuit in enumerate(going)}
-        users: dict[int, set[_Number]] = {}
         # No two circuits of a topology have the same first port, which is soon looked up.
-        going_at = {circuit.a: number for number, circuit in enumerate(going)}
-        for path in current.topology.paths:
-            for circuit in path.circuits:
-                place = going_at.get(circuit.a)
-                if place is not None:
-                    users.setdefault(place, set()).add(numbers[pair_of(path)])
+        now, now_at = _hops(current.topology, number_of)
+        then, then_at = _hops(target.topology, number_of)
+        ports = 1 + max(now_at.max(initial=0), then_at.max(initial=0))
+        going_at = np.full(ports, -1, dtype=np.intp)
+        for number, circuit in enumerate(going):
+            going_at[circuit.a : circuit.a + 1] = number  # beyond ``ports``: nobody uses it
+        used = going_at[now_at]
+        users, used = _entries(now[used >= 0], used[used >= 0])
+        in_use = set(used.tolist())
         at_half = {half: number for number, one in enumerate(going) for half in one.halves}
-        blocking = {
-            circuit.a: its
-            for circuit in target.topology.circuits - current.topology.circuits
-            if (its := {at_half[one] for one in circuit.halves if one in at_half} & users.keys())
-        }
-        before: dict[_Number, set[int]] = {}
-        for path in target.topology.paths:
-            for circuit in path.circuits:
-                if its := blocking.get(circuit.a):
-                    before.setdefault(numbers[pair_of(path)], set()).update(its)
-        self._before = before
-        """By pair with a new path: circuits in its way that somebody uses."""
-        self._waiting: dict[int, list[_Number]] = {}
-        for pair, its in before.items():
-            for circuit_number in its:
-                self._waiting.setdefault(circuit_number, []).append(pair)
-        self._users = {number: users[number] for number in self._waiting}
-        self._used: dict[_Number, list[int]] = {}
-        for number, pairs in self._users.items():
-            for pair in pairs:
-                self._used.setdefault(pair, []).append(number)
-        self.pairs = len(numbers)
+        blocked_by = np.full((2, ports), -1, dtype=np.intp)
+        for circuit in target.topology.circuits - current.topology.circuits:
+            its = {at_half[half] for half in circuit.halves if half in at_half} & in_use
+            if its and circuit.a < ports:
+                blocked_by[: len(its), circuit.a] = list(its)  # one at each end, at the most
+        awaited = blocked_by[:, then_at]
+        there = awaited >= 0
+        self._waiting, self._awaited = _entries(np.tile(then, (2, 1))[there], awaited[there])
+        """Pairs with a new path, and circuits in their way that somebody uses."""
+        wanted = np.zeros(len(going) + 1, dtype=np.bool_)
+        wanted[self._awaited] = True
+        self._users, self._used = users[wanted[used]], used[wanted[used]]
+        """Pairs, and circuits that they use and others wait for."""
+        self._before = _Lists(self._waiting, self._awaited, pairs)
+        self._waiting_for = _Lists(self._awaited, self._waiting, len(going))
+        self._using = _Lists(self._users, self._used, pairs)
+        self._users_of = _Lists(self._used, self._users, len(going))
+
+    @cached_property
+    def _numbers(self) -> dict[Circuit, int]:
+        return {circuit: number for number, circuit in enumerate(self._circuits)}
 
     @property
     def number(self) -> int:
@@ -510,8 +518,8 @@ class _InTheWay:
     def _others(self) -> csr_array:
         """By pair: pairs who use the circuits in its way, itself among them if it does."""
         shape = self.pairs, len(self._circuits)
-        before = _incidence(self._before, shape)
-        using = _incidence(self._used, shape)
+        before = _incidence(self._waiting, self._awaited, shape)
+        using = _incidence(self._users, self._used, shape)
         found: csr_array = _sparse().csr_array(before @ using.T)
         found.data[:] = 1
         return found
@@ -530,49 +538,48 @@ class _InTheWay:
 
     def before(self, pair: _Number) -> set[Circuit]:
         """Circuits in its way."""
-        return {self._circuits[number] for number in self._before.get(pair, ())}
+        return {self._circuits[number] for number in self._before[pair]}
 
     def circuits(self) -> list[Circuit]:
         """Circuits in anybody's way."""
-        return [self._circuits[number] for number in sorted(self._users)]
+        return [self._circuits[number] for number in sorted(set(self._awaited.tolist()))]
 
     def users_of(self, circuits: Iterable[Circuit]) -> set[_Number]:
         """All pairs that use these, of :meth:`circuits`."""
-        return set().union(*(self._users[self._numbers[one]] for one in circuits))
+        return set().union(*(self._users_of[self._numbers[one]] for one in circuits))
 
     def waiting(self, circuit: int) -> Sequence[_Number]:
         """Pairs in whose way it is."""
-        return self._waiting[circuit]
+        return self._waiting_for[circuit]
 
     def edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(who has to go first, who after that): users, their circuits, who waits for these.
 
         Circuits are numbered after :attr:`pairs`.
         """
-        users, used = _entries(self._users)
-        waiting, awaited = _entries(self._waiting)
-        before = np.concatenate([users, self.pairs + awaited])
-        return before, np.concatenate([self.pairs + used, waiting])
+        before = np.concatenate([self._users, self.pairs + self._awaited])
+        return before, np.concatenate([self.pairs + self._used, self._waiting])
 
-    def users_left(self) -> dict[int, int]:
-        """Users of each circuit, for :meth:`let_go`."""
-        return {circuit: len(pairs) for circuit, pairs in self._users.items()}
+    def users_left(self) -> list[int]:
+        """Number of users of each circuit, for :meth:`let_go`."""
+        left: list[int] = np.bincount(self._used, minlength=len(self._circuits)).tolist()
+        return left
 
-    def let_go(self, pairs: Iterable[_Number], left: dict[int, int]) -> list[int]:
+    def let_go(self, pairs: Iterable[_Number], left: list[int]) -> list[int]:
         """Count users that go; the circuits that at most one user has left by then."""
         touched = set()
         for pair in pairs:
-            for circuit in self._used.get(pair, ()):
+            for circuit in self._using[pair]:
                 left[circuit] -= 1
                 touched.add(circuit)
         return [circuit for circuit in sorted(touched) if left[circuit] <= 1]
 
-    def of_none(self, pairs: Collection[_Number], left: Mapping[int, int]) -> bool:
+    def of_none(self, pairs: Collection[_Number], left: Sequence[int]) -> bool:
         """Whether circuits in these pairs' way are used by themselves alone."""
-        before = {circuit for pair in pairs for circuit in self._before.get(pair, ())}
+        before = {circuit for pair in pairs for circuit in self._before[pair]}
         if not before or (len(pairs) == 1 and any(left[circuit] > 1 for circuit in before)):
             return not before
-        its = Counter(circuit for pair in pairs for circuit in self._used.get(pair, ()))
+        its = Counter(circuit for pair in pairs for circuit in self._using[pair])
         return all(left[circuit] == its[circuit] for circuit in before)
 
 
@@ -631,18 +638,45 @@ class _Circles:
         return end > start, -self._gain_mbps[circle], first, circle
 
 
-def _entries(
-    places: Mapping[int, Collection[int]],
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(each of its places, the number that has it), of all numbers."""
-    columns = np.array([one for its in places.values() for one in its], dtype=np.intp)
-    numbers = np.array(list(places), dtype=np.intp)
-    return columns, np.repeat(numbers, [len(its) for its in places.values()])
+class _Lists:
+    """For each number, the others that it is paired with, in order."""
+
+    def __init__(self, numbers: _Numbers, others: _Numbers, most: int) -> None:
+        """``others`` are in order; ``most``: numbers that there are."""
+        order = np.argsort(numbers, kind="stable")
+        self._others: list[int] = others[order].tolist()
+        self._starts: list[int] = np.searchsorted(numbers[order], np.arange(most + 1)).tolist()
+
+    def __getitem__(self, number: int) -> list[int]:
+        return self._others[self._starts[number] : self._starts[number + 1]]
 
 
-def _incidence(places: Mapping[int, Collection[int]], shape: tuple[int, int]) -> csr_array:
-    """A matrix with ones at (number, each of its places)."""
-    columns, rows = _entries(places)
+def _hops(topology: Topology, number_of: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """(a path's pair by its number, the first port of a circuit that it takes), of all hops."""
+    ends = _ends(topology)
+    along = [path.circuits for path in topology.paths]
+    hops = np.fromiter(map(len, along), np.intp, len(along))
+    first = np.fromiter(map(attrgetter("a"), chain.from_iterable(along)), np.intp, int(hops.sum()))
+    return np.repeat(number_of[ends.min(axis=0), ends.max(axis=0)], hops), first
+
+
+def _ends(topology: Topology) -> _Numbers:
+    """Racks that paths lead from and to; shape (2, F)."""
+    paths = topology.paths
+    src = np.fromiter(map(attrgetter("src"), paths), np.intp, len(paths))
+    dst = np.fromiter(map(attrgetter("dst"), paths), np.intp, len(paths))
+    return np.stack([src, dst])
+
+
+def _entries(one: _Numbers, other: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Pairs of numbers in order, each once."""
+    width = 1 + int(other.max(initial=0))
+    one, other = np.divmod(np.unique(one * width + other), width)
+    return one, other
+
+
+def _incidence(rows: _Numbers, columns: _Numbers, shape: tuple[int, int]) -> csr_array:
+    """A matrix with ones at these places."""
     found: csr_array = _sparse().csr_array((np.ones(len(columns)), (rows, columns)), shape)
     return found
 
