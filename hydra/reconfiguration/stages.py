@@ -474,8 +474,11 @@ class _InTheWay:
     ) -> None:
         """``number_of``: pairs' numbers by their racks, shape (N, N); ``pairs``: their number."""
         self.pairs = pairs
-        going = current.topology.circuits - target.topology.circuits
-        self._circuits = going = sorted(going, key=attrgetter("plane", "a", "b"))
+        going = sorted(
+            current.topology.circuits - target.topology.circuits,
+            key=attrgetter("plane", "a", "b"),
+        )
+        self._circuits = going
         # No two circuits of a topology have the same first port, which is soon looked up.
         now, now_at = _hops(current.topology, number_of)
         then, then_at = _hops(target.topology, number_of)
