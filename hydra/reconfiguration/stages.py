@@ -254,9 +254,10 @@ class _Cut:
         if crowded:
             left = self._in_the_way.users_left()
             circles = list(self._circles.all())
-            circles.sort(key=lambda circle: max(self._load(circle).values(), default=0.0))
-            for circle in circles:
-                more = self._load(circle)
+            loads = list(map(self._load, circles))
+            most_mbps = [max(its.values(), default=0.0) for its in loads]
+            for index in sorted(range(len(circles)), key=most_mbps.__getitem__):
+                circle, more = circles[index], loads[index]
                 if self._in_the_way.of_none(circle, left) and self._fit(load, more, crowded=True):
                     chosen += circle
                     _add(load, more.items())
@@ -579,9 +580,11 @@ class _InTheWay:
 
     def of_none(self, pairs: Collection[_Number], left: Sequence[int]) -> bool:
         """Whether circuits in these pairs' way are used by themselves alone."""
+        if len(pairs) == 1:  # most are
+            (pair,) = pairs
+            using = self._using[pair]
+            return all(left[circuit] == (circuit in using) for circuit in self._before[pair])
         before = {circuit for pair in pairs for circuit in self._before[pair]}
-        if not before or (len(pairs) == 1 and any(left[circuit] > 1 for circuit in before)):
-            return not before
         its = Counter(circuit for pair in pairs for circuit in self._using[pair])
         return all(left[circuit] == its[circuit] for circuit in before)
 
