@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from apps.planning.engine import Planning
 from apps.process.configuration import load_configuration
+from apps.process.garbage import spare_what_stays
 from apps.traces.reading import read_trace, summarise
 from apps.traces.synthetic import SAMPLE_COFLOWS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import rack_numbers, windows
@@ -33,20 +34,18 @@ from benchmarks._fabric import Size, reference
 from benchmarks._report import Result, report
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
-    EMPTY_TOPOLOGY,
     Circuit,
     DemandMatrix,
     Fabric,
     NetworkState,
-    RackId,
     Topology,
 )
 from hydra.policy import Policy
 from hydra.reconfiguration.detours import Detours
-from hydra.reconfiguration.plan import Pair, directions, moving_pairs, pair_of
+from hydra.reconfiguration.plan import Pair, moving_pairs, pair_of
 from hydra.reconfiguration.stages import Stage, Traffic, stages
 from hydra.service import PlanRequest
-from topology.demand import served_mbps
+from topology.demand import max_min_rates
 from topology.problem import FabricArrays, pair_demands
 
 TRACE: Final = "trace"
@@ -83,11 +82,14 @@ def filled(fabric: Fabric, state: NetworkState, part: float) -> DemandMatrix:
     return sent
 
 
+Directions = NDArray[np.bool_]
+"""Whether the traffic from row to column is on circuits; shape (N, N)."""
+
+
 class Fluid:
     """Traffic that gets through, of what is sent."""
 
     def __init__(self, fabric: Fabric, sent_mbps: DemandMatrix) -> None:
-        self._arrays = FabricArrays.of(fabric)
         substrate = substrate_of(fabric)
         self.electrical_mbps: NDArray[np.float64] = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
@@ -95,29 +97,29 @@ class Fluid:
         self._sent = sent_mbps
         self.sent_mbps = float(sent_mbps.sum())
 
-    def delivered_mbps(self, circuits: frozenset[tuple[RackId, RackId]]) -> float:
+    def delivered_mbps(self, circuits: Directions) -> float:
         """Mbps that arrive while these directions are on circuits, and the others are not."""
-        electrical = self._sent.copy()
-        for direction in circuits:
-            electrical[direction] = 0.0
+        electrical = self._sent * ~circuits
+        src, dst = np.nonzero(electrical)
+        uses = np.stack([src, len(electrical) + dst], axis=1)
         limit = self.electrical_mbps
-        arrived = served_mbps(self._arrays, EMPTY_TOPOLOGY, electrical, limit, limit)
+        arrived = max_min_rates(uses, np.concatenate([limit, limit]), electrical[src, dst])
         return float(arrived.sum() + (self._sent - electrical).sum())
 
-    def crowding(self, circuits: frozenset[tuple[RackId, RackId]]) -> float:
+    def crowding(self, circuits: Directions) -> float:
         """Traffic that is sent electrically, as a part of the busiest rack's rate."""
-        electrical = self._sent.copy()
-        for direction in circuits:
-            electrical[direction] = 0.0
+        electrical = self._sent * ~circuits
         most = np.maximum(electrical.sum(axis=0), electrical.sum(axis=1))
         return float((most / self.electrical_mbps).max())
 
 
-def staying(topology: Topology, moved: frozenset[Pair]) -> frozenset[tuple[RackId, RackId]]:
+def staying(fabric: Fabric, topology: Topology, moved: Collection[Pair] = ()) -> Directions:
     """Directions on circuits while these pairs are diverted."""
-    return frozenset(
-        way for path in topology.paths if pair_of(path) not in moved for way in path.directions
-    )
+    pairs = [pair for pair in map(pair_of, topology.paths) if pair not in moved]
+    low, high = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    found = np.zeros((len(fabric.racks),) * 2, dtype=np.bool_)
+    found[low, high] = found[high, low] = True
+    return found
 
 
 def demands(kind: str, arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
@@ -157,17 +159,22 @@ class Course:
 
 
 def course(
-    fluid: Fluid, before: NetworkState, after: NetworkState, cut: Sequence[Stage], times: int
+    fabric: Fabric,
+    fluid: Fluid,
+    before: NetworkState,
+    after: NetworkState,
+    cut: Sequence[Stage],
+    times: int,
 ) -> Course:
     """``times``: stages' lengths that are looked at, from the change's begin on."""
     missing_mbps = crowding = 0.0
     state = before
     for stage in cut:
-        circuits = staying(state.topology, stage.pairs)
+        circuits = staying(fabric, state.topology, stage.pairs)
         missing_mbps += fluid.sent_mbps - fluid.delivered_mbps(circuits)
         crowding = max(crowding, fluid.crowding(circuits))
         state = stage.target
-    after_mbps = fluid.sent_mbps - fluid.delivered_mbps(directions(after))
+    after_mbps = fluid.sent_mbps - fluid.delivered_mbps(staying(fabric, after.topology))
     missing_mbps += (times - len(cut)) * after_mbps
     return Course(STAGE_S * missing_mbps / 1e3, crowding)
 
@@ -192,9 +199,9 @@ def measure(
         plain = list(stages(before, after, traffic))
         times = max(len(cut), len(plain))
         at_once = [Stage(after, moved, 0.0, {}, last=True)]
-        ours = course(fluid, before, after, cut, times)
-        once = course(fluid, before, after, at_once, times)
-        electrical = course(fluid, before, after, plain, times)
+        ours = course(fabric, fluid, before, after, cut, times)
+        once = course(fabric, fluid, before, after, at_once, times)
+        electrical = course(fabric, fluid, before, after, plain, times)
         case = f"{kind}, circuits filled to {load:.0%}, {len(moved)} pairs move"
         took_s = STAGE_S * len(cut)
         for name, number, course_ in (
@@ -240,6 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     fabric, policy = fabric_of(asked.racks, asked.planes)
     planning = Planning(fabric, policy)
+    spare_what_stays()  # as the controller does
     print(f"{asked.racks} racks, {asked.planes} planes", flush=True)
     found = [
         row for kind in asked.demand for row in measure(fabric, planning, policy, kind, asked.loads)

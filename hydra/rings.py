@@ -9,6 +9,7 @@ that it feeds. A duplex circuit is a ring of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from hydra.model import Circuit, PortId
 
@@ -16,7 +17,7 @@ from hydra.model import Circuit, PortId
 def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
     """Circuits that remain once those with an unlit sender are removed until there are none."""
     left = set(circuits)
-    if not any(circuit.one_way for circuit in left):
+    if not _one_way(left):
         return frozenset(left)
     while True:
         lit = {port for circuit in left for port in circuit.receivers}
@@ -29,7 +30,7 @@ def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
 def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozenset[Circuit]:
     """The rings among ``circuits`` that ``some`` of them are in."""
     found = set(some).intersection(circuits := frozenset(circuits))
-    if not any(circuit.one_way for circuit in found):
+    if not _one_way(found):
         return frozenset(found)
     by_port: dict[PortId, list[Circuit]] = {}
     for circuit in circuits:
@@ -42,6 +43,11 @@ def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozense
             found.update(fresh)
             waiting.extend(fresh)
     return frozenset(found)
+
+
+def _one_way(circuits: Collection[Circuit]) -> bool:
+    """True if these are one-way: a fabric has circuits of one kind."""
+    return any(circuit.one_way for circuit in islice(circuits, 1))
 
 
 def closing(edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -154,14 +154,15 @@ class _Walk:
     def of(cls, fabric: FabricArrays, paths: Sequence[Path]) -> _Walk:
         """Raises PlanError if a path is broken."""
         table = PathTable.of(paths)
+        hops = table.hops
         one, other = fabric.port_rack[table.hop_a], fabric.port_rack[table.hop_b]
-        first = starts(table.hops + np.int32(1))[:-1]
+        first = starts(hops + np.int32(1))[:-1]
         rack = np.empty(len(one) + len(paths), dtype=np.int32)
         here = table.src.copy()
         rack[first] = here
         broken = np.zeros(len(paths), dtype=np.bool_)
-        for step in range(table.hops.max(initial=0)):
-            going = np.flatnonzero(table.hops > step)
+        for step in range(hops.max(initial=0)):
+            going = np.flatnonzero(hops > step)
             hop = table.start[going] + step
             broken[going] |= (one[hop] != here[going]) & (other[hop] != here[going])
             here[going] = np.where(one[hop] == here[going], other[hop], one[hop])

@@ -331,9 +331,10 @@ class Planning:
         )
         plan = algorithm(self._policy.algorithm)
         try:
-            return plan(self._arrays, demand, current.topology, fixed, budget).topology
+            found = plan(self._arrays, demand, current.topology, fixed, budget).topology
         except PlanError:
             return None
+        return Topology(found.circuits | _idle(found.circuits, current), found.paths)
 
     def rejoined(
         self,
@@ -343,7 +344,7 @@ class Planning:
         blocked: Collection[PortId],
     ) -> NetworkState:
         """The state in which as many as possible of these pairs, which have no reservation, have a
-        path again; all others stay.
+        path again; all others stay, and so do circuits without a path whose ports nobody needs.
         """
         reserved = _reserved(pins, current, blocked)
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
@@ -466,11 +467,20 @@ def _on_rings(
     Circuits that stand without a path, and are not ``lost``, stay where their ports are free.
     """
     needed = {circuit for path in paths for circuit in path.circuits}
+    circuits = whole_rings(needed | _idle(needed, current, lost))
+    return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
+
+
+def _idle(
+    needed: Collection[Circuit], current: NetworkState, lost: Collection[Circuit] = ()
+) -> set[Circuit]:
+    """Circuits that stand without a path, are not ``lost``, and leave those that are ``needed``
+    their ports.
+    """
     taken = {half for circuit in needed for half in circuit.halves}
     used = {circuit for path in current.topology.paths for circuit in path.circuits}
-    others = current.topology.circuits.difference(used, lost)
-    circuits = whole_rings(needed.union(one for one in others if taken.isdisjoint(one.halves)))
-    return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
+    idle = current.topology.circuits.difference(used, lost)
+    return {one for one in idle if taken.isdisjoint(one.halves)}
 
 
 def _touches(path: Path, ports: Collection[PortId]) -> bool:

@@ -175,6 +175,8 @@ class Shape:
 class RuleKind(Enum):
     """Every kind of rule; the value goes into the cookie."""
 
+    __hash__ = object.__hash__  # the key of most dicts of rules: Enum's own runs Python
+
     UPLINK_PROBE = 1
     UPLINK_TAGGED = 2
     UPLINK_UNTAGGED = 3

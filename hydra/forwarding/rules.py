@@ -323,8 +323,8 @@ def emulated_rules(count: int, vlan: VlanId, epoch: int) -> Sequence[FlowRule]:
 
 def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
     """Identifies a rule by its match: two rules with one key can't stand beside each other."""
-    matched = _MATCH_ARGS[rule.kind]
-    return rule.kind, tuple(rule.args[index] for index in matched)
+    kind, args = rule.kind, rule.args
+    return kind, tuple([args[index] for index in _MATCH_ARGS[kind]])
 
 
 def match_arguments(kind: RuleKind) -> tuple[int, ...]:

@@ -78,7 +78,8 @@ class Plan:
 
 
 def pair_of(path: Path) -> Pair:
-    return min(path.src, path.dst), max(path.src, path.dst)
+    src, dst = path.src, path.dst
+    return (src, dst) if src < dst else (dst, src)
 
 
 def pair_named(fabric: Fabric, pair: Pair) -> str:
@@ -90,7 +91,8 @@ def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
     """The paths of each pair that has any, sorted."""
     found: dict[Pair, tuple[Path, ...]] = {}
     for path in state.topology.paths:
-        found[pair_of(path)] = (*found.get(pair_of(path), ()), path)
+        pair = pair_of(path)
+        found[pair] = (*found.get(pair, ()), path)
     return found
 
 
@@ -272,11 +274,12 @@ def hold(
     Used when a server can't confirm its divert, or a circuit does not drain, and for stages:
     circuits that they use must not move, and circuits that were to take their ports can't come up.
     """
-    untouchable = set(pairs) | {
-        pair_of(path)
-        for path in current.topology.paths
-        if not set(circuits).isdisjoint(path.circuits)
-    }
+    untouchable = set(pairs)
+    if circuits:
+        still = set(circuits)
+        untouchable.update(
+            pair_of(path) for path in current.topology.paths if not still.isdisjoint(path.circuits)
+        )
     staying = current.topology.circuits & target.topology.circuits
     fixed = set(circuits) & current.topology.circuits
     while True:
@@ -288,12 +291,13 @@ def hold(
             break
         fixed |= staying - wanted  # their next ring can't be closed: the present one stays
     untouchable |= {pair_of(path) for path in kept_paths}
+    kept = [path for path in current.topology.paths if path in kept_paths]
     new_paths = [
         path
         for path in target.topology.paths
         if pair_of(path) not in untouchable and wanted.issuperset(path.circuits)
     ]
-    paths = tuple(sorted([*kept_paths, *new_paths]))
+    paths = tuple(sorted([*kept, *new_paths]))  # both are sorted: they are merged
     vlans = {
         path: current.vlans[path] if path in kept_paths else target.vlans[path] for path in paths
     }
@@ -312,11 +316,10 @@ def _held(
     """Paths and circuits that stay if these pairs and circuits do: with the rings that they are in,
     and all paths of pairs that use those.
     """
-    paths_of = paths_by_pair(current)
     staying = set(pairs)
     fixed = set(circuits)
     while True:
-        paths = {path for pair in staying for path in paths_of.get(pair, ())}
+        paths = {path for path in current.topology.paths if pair_of(path) in staying}
         fixed.update(circuit for path in paths for circuit in path.circuits)
         rings = rings_of(fixed, current.topology.circuits)
         if rings <= fixed:

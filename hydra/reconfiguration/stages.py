@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from importlib import import_module
+from itertools import chain
+from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +31,6 @@ from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topol
 from hydra.reconfiguration.detours import Detours, Room, rerouted
 from hydra.reconfiguration.plan import (
     Pair,
-    directions,
     hold,
     moving_pairs,
     pair_of,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _ROUNDING_MBPS: Final = 1e-6
 _Floats = NDArray[np.float64]
+_Numbers = NDArray[np.intp]
 _Load = dict[int, float]
 """Mbps out of each rack, by its number, and into each, by that and the number of racks."""
 _Number = int
@@ -60,9 +62,7 @@ class Traffic:
 
     def room_mbps(self, state: NetworkState) -> _Floats:
         """Mbps that may be diverted in ``state``: out of each rack, and into each; shape (2, N)."""
-        electrical = self.sent_mbps.copy()
-        for direction in directions(state):
-            electrical[direction] = 0.0
+        electrical = self.sent_mbps * ~_on_circuits(state, len(self.sent_mbps))
         taken = np.stack([electrical.sum(axis=1), electrical.sum(axis=0)])
         room: _Floats = self.share * np.maximum(0.0, self.electrical_mbps - taken)
         return room
@@ -109,15 +109,15 @@ def next_stage(
     else:
         chosen = cut.whole_moves() or cut.moves()
         if not chosen and detours is not None and (stage := cut.aside(detours)) is not None:
-            return cut.stage(stage, moving_pairs(current, stage))
+            return cut.stage(stage, moving_pairs(current, stage), detours=True)
         chosen = chosen or cut.whole_moves(crowded=True) or cut.moving
-    stage = hold(current, target, cut.moving.difference(chosen), ())
+    stage = held = hold(current, target, cut.moving.difference(chosen), ())
     pairs = moving_pairs(current, stage) if len(chosen) < len(cut.moving) else cut.moving
     if not pairs:  # rings that only move as a whole
-        stage, pairs = target, cut.moving
+        stage, held, pairs = target, target, cut.moving
     if detours is not None and cut.waiting(stage) and not cut.is_nearly_there(stage):
-        stage = cut.on_detours(stage, detours)
-    return cut.stage(stage, pairs)
+        stage = cut.on_detours(held, detours)
+    return cut.stage(stage, pairs, detours=stage is not held)
 
 
 def stages(
@@ -152,14 +152,12 @@ class _Cut:
         self._room = traffic.room_mbps(current).ravel().tolist()
         """Mbps out of each rack, then into each."""
         self._pairs = sorted(self.moving)
-        self._numbers = {pair: number for number, pair in enumerate(self._pairs)}
-        racks = len(traffic.sent_mbps)
-        on_circuits = np.zeros((racks, racks), dtype=np.bool_)
-        on_circuits[_columns(directions(current))] = True
+        self._racks = racks = len(traffic.sent_mbps)
+        on_circuits = _on_circuits(current, racks)
         a, b = _columns(self._pairs)
         there, back = traffic.sent_mbps[a, b], traffic.sent_mbps[b, a]
         there_on, back_on = on_circuits[a, b], on_circuits[b, a]
-        self._gain_mbps: list[float] = (there * ~there_on + back * ~back_on).tolist()
+        self._gain_mbps: _Floats = there * ~there_on + back * ~back_on
         """Traffic that is electrical now, and is not once the pair has its path."""
         self._places = np.stack([a, racks + b, b, racks + a], axis=1)
         leaving = np.stack([there * there_on, back * back_on], axis=1)
@@ -167,16 +165,28 @@ class _Cut:
         """Mbps that leave circuits with the pair, at each of its places."""
         self._load_mbps: list[float] = self._leaving_mbps.sum(axis=1).tolist()
         """Both ends and directions, summed."""
+        self._there_mbps: list[float] = leaving[:, 0].tolist()
+        self._back_mbps: list[float] = leaving[:, 1].tolist()
 
     @cached_property
-    def _loads(self) -> list[tuple[tuple[int, float], ...]]:
-        """Mbps that leave circuits with each pair, with the places."""
-        return [
-            tuple((place, mbps) for place, mbps in zip(places, loads, strict=True) if mbps)
-            for places, loads in zip(
-                self._places.tolist(), self._leaving_mbps.tolist(), strict=True
-            )
-        ]
+    def _numbers(self) -> dict[Pair, _Number]:
+        return {pair: number for number, pair in enumerate(self._pairs)}
+
+    @cached_property
+    def _number_of(self) -> _Numbers:
+        """By racks, lower first; -1: it does not move. Shape (N, N)."""
+        found = np.full((self._racks, self._racks), -1, dtype=np.intp)
+        found[_columns(self._pairs)] = np.arange(len(self._pairs))
+        return found
+
+    def _load_of(self, number: _Number) -> tuple[tuple[int, float], ...]:
+        """Mbps that leave circuits with a pair, with the places."""
+        there, back = self._there_mbps[number], self._back_mbps[number]
+        if not there and not back:
+            return ()
+        (a, b), racks = self._pairs[number], self._racks
+        out = ((a, there), (racks + b, there)) if there else ()
+        return (*out, (b, back), (racks + a, back)) if back else out
 
     @cached_property
     def _had(self) -> dict[Pair, tuple[Path, ...]]:
@@ -184,35 +194,37 @@ class _Cut:
 
     @cached_property
     def _in_the_way(self) -> _InTheWay:
-        return _InTheWay(self._current, self._target, self._numbers)
+        return _InTheWay(self._current, self._target, self._number_of, len(self._pairs))
 
     @cached_property
     def _arriving(self) -> list[_Number]:
         """Pairs that are to have a path, who gains most before others."""
-        arriving = {pair_of(path) for path in self._target.topology.paths}
-        numbers = [number for number, pair in enumerate(self._pairs) if pair in arriving]
-        return sorted(numbers, key=lambda number: (-self._gain_mbps[number], number))
+        ends = _ends(self._target.topology)
+        numbers = np.unique(self._number_of[ends.min(axis=0), ends.max(axis=0)])
+        return _by(-self._gain_mbps, numbers[numbers >= 0])
 
-    def stage(self, reached: NetworkState, pairs: Collection[Pair]) -> Stage:
-        """The stage that moves these pairs, and so gets to this state."""
+    def stage(self, reached: NetworkState, pairs: Collection[Pair], *, detours: bool) -> Stage:
+        """The stage that moves these pairs, and so gets to this state, with detours or none."""
         last = (reached.topology, reached.vlans) == (self._target.topology, self._target.vlans)
         load = self._load(self._numbers[pair] for pair in pairs if pair in self._numbers)
-        wanted = set(self._target.topology.paths)
-        news = set(reached.topology.paths).difference(self._current.topology.paths)
+        detoured: set[Path] = set()
+        if detours:
+            known = self._current.topology.paths, self._target.topology.paths
+            detoured = set(reached.topology.paths).difference(*known)
         return Stage(
             target=self._target if last else reached,
             pairs=frozenset(pairs),
             diverted_mbps=max(load.values(), default=0.0),
             beyond=self.beyond(load),
             last=last,
-            detoured=frozenset(pair_of(path) for path in news - wanted),
+            detoured=frozenset(map(pair_of, detoured)),
         )
 
     def _load(self, numbers: Iterable[_Number]) -> _Load:
         """Mbps that leave circuits with these pairs."""
         load: _Load = {}
         for number in numbers:
-            _add(load, self._loads[number])
+            _add(load, self._load_of(number))
         return load
 
     def everything_fits(self) -> bool:
@@ -242,9 +254,10 @@ class _Cut:
         if crowded:
             left = self._in_the_way.users_left()
             circles = list(self._circles.all())
-            circles.sort(key=lambda circle: max(self._load(circle).values(), default=0.0))
-            for circle in circles:
-                more = self._load(circle)
+            loads = list(map(self._load, circles))
+            most_mbps = [max(its.values(), default=0.0) for its in loads]
+            for index in sorted(range(len(circles)), key=most_mbps.__getitem__):
+                circle, more = circles[index], loads[index]
                 if self._in_the_way.of_none(circle, left) and self._fit(load, more, crowded=True):
                     chosen += circle
                     _add(load, more.items())
@@ -298,8 +311,8 @@ class _Cut:
             number
             for number in self._arriving
             if self._load_mbps[number]
-            and self._pairs[number] in self._had
             and self._pairs[number] not in has
+            and self._pairs[number] in self._had
         ]
         numbers.sort(key=lambda number: (-self._load_mbps[number], number))
         return [self._pairs[number] for number in numbers]
@@ -397,7 +410,7 @@ class _Cut:
 
     @cached_property
     def _circles(self) -> _Circles:
-        return _Circles(self._in_the_way, self._arriving, np.array(self._gain_mbps))
+        return _Circles(self._in_the_way, self._arriving, self._gain_mbps)
 
     def _fit(self, load: _Load, more: _Load, *, crowded: bool = False) -> bool:
         for place, mbps in more.items():
@@ -411,7 +424,7 @@ class _Cut:
         """Load of these pairs; None if there is no room for it."""
         more: _Load = {}
         for number in numbers:
-            for place, mbps in self._loads[number]:
+            for place, mbps in self._load_of(number):
                 more[place] = more.get(place, 0.0) + mbps
                 if load.get(place, 0.0) + more[place] > self._room[place] + _ROUNDING_MBPS:
                     return None
@@ -419,14 +432,31 @@ class _Cut:
 
     def _by_others_waiting(self) -> list[_Number]:
         """Arriving pairs; those first in whose way there is least traffic of others on circuits."""
-        left_mbps = self._in_the_way.sums_before(np.array(self._load_mbps)).tolist()
-        return sorted(self._arriving, key=left_mbps.__getitem__)
+        left_mbps = self._in_the_way.sums_before(np.array(self._load_mbps))
+        return _by(left_mbps, np.array(self._arriving, dtype=np.intp))
 
 
-def _columns(pairs: Collection[tuple[RackId, RackId]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Racks of pairs, or of (from, to)."""
-    racks = np.array(list(pairs), dtype=np.intp).reshape(-1, 2)
+def _by(values: _Floats, numbers: NDArray[np.intp]) -> list[_Number]:
+    """These numbers, those with the lowest values first; of some with the same, as they were."""
+    found: list[_Number] = numbers[np.argsort(values[numbers], kind="stable")].tolist()
+    return found
+
+
+def _columns(pairs: Collection[Pair]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Racks of pairs."""
+    racks = np.fromiter(chain.from_iterable(pairs), np.intp, 2 * len(pairs)).reshape(-1, 2)
     return racks[:, 0], racks[:, 1]
+
+
+def _on_circuits(state: NetworkState, racks: int) -> NDArray[np.bool_]:
+    """Whether paths carry what one rack sends to another; shape (N, N)."""
+    src, dst = _ends(state.topology)
+    found = np.zeros((racks, racks), dtype=np.bool_)
+    found[src, dst] = True
+    one_way = any(path.one_way for path in state.topology.paths[:1])
+    if not one_way:  # circuits of a fabric are of one kind
+        found[dst, src] = True
+    return found
 
 
 def _add(load: _Load, more: Iterable[tuple[int, float]]) -> None:
@@ -441,40 +471,47 @@ class _InTheWay:
     """
 
     def __init__(
-        self, current: NetworkState, target: NetworkState, numbers: Mapping[Pair, _Number]
+        self, current: NetworkState, target: NetworkState, number_of: _Numbers, pairs: int
     ) -> None:
-        """``numbers``: of all pairs that move."""
-        going = sorted(current.topology.circuits - target.topology.circuits)
+        """``number_of``: pairs' numbers by their racks, shape (N, N); ``pairs``: their number."""
+        self.pairs = pairs
+        going = sorted(
+            current.topology.circuits - target.topology.circuits,
+            key=attrgetter("plane", "a", "b"),
+        )
         self._circuits = going
-        self._numbers = {circuit: number for number, circuit in enumerate(going)}
-        users: dict[int, set[_Number]] = {}
-        for path in current.topology.paths:
-            for circuit in path.circuits:
-                place = self._numbers.get(circuit)
-                if place is not None:
-                    users.setdefault(place, set()).add(numbers[pair_of(path)])
+        # No two circuits of a topology have the same first port, which is soon looked up.
+        now, now_at = _hops(current.topology, number_of)
+        then, then_at = _hops(target.topology, number_of)
+        ports = 1 + max(now_at.max(initial=0), then_at.max(initial=0))
+        going_at = np.full(ports, -1, dtype=np.intp)
+        for number, circuit in enumerate(going):
+            going_at[circuit.a : circuit.a + 1] = number  # beyond ``ports``: nobody uses it
+        used = going_at[now_at]
+        users, used = _entries(now[used >= 0], used[used >= 0])
+        in_use = set(used.tolist())
         at_half = {half: number for number, one in enumerate(going) for half in one.halves}
-        blocking: dict[Circuit, set[int]] = {
-            circuit: {at_half[half] for half in circuit.halves if half in at_half} & users.keys()
-            for circuit in target.topology.circuits - current.topology.circuits
-        }
-        before: dict[_Number, set[int]] = {}
-        for path in target.topology.paths:
-            for circuit in path.circuits:
-                if its := blocking.get(circuit):
-                    before.setdefault(numbers[pair_of(path)], set()).update(its)
-        self._before = before
-        """By pair with a new path: circuits in its way that somebody uses."""
-        self._waiting: dict[int, list[_Number]] = {}
-        for pair, its in before.items():
-            for circuit_number in its:
-                self._waiting.setdefault(circuit_number, []).append(pair)
-        self._users = {number: users[number] for number in self._waiting}
-        self._used: dict[_Number, list[int]] = {}
-        for number, pairs in self._users.items():
-            for pair in pairs:
-                self._used.setdefault(pair, []).append(number)
-        self.pairs = len(numbers)
+        blocked_by = np.full((2, ports), -1, dtype=np.intp)
+        for circuit in target.topology.circuits - current.topology.circuits:
+            its = {at_half[half] for half in circuit.halves if half in at_half} & in_use
+            if its and circuit.a < ports:
+                blocked_by[: len(its), circuit.a] = list(its)  # one at each end, at the most
+        awaited = blocked_by[:, then_at]
+        there = awaited >= 0
+        self._waiting, self._awaited = _entries(np.tile(then, (2, 1))[there], awaited[there])
+        """Pairs with a new path, and circuits in their way that somebody uses."""
+        wanted = np.zeros(len(going) + 1, dtype=np.bool_)
+        wanted[self._awaited] = True
+        self._users, self._used = users[wanted[used]], used[wanted[used]]
+        """Pairs, and circuits that they use and others wait for."""
+        self._before = _Lists(self._waiting, self._awaited, pairs)
+        self._waiting_for = _Lists(self._awaited, self._waiting, len(going))
+        self._using = _Lists(self._users, self._used, pairs)
+        self._users_of = _Lists(self._used, self._users, len(going))
+
+    @cached_property
+    def _numbers(self) -> dict[Circuit, int]:
+        return {circuit: number for number, circuit in enumerate(self._circuits)}
 
     @property
     def number(self) -> int:
@@ -485,8 +522,8 @@ class _InTheWay:
     def _others(self) -> csr_array:
         """By pair: pairs who use the circuits in its way, itself among them if it does."""
         shape = self.pairs, len(self._circuits)
-        before = _incidence(self._before, shape)
-        using = _incidence(self._used, shape)
+        before = _incidence(self._waiting, self._awaited, shape)
+        using = _incidence(self._users, self._used, shape)
         found: csr_array = _sparse().csr_array(before @ using.T)
         found.data[:] = 1
         return found
@@ -505,49 +542,50 @@ class _InTheWay:
 
     def before(self, pair: _Number) -> set[Circuit]:
         """Circuits in its way."""
-        return {self._circuits[number] for number in self._before.get(pair, ())}
+        return {self._circuits[number] for number in self._before[pair]}
 
     def circuits(self) -> list[Circuit]:
         """Circuits in anybody's way."""
-        return [self._circuits[number] for number in sorted(self._users)]
+        return [self._circuits[number] for number in sorted(set(self._awaited.tolist()))]
 
     def users_of(self, circuits: Iterable[Circuit]) -> set[_Number]:
         """All pairs that use these, of :meth:`circuits`."""
-        return set().union(*(self._users[self._numbers[one]] for one in circuits))
+        return set().union(*(self._users_of[self._numbers[one]] for one in circuits))
 
     def waiting(self, circuit: int) -> Sequence[_Number]:
         """Pairs in whose way it is."""
-        return self._waiting[circuit]
+        return self._waiting_for[circuit]
 
     def edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(who has to go first, who after that): users, their circuits, who waits for these.
 
         Circuits are numbered after :attr:`pairs`.
         """
-        users, used = _entries(self._users)
-        waiting, awaited = _entries(self._waiting)
-        before = np.concatenate([users, self.pairs + awaited])
-        return before, np.concatenate([self.pairs + used, waiting])
+        before = np.concatenate([self._users, self.pairs + self._awaited])
+        return before, np.concatenate([self.pairs + self._used, self._waiting])
 
-    def users_left(self) -> dict[int, int]:
-        """Users of each circuit, for :meth:`let_go`."""
-        return {circuit: len(pairs) for circuit, pairs in self._users.items()}
+    def users_left(self) -> list[int]:
+        """Number of users of each circuit, for :meth:`let_go`."""
+        left: list[int] = np.bincount(self._used, minlength=len(self._circuits)).tolist()
+        return left
 
-    def let_go(self, pairs: Iterable[_Number], left: dict[int, int]) -> list[int]:
+    def let_go(self, pairs: Iterable[_Number], left: list[int]) -> list[int]:
         """Count users that go; the circuits that at most one user has left by then."""
         touched = set()
         for pair in pairs:
-            for circuit in self._used.get(pair, ()):
+            for circuit in self._using[pair]:
                 left[circuit] -= 1
                 touched.add(circuit)
         return [circuit for circuit in sorted(touched) if left[circuit] <= 1]
 
-    def of_none(self, pairs: Collection[_Number], left: Mapping[int, int]) -> bool:
+    def of_none(self, pairs: Collection[_Number], left: Sequence[int]) -> bool:
         """Whether circuits in these pairs' way are used by themselves alone."""
-        before = {circuit for pair in pairs for circuit in self._before.get(pair, ())}
-        if not before or (len(pairs) == 1 and any(left[circuit] > 1 for circuit in before)):
-            return not before
-        its = Counter(circuit for pair in pairs for circuit in self._used.get(pair, ()))
+        if len(pairs) == 1:  # most are
+            (pair,) = pairs
+            using = self._using[pair]
+            return all(left[circuit] == (circuit in using) for circuit in self._before[pair])
+        before = {circuit for pair in pairs for circuit in self._before[pair]}
+        its = Counter(circuit for pair in pairs for circuit in self._using[pair])
         return all(left[circuit] == its[circuit] for circuit in before)
 
 
@@ -606,18 +644,45 @@ class _Circles:
         return end > start, -self._gain_mbps[circle], first, circle
 
 
-def _entries(
-    places: Mapping[int, Collection[int]],
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(each of its places, the number that has it), of all numbers."""
-    columns = np.array([one for its in places.values() for one in its], dtype=np.intp)
-    numbers = np.array(list(places), dtype=np.intp)
-    return columns, np.repeat(numbers, [len(its) for its in places.values()])
+class _Lists:
+    """For each number, the others that it is paired with, in order."""
+
+    def __init__(self, numbers: _Numbers, others: _Numbers, most: int) -> None:
+        """``others`` are in order; ``most``: numbers that there are."""
+        order = np.argsort(numbers, kind="stable")
+        self._others: list[int] = others[order].tolist()
+        self._starts: list[int] = np.searchsorted(numbers[order], np.arange(most + 1)).tolist()
+
+    def __getitem__(self, number: int) -> list[int]:
+        return self._others[self._starts[number] : self._starts[number + 1]]
 
 
-def _incidence(places: Mapping[int, Collection[int]], shape: tuple[int, int]) -> csr_array:
-    """A matrix with ones at (number, each of its places)."""
-    columns, rows = _entries(places)
+def _hops(topology: Topology, number_of: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """(a path's pair by its number, the first port of a circuit that it takes), of all hops."""
+    ends = _ends(topology)
+    along = [path.circuits for path in topology.paths]
+    hops = np.fromiter(map(len, along), np.intp, len(along))
+    first = np.fromiter(map(attrgetter("a"), chain.from_iterable(along)), np.intp, int(hops.sum()))
+    return np.repeat(number_of[ends.min(axis=0), ends.max(axis=0)], hops), first
+
+
+def _ends(topology: Topology) -> _Numbers:
+    """Racks that paths lead from and to; shape (2, F)."""
+    paths = topology.paths
+    src = np.fromiter(map(attrgetter("src"), paths), np.intp, len(paths))
+    dst = np.fromiter(map(attrgetter("dst"), paths), np.intp, len(paths))
+    return np.stack([src, dst])
+
+
+def _entries(one: _Numbers, other: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Pairs of numbers in order, each once."""
+    width = 1 + int(other.max(initial=0))
+    one, other = np.divmod(np.unique(one * width + other), width)
+    return one, other
+
+
+def _incidence(rows: _Numbers, columns: _Numbers, shape: tuple[int, int]) -> csr_array:
+    """A matrix with ones at these places."""
     found: csr_array = _sparse().csr_array((np.ones(len(columns)), (rows, columns)), shape)
     return found
 

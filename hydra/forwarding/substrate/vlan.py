@@ -109,11 +109,12 @@ class _TaggingServers(Substrate):
         """The VLANs of each port's paths, or the parking VLAN alone."""
         tagged: dict[PortId, set[VlanId]] = {}
         for path in state.topology.paths:
+            vlan = state.vlans[path]
             for circuit in path.circuits:
-                for end in circuit.ends:
-                    tagged.setdefault(end, set()).add(state.vlans[path])
+                tagged.setdefault(circuit.a, set()).add(vlan)
+                tagged.setdefault(circuit.b, set()).add(vlan)
         trunks = dict.fromkeys(self.fabric.port_ids, _parked(self.fabric.parking_vlan))
-        trunks.update((end, PortVlans(frozenset(vlans))) for end, vlans in tagged.items())
+        trunks.update((end, _trunk(frozenset(vlans))) for end, vlans in tagged.items())
         return trunks
 
 
@@ -181,6 +182,12 @@ class SingleHomedVlan(_TaggingServers):
 def _parked(vlan: VlanId) -> PortVlans:
     """The VLANs of a port without a circuit: one object for all, which is soon compared."""
     return PortVlans(frozenset({vlan}))
+
+
+@lru_cache(maxsize=4096)
+def _trunk(vlans: frozenset[VlanId]) -> PortVlans:
+    """The VLANs of a port with circuits: those of another state are soon compared with them."""
+    return PortVlans(vlans)
 
 
 @lru_cache(maxsize=4)

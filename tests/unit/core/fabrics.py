@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from itertools import islice
@@ -297,20 +297,17 @@ def _paths_on_rings(fabric: Fabric, rng: random.Random, circuits: set[Circuit]) 
     }
 
 
-_Link = tuple[Circuit, RackId, RackId]
-"""A circuit, and the racks that it joins."""
+_Step = tuple[Circuit, RackId]
+"""A circuit, and the rack that it leads to."""
 
 
 def _random_path(
-    rng: random.Random, links: Sequence[_Link], src: int, dst: int, hops: int
+    rng: random.Random, steps_from: Mapping[int, Sequence[_Step]], src: int, dst: int, hops: int
 ) -> Path | None:
-    """A random walk over these links that visits no rack twice; None if it goes astray."""
+    """A random walk by these steps that visits no rack twice; None if it goes astray."""
     here, visited, along = src, {src}, []
     while here != dst and len(along) < hops:
-        steps = []
-        for circuit, a, b in links:
-            if here in (a, b) and (there := b if here == a else a) not in visited:
-                steps.append((circuit, there))
+        steps = [step for step in steps_from.get(here, ()) if step[1] not in visited]
         if not steps:
             return None
         ending = [step for step in steps if step[1] == dst]
@@ -332,12 +329,16 @@ def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> To
         paths |= _paths_on_rings(fabric, rng, circuits - current.circuits)
         return Topology(frozenset(circuits), tuple(sorted(paths)))
     joined = {(path.src, path.dst) for path in paths}
-    links = [(circuit, *fabric.racks_of(circuit)) for circuit in sorted(circuits)]
+    steps_from: dict[int, list[_Step]] = {}
+    for circuit in sorted(circuits):
+        a, b = fabric.racks_of(circuit)
+        steps_from.setdefault(a, []).append((circuit, b))
+        steps_from.setdefault(b, []).append((circuit, a))
     for src in range(len(fabric.racks)):
         for dst in range(src + 1, len(fabric.racks)):
             more = 0.2 if (src, dst) in joined else 0.7
             while rng.random() < more:
-                path = _random_path(rng, links, src, dst, hops=3)
+                path = _random_path(rng, steps_from, src, dst, hops=3)
                 paths |= {path} if path else set()
                 more = 0.2
     return Topology(frozenset(circuits), tuple(sorted(paths)))
@@ -351,32 +352,39 @@ def random_state(
     Often with VLANs drawn at random within what an allocation promises: they keep mirrors and
     retagging from going in parallel far more often than the allocator's own choice does.
     """
-    topology = random_topology(fabric, current.topology, rng)
     marks = marks or marks_of(fabric)
-    state = marks.state(current, topology)
+    goal = random_goal(fabric, current, rng, marks)
+    return goal if isinstance(goal, NetworkState) else marks.state(current, goal)
+
+
+def random_goal(
+    fabric: Fabric, current: NetworkState, rng: random.Random, marks: Marks
+) -> NetworkState | Topology:
+    """:func:`random_state`, or its topology alone where the allocator is to choose the VLANs."""
+    topology = random_topology(fabric, current.topology, rng)
     order = order_of(fabric, marks)
     for _ in range(rng.choice((0, 5))):
-        drawn = _with_random_vlans(fabric, current, state, rng)
+        drawn = _with_random_vlans(fabric, current, topology, rng)
         sound = not marks.problems(drawn)
         if sound and not marks.transit_problems(current, drawn, *order(current, drawn)):
             return drawn
-    return state
+    return topology
 
 
 def _with_random_vlans(
-    fabric: Fabric, current: NetworkState, state: NetworkState, rng: random.Random
+    fabric: Fabric, current: NetworkState, topology: Topology, rng: random.Random
 ) -> NetworkState:
     """New paths join VLANs that lose no path, or enter new ones; either at random."""
-    kept = {path: vlan for path, vlan in state.vlans.items() if path in current.vlans}
+    kept = {path: current.vlans[path] for path in topology.paths if path in current.vlans}
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
     in_use = set(current.vlans.values())
     first, last = fabric.circuit_vlans.first, fabric.circuit_vlans.last
     unfit = in_use | current.resting
     fresh = list(islice((VlanId(v) for v in range(first, last) if v not in unfit), 3))
     pool = sorted(set(kept.values()) - losing) + fresh[: rng.randint(1, 3)]
-    vlans = {path: kept.get(path) or rng.choice(pool) for path in state.topology.paths}
+    vlans = {path: kept.get(path) or rng.choice(pool) for path in topology.paths}
     resting = frozenset(in_use.difference(vlans.values()))
-    return NetworkState(state.epoch, state.topology, vlans, resting)
+    return NetworkState(current.epoch + 1, topology, vlans, resting)
 
 
 def random_change(rng: random.Random) -> tuple[Fabric, NetworkState, NetworkState]:

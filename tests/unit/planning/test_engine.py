@@ -53,3 +53,29 @@ def test_what_is_lost_or_let_go_takes_no_other_circuit_along():
         *HERE.circuits,
         *THERE.circuits,
     }
+
+
+def test_what_gives_way_to_a_reservation_finds_other_ports_than_those_of_a_circuit_without_a_path():
+    fabric = small_fabric(racks=6, planes=2)
+    here = path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, 0))
+    ready = circuit_between(fabric, 2, 3, 0)
+    wanted = path_of(fabric, 0, 4, circuit_between(fabric, 0, 4, 0))
+    state = state_of(fabric, NetworkState(topology=EMPTY_TOPOLOGY), here)
+    before = replace(state, topology=Topology(frozenset({*here.circuits, ready}), (here,)))
+    after = Planning(fabric, Policy()).for_pins(before, [pin(wanted)], ())
+    moved = path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, 1))
+    assert after.topology.paths == (moved, wanted)
+    assert after.topology.circuits == {*moved.circuits, *wanted.circuits, ready}
+
+
+def test_pairs_that_lost_their_paths_leave_a_circuit_without_a_path_whose_ports_they_do_not_need():
+    before = between(HERE)
+    after = PLANNING.rejoined(before, [(4, 5)], (), ())
+    assert after.topology == Topology(before.topology.circuits | set(THERE.circuits), (HERE, THERE))
+    touched = Touched.by(FABRIC, PLANNING.diff(before, after))
+    assert touched.ports == set(THERE.circuits[0].ends), "a stage that goes on needs not wait"
+
+
+def test_pairs_that_lost_their_paths_have_the_ports_of_a_circuit_without_a_path():
+    after = PLANNING.rejoined(between(HERE), [(2, 4)], (), ())
+    assert after.topology.circuits == {*HERE.circuits, circuit_between(FABRIC, 2, 4)}

@@ -9,9 +9,9 @@ may hide success, failure, or half of either.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
@@ -90,6 +90,8 @@ LONGEST_PAUSE_S = 5.0
 """After which a leader that was paused goes on, and what it had begun comes out."""
 Way = tuple[VlanId, int]
 """A tag, and the port by which frames with it leave the switch that steers."""
+Sent = tuple[tuple[RackId, Way], ...]
+"""Racks that are sent to by circuit, each with a way; several ways to one are several entries."""
 Link = tuple[OpticalPort, OpticalPort, bool]
 """Two ports that light joins; True: in both directions."""
 _WORDS: Final = {
@@ -100,6 +102,28 @@ _WORDS: Final = {
     FailureKind.AWAITS_PEOPLE: "people were asked",
 }
 Doing = Generator[None, None, tuple[object, Failure | None]]
+_HANDLERS: Final[Mapping[type, str]] = {
+    ApplyRules: "_apply_rules",
+    StageRules: "_nothing",
+    AwaitRounds: "_await_rounds",
+    ReadPortPackets: "_read_packets",
+    SetVlans: "_set_vlans",
+    MoveMirrors: "_move_mirrors",
+    ReadMirrors: "_read_mirrors",
+    AwaitPortsUp: "_await_ports_up",
+    Announce: "_nothing",
+    ProbePath: "_probe",
+    PassMarkers: "_pass_markers",
+    Pause: "_pause",
+    Record: "_record",
+    ReadVlans: "_read_vlans",
+    SaveState: "_save_state",
+    AwaitSwitches: "_await_switches",
+    TakeSwitches: "_take_switches",
+    CompareRules: "_compare_rules",
+    ConfirmRules: "_confirm_rules",
+}
+"""The method of :class:`Network` that carries out each command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +167,14 @@ class Late:
     """Number of the leader that asked for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stale:
     """A table that a switch has replaced, and still forwards some packets by."""
 
     until_s: float
     table: Mapping[object, FlowRule]
-    ways: dict[RackId, set[Way]] = field(default_factory=dict)
-    """What follows from it, as far as anybody has asked."""
+    sent: Sent | None = None
+    """What follows from it, once anybody has asked."""
 
 
 @dataclass
@@ -173,8 +197,80 @@ class Lateness:
     """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
 
 
+class Wiring:
+    """What follows from mirrors, ToRs' VLANs and relays, as long as these stay as they are."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._mirrors = {plane: set(lit) for plane, lit in network.mirrors.items()}
+        self._vlans = dict(network.vlans)
+        self._rule_changes = network.rule_changes
+        self._islands: dict[VlanId, dict[RackId, RackId]] = {}
+        self._arrives: dict[tuple[Way, RackId, RackId], bool] = {}
+        self._dark: dict[frozenset[VlanId], frozenset[PortId]] = {}
+        self.seen: dict[str, Sent] = {}
+        """By server, what it sent when somebody last saw all of it arrive."""
+        self.all_seen: object = None
+        """:meth:`Network.senders` when all that they sent was last seen to arrive."""
+
+    def holds(self) -> bool:
+        """Whether all of it is as it was."""
+        network = self._network
+        return (
+            self._mirrors == network.mirrors
+            and self._vlans == network.vlans
+            and (network.substrate.retags or self._rule_changes == network.rule_changes)
+        )
+
+    @cached_property
+    def links(self) -> list[Link]:
+        return self._network.links()
+
+    @cached_property
+    def loops(self) -> tuple[VlanId, ...]:
+        return tuple(self._network.loops(self.links))
+
+    def arrives(self, way: Way, here: RackId, there: RackId) -> bool:
+        """:meth:`Network.arrives`."""
+        key = (way, here, there)
+        if key not in self._arrives:
+            self._arrives[key] = self._found_to_arrive(way, here, there)
+        return self._arrives[key]
+
+    def _found_to_arrive(self, way: Way, here: RackId, there: RackId) -> bool:
+        if not self._network.substrate.retags:
+            return self._network.arrives(way, here, there)
+        vlan = way[0]
+        if vlan not in self._islands:
+            self._islands[vlan] = self._network.islands(vlan, self.links)
+        tree = self._islands[vlan]
+        return root(tree, here) == root(tree, there)
+
+    def dark(self, vlans: Collection[VlanId]) -> frozenset[PortId]:
+        """Ports without light that are in any of these VLANs."""
+        key = frozenset(vlans)
+        if key not in self._dark:
+            lit = {
+                (plane, cross.egress)
+                for plane, crosses in self._mirrors.items()
+                for cross in crosses
+            }
+            self._dark[key] = frozenset(
+                port.id
+                for port in self._network.fabric.ports
+                if (its := self._vlans.get(port.id)) is not None
+                and not key.isdisjoint(its.tagged)
+                and (port.plane, port.egress) not in lit
+            )
+        return self._dark[key]
+
+
 class Network:
     """Vswitches, ToRs and optical switches, and what reaches whom through them."""
+
+    rule_changes = 0
+    """Counted by :meth:`rules_changed`."""
+    _wiring: Wiring | None = None
 
     def __init__(self, fabric: Fabric, state: NetworkState, rng: random.Random) -> None:
         self.fabric = fabric
@@ -218,7 +314,7 @@ class Network:
         self.server_at = {(s.rack, s.tor_port): s for s in fabric.servers}
         self.port_fed = {(p.plane, p.egress): p for p in fabric.ports}
         self.port_feeding = {(p.plane, p.ingress): p for p in fabric.ports}
-        self._ways: dict[DatapathId, dict[RackId, set[Way]]] = {}
+        self._sent: dict[DatapathId, Sent] = {}
         """What follows from the tables, until those change."""
         self.stale: dict[DatapathId, list[Stale]] = {}
         self.late = Lateness()
@@ -243,27 +339,65 @@ class Network:
 
     # -- what the network does with packets -------------------------------------------------------
 
+    def wiring(self) -> Wiring:
+        """What follows from mirrors, VLANs and relays now: the same object until they change."""
+        if self._wiring is None or not self._wiring.holds():
+            self._wiring = Wiring(self)
+        return self._wiring
+
+    def senders(self, but_for: Collection[str]) -> object:
+        """Servers that may send by circuit, and their switches' rules, in a form to be compared:
+        as long as it is the same, nobody begins to send anything.
+        """
+        return (
+            self.rule_changes,
+            frozenset(self.dead_uplinks),
+            frozenset(self.closed),
+            frozenset(but_for),
+        )
+
+    def rules_changed(self, datapath: DatapathId) -> None:
+        """A switch's table is another one from now on."""
+        self._sent.pop(datapath, None)
+        self.rule_changes += 1
+
     def sends_on(self, server: Server, to: RackId) -> set[Way]:
-        """How ``server`` sends to a rack by circuit now; empty: electrically.
+        """How ``server`` sends to another rack by circuit now; empty: electrically."""
+        return {way for rack, way in self.sent(server) if rack == to}
+
+    def sent(self, server: Server) -> Sent:
+        """What a server sends by circuit now: the same object until its switch has other rules.
 
         A switch forwards by cached decisions for a while after it has confirmed other rules.
         """
         if server.name in self.dead_uplinks or server.name in self.closed:
-            return set()
+            return ()
         datapath = self.switch_of[server.name].datapath
-        ways = self._ways.setdefault(datapath, {})
-        if to not in ways:
-            ways[to] = self._sends(to, self.tables[datapath])
+        sent = self._sent.get(datapath)
+        if sent is None:
+            sent = self._sent[datapath] = self._all_sent(server.rack, self.tables[datapath])
         cached = self._cached(datapath)
         if not cached:
-            return ways[to]
+            return sent
         off = self.dead_uplinks | self.closed
-        if all(other.name in off for other in self.fabric.racks[to].servers):
-            return ways[to]  # nothing that was sent there earlier can be taken any more
+        nobody = {  # nothing that was sent there earlier can be taken any more
+            rack.id
+            for rack in (self.fabric.racks if off else ())
+            if all(other.name in off for other in rack.servers)
+        }
         for one in cached:
-            if to not in one.ways:
-                one.ways[to] = self._sends(to, one.table)
-        return ways[to].union(*(one.ways[to] for one in cached))
+            if one.sent is None:
+                one.sent = self._all_sent(server.rack, one.table)
+            sent += tuple(entry for entry in one.sent if entry[0] not in nobody)
+        return sent
+
+    def _all_sent(self, here: RackId, table: Mapping[object, FlowRule]) -> Sent:
+        return tuple(
+            (rack.id, way)
+            for rack in self.fabric.racks
+            if rack.id != here
+            for way in self._sends(rack.id, table)
+        )
 
     def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
         metadata = rack_metadata(to)
@@ -390,7 +524,8 @@ class Network:
         while doing:
             index = self.rng.choice(list(doing))  # in order
             self.now_s += self.rng.uniform(0.0, 0.002)
-            self.catch_up()
+            if self.late.changes:
+                self.catch_up()
             try:
                 next(doing[index])
             except StopIteration as end:
@@ -447,28 +582,8 @@ class Network:
 
     def start(self, command: Command) -> Doing:
         """A command under way, a change at a time."""
-        handlers: dict[type, Callable[..., Doing]] = {
-            ApplyRules: self._apply_rules,
-            StageRules: self._nothing,
-            AwaitRounds: self._await_rounds,
-            ReadPortPackets: self._read_packets,
-            SetVlans: self._set_vlans,
-            MoveMirrors: self._move_mirrors,
-            ReadMirrors: self._read_mirrors,
-            AwaitPortsUp: self._await_ports_up,
-            Announce: self._nothing,
-            ProbePath: self._probe,
-            PassMarkers: self._pass_markers,
-            Pause: self._pause,
-            Record: self._record,
-            ReadVlans: self._read_vlans,
-            SaveState: self._save_state,
-            AwaitSwitches: self._await_switches,
-            TakeSwitches: self._take_switches,
-            CompareRules: self._compare_rules,
-            ConfirmRules: self._confirm_rules,
-        }
-        return handlers[type(command)](command)
+        doing: Doing = getattr(self, _HANDLERS[type(command)])(command)
+        return doing
 
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
@@ -600,7 +715,7 @@ class Network:
     def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         """One atomic bundle."""
         table = self.tables[datapath]
-        self._ways.pop(datapath, None)
+        self.rules_changed(datapath)
         lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
         lags_s = self._lags_until_s.get(datapath, 0.0)
         self._lags_until_s[datapath] = max(lags_s, self.now_s + lag_s)
@@ -785,13 +900,11 @@ class Network:
 
     def _is_sent_to(self, end: PortId) -> bool:
         """Whether a switch still sends to this port, by rules that it has replaced."""
-        return any(
+        return bool(self.stale) and any(
             self._passes(way, server.rack, end)
             for server in self.fabric.servers
             if self._cached(self.switch_of[server.name].datapath)
-            for rack in self.fabric.racks
-            if rack.id != server.rack
-            for way in self.sends_on(server, rack.id)
+            for _, way in self.sent(server)
         )
 
     def _passes(self, way: Way, here: RackId, end: PortId) -> bool:
@@ -804,8 +917,12 @@ class Network:
         entries = self.stale.get(datapath)
         if not entries:
             return []
-        self.stale[datapath] = [one for one in entries if self.now_s < one.until_s]
-        return self.stale[datapath]
+        entries = [one for one in entries if self.now_s < one.until_s]
+        if entries:
+            self.stale[datapath] = entries
+        else:
+            del self.stale[datapath]
+        return entries
 
     # -- what is to be held against it ------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
     for datapath, table in sorted(network.tables.items()):
         if table and rng.random() < 0.3:
             table.pop(rng.choice(sorted(table, key=str)))
-            network._ways.pop(datapath, None)
+            network.rules_changed(datapath)
             touched.add(network.name_of(datapath))
     return touched
 

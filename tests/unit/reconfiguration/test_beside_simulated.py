@@ -8,14 +8,15 @@ recovers from what the journal's last entry tells. Replay as in
 
 from __future__ import annotations
 
+import operator
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import pytest
 
-from hydra.model import Fabric, PlaneId
+from hydra.model import Fabric, NetworkState, PlaneId, Topology, VlanId
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.commands import (
@@ -31,6 +32,7 @@ from tests.unit.core.fabrics import (
     first_state,
     openflow_only,
     order_of,
+    random_goal,
     random_state,
     single_homed,
     small_fabric,
@@ -60,6 +62,7 @@ _NOW_AND_THEN = 0.02
 """Chance of that at a change of the network while a change waits for its circuits to drain."""
 _AT_THE_GATE = 0.2
 """The same while it waits for light."""
+_NO_VLAN = VlanId(0)
 _WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 
 
@@ -91,6 +94,17 @@ def _built(
     return fabric, marks_of(fabric)
 
 
+def _without_new_vlans(state: NetworkState, goal: Topology) -> NetworkState:
+    """The state that an allocator would make of a goal, as far as that tells which pairs move."""
+    vlans = {path: state.vlans.get(path, _NO_VLAN) for path in goal.paths}
+    return NetworkState(state.epoch + 1, goal, vlans)
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether these are the same objects."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
 class _Joint(Watch):
     """Of a change, beside others."""
 
@@ -105,9 +119,14 @@ class _Joint(Watch):
         return self.execution.unconfirmed | self._others_unconfirmed
 
     def vlans_in_use(self):
-        moving = frozenset().union(*(one.plan.affected for one in self._world.under_way))
-        vlans = self._world.upkeep.memory.state.vlans
-        return {vlan for path, vlan in vlans.items() if pair_of(path) not in moving}
+        state = self._world.upkeep.memory.state
+        plans = [one.plan for one in self._world.under_way]
+        known = self._world.in_use
+        if known is None or known[0] is not state or not _same(known[1], plans):
+            moving = frozenset().union(*(plan.affected for plan in plans))
+            vlans = {vlan for path, vlan in state.vlans.items() if pair_of(path) not in moving}
+            self._world.in_use = known = (state, plans, vlans)
+        return known[2]
 
     def before(self, batch):
         self._world.before(batch.step, self)
@@ -158,6 +177,8 @@ class _World:
         if rng.random() < 0.7:
             shake(self.network, rng)
         self.under_way: tuple[Execution, ...] = ()
+        self.in_use: tuple[NetworkState, list[Plan], set[VlanId]] | None = None
+        """VLANs of pairs that stay where they are, in which state, beside which plans."""
         self.most, self.made, self.interrupted = 0, [], set()
         self.made_meanwhile: set[str] = set()
         self.left = False
@@ -195,17 +216,37 @@ class _World:
         touched = Touched()
         for one in self.under_way:
             touched |= one.touched
-        goal = random_state(self.fabric, apart(state, touched), self.rng, self.marks)
+        start = apart(state, touched)
+        drawn = random_goal(self.fabric, start, self.rng, self.marks)
+        goal = drawn if isinstance(drawn, NetworkState) else _without_new_vlans(start, drawn)
         moving = moving_pairs(state, goal)
         everything = self.rng.random() < 0.5
         free = sorted(moving if everything else moving - touched.pairs)
         for _ in range(3):
             chosen = self.rng.sample(free, min(len(free), self.rng.randint(1, 2)))
-            target = hold(state, goal, moving.difference(chosen), ())
+            staying = moving.difference(chosen)
+            target = hold(state, goal, staying, ())
+            if self._meets_what_stays(state, target):
+                continue
+            if isinstance(drawn, Topology):
+                goal = drawn = self.marks.state(start, drawn)
+                target = hold(state, goal, staying, ())
             plan = diff(self.fabric, state, target, self.order)
             mine = Touched.by(self.fabric, plan)
             if not plan.empty and self._is_left(mine) and not self._is_open(plan, mine):
                 yield plan
+
+    def _meets_what_stays(self, state: NetworkState, target: NetworkState) -> bool:
+        """Whether a plan would touch pairs or ports of a change that leaves nothing to others:
+        told before there is a plan, since most are for nothing.
+        """
+        firm = [one.touched for one in self.under_way if not one.may_leave]
+        if not firm:
+            return False
+        moved = state.topology.circuits ^ target.topology.circuits
+        ends = frozenset(end for circuit in moved for end in circuit.ends)
+        mine = Touched(moving_pairs(state, target), ends)
+        return any(one.meets(mine) for one in firm)
 
     def _is_left(self, touched: Touched) -> bool:
         """Whether changes under way leave this to another, as far as they touch it."""

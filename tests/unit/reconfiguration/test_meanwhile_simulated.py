@@ -183,7 +183,7 @@ class Unlucky:
         """Switches that were away come back, and one comes back without any rule."""
         back = self.network.rng.choice(sorted(self.network.names))
         self.network.tables[back].clear()
-        self.network._ways.pop(back, None)
+        self.network.rules_changed(back)
         self.network.connected.discard(back)
         self.upkeep.reconnect()
         self.network.connected = set(self.network.names)
@@ -202,7 +202,7 @@ class Unlucky:
         table = self.network.tables[touched]
         if table:
             table.pop(self.network.rng.choice(sorted(table, key=str)))
-            self.network._ways.pop(touched, None)
+            self.network.rules_changed(touched)
         upkeep.run(audit.mend_rules(upkeep.run(audit.look())))
         self.network.now_s += LONGEST_LAG_S
         self.stay_diverted()

@@ -33,7 +33,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, port_trunks
-from tests.unit.reconfiguration.simulation import Link, Network, Way, root
+from tests.unit.reconfiguration.simulation import Network, Wiring
 
 
 class Violation(AssertionError):
@@ -93,7 +93,7 @@ class Watch:
         self.holds_dark = True
         """True if frames are held to stay out of the dark: invariant (f)."""
         self._seen_late = -1
-        self._dark: set[PortId] | None = set()
+        self._dark: frozenset[PortId] | None = frozenset()
         """Ports in the dark on VLANs in use, after the last change; None: not known."""
 
     def run(self) -> Execution:
@@ -154,31 +154,33 @@ class Watch:
             crosses = self.fabric.cross_connects(circuit)
             if circuit.plane != command.plane or command.move.disconnect.isdisjoint(crosses):
                 continue
-            busy = self.network.seen_busy(circuit)
-            self._demand(not busy, f"a mirror moves under frames in flight on {circuit}")
+            if self.network.seen_busy(circuit):
+                self._fail(f"a mirror moves under frames in flight on {circuit}")
             for path in self.start.topology.paths:
                 if circuit in path.circuits:
                     self._path_is_diverted(path)
         uses = sorted(cross.ingress for cross in command.move.connect)
-        self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
+        if len(uses) != len(set(uses)):
+            self._fail(f"two circuits share a port: {command}")
         if command.plane in self.execution.uncertain_planes | self._unreliable:
             return
         present = self.network.mirrors[command.plane] | self.network.halves[command.plane]
         staying = present - command.move.disconnect
         for cross in command.move.connect - staying:
             for other in staying:
-                clash = cross.ingress == other.ingress or cross.egress == other.egress
-                self._demand(not clash, f"{cross} would share a port with {other}")
+                if cross.ingress == other.ingress or cross.egress == other.egress:
+                    self._fail(f"{cross} would share a port with {other}")
 
     def _path_is_diverted(self, path: Path) -> None:
-        closed = self.network.closed
+        off = self.execution.conditions.dead_uplinks | self.network.closed
         for here, there in path.directions:
             for switch in self.network.substrate.steering(here):
                 sure = (switch.datapath, there) in self.diverted
-                self._demand(
-                    sure or switch.name in self.execution.conditions.dead_uplinks | closed,
-                    f"a mirror moves under {path}, and {switch.name} did not confirm its divert",
-                )
+                if not sure and switch.name not in off:
+                    name = switch.name
+                    self._fail(
+                        f"a mirror moves under {path}, and {name} did not confirm its divert"
+                    )
 
     # -- after every change -----------------------------------------------------------------------
 
@@ -190,58 +192,39 @@ class Watch:
         if isinstance(command, _READING) and self._seen_late == self.network.late.happened:
             return
         self._seen_late = self.network.late.happened
-        links = self.network.links()
-        arrives = self._arrivals(links)
-        excused = self.excused()
+        network, wiring, excused = self.network, self.network.wiring(), self.excused()
+        if wiring.all_seen != (looked_at := network.senders(excused)):
+            self._everything_arrives(wiring, excused, command)
+            wiring.all_seen = looked_at
+        self._no_frame_is_flooded_into_the_dark(wiring, command)
+
+    def _everything_arrives(
+        self, wiring: Wiring, excused: Collection[str], command: Command | None
+    ) -> None:
         for server in self.fabric.servers:
             if server.name in excused:
                 continue
-            for rack in self.fabric.racks:
-                if rack.id == server.rack:
-                    continue
-                for way in self.network.sends_on(server, rack.id):
-                    if not arrives(way, server.rack, rack.id):
-                        self._fail(
-                            f"{server.name} sends to {rack.name} on VLAN {way[0]}, which does not "
-                            f"lead there ({command})"
-                        )
-        for vlan in self.network.loops(links):
+            sent = self.network.sent(server)
+            if wiring.seen.get(server.name) is sent:
+                continue  # and so it all arrives
+            for to, way in sent:
+                if not wiring.arrives(way, server.rack, to):
+                    self._fail(
+                        f"{server.name} sends to {self.fabric.racks[to].name} on VLAN {way[0]}, "
+                        f"which does not lead there ({command})"
+                    )
+            wiring.seen[server.name] = sent
+        for vlan in wiring.loops:
             self._fail(f"VLAN {vlan} has a loop ({command})")
-        self._no_frame_is_flooded_into_the_dark(command)
 
-    def _arrivals(self, links: Sequence[Link]) -> Callable[[Way, RackId, RackId], bool]:
-        """:meth:`Network.arrives` as things are; VLANs are followed once."""
-        if not self.network.substrate.retags:
-            return self.network.arrives
-        islands: dict[VlanId, dict[RackId, RackId]] = {}
-
-        def arrives(way: Way, here: RackId, there: RackId) -> bool:
-            if way[0] not in islands:
-                islands[way[0]] = self.network.islands(way[0], links)
-            tree = islands[way[0]]
-            return root(tree, here) == root(tree, there)
-
-        return arrives
-
-    def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
+    def _no_frame_is_flooded_into_the_dark(self, wiring: Wiring, command: Command | None) -> None:
         """Invariant (f): where devices do as told, a VLAN in use stays off ports without light."""
         faults = self.network.faults
         if not self.holds_dark or faults.tor or faults.mirrors or faults.lie or self._unreliable:
             self._dark = None  # whatever has come about until devices do as told again
             return
         in_use = self.vlans_in_use()
-        lit = {
-            (plane, cross.egress)
-            for plane, crosses in self.network.mirrors.items()
-            for cross in crosses
-        }
-        dark = {
-            port.id
-            for port in self.fabric.ports
-            if (vlans := self.network.vlans.get(port.id)) is not None
-            and not in_use.isdisjoint(vlans.tagged)
-            and (port.plane, port.egress) not in lit
-        }
+        dark = wiring.dark(in_use)
         for end in dark - (dark if self._dark is None else self._dark):
             port = self.fabric.ports[end]
             name = self.fabric.racks[port.rack].name
@@ -294,10 +277,11 @@ class Watch:
         for path, vlan in self.execution.result.vlans.items():
             if self.start.vlans.get(path) == vlan:
                 continue
-            self._demand((path, vlan) in self.passed, f"{path} is in use and was not probed")
+            if (path, vlan) not in self.passed:
+                self._fail(f"{path} is in use and was not probed")
             for circuit in set(path.circuits) - self.start.topology.circuits:
-                lit = self.carrier.issuperset(circuit.receivers)
-                self._demand(lit, f"{circuit} is in use without carrier")
+                if not self.carrier.issuperset(circuit.receivers):
+                    self._fail(f"{circuit} is in use without carrier")
 
     def _devices_are_as_the_result_says(self) -> None:
         """Invariant (e)."""
@@ -317,26 +301,24 @@ class Watch:
                 if circuit.plane == plane.id
                 for cross in self.fabric.cross_connects(circuit)
             }
-            self._demand(not missing & used, f"{plane.name} lacks {missing & used}")
+            if missing & used:
+                self._fail(f"{plane.name} lacks {missing & used}")
             if plane.id not in execution.uncertain_planes | self._unreliable:
-                self._demand(
-                    wanted == network.mirrors[plane.id],
-                    f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
-                )
-                halves = network.halves[plane.id]
-                self._demand(not halves, f"{plane.name} has {halves} without light")
+                there = network.mirrors[plane.id]
+                if wanted != there:
+                    self._fail(f"{plane.name} has {there}, the result says {wanted}")
+                if halves := network.halves[plane.id]:
+                    self._fail(f"{plane.name} has {halves} without light")
+        unsure = {*self.unconfirmed, *self._unreliable}
         for end, vlans in port_trunks(self.fabric, state).items():
+            has = network.vlans[end]
             port = self.fabric.ports[end]
             rack = self.fabric.racks[port.rack].name
-            self._demand(
-                rack in {*self.unconfirmed, *self._unreliable} or network.vlans[end] == vlans,
-                f"{rack}:{port.tor_port} has {network.vlans[end]}, the result says {vlans}",
-            )
+            if has != vlans and rack not in unsure:
+                self._fail(f"{rack}:{port.tor_port} has {has}, the result says {vlans}")
+        unconfirmed = self.unconfirmed
         for datapath, name in network.names.items():
-            differing = list(network.differing_rules(datapath, state))
-            self._demand(
-                name in self.unconfirmed
-                or datapath not in execution.conditions.connected
-                or not differing,
-                f"{name} differs from the result: {differing}",
-            )
+            if name in unconfirmed or datapath not in execution.conditions.connected:
+                continue
+            if differing := list(network.differing_rules(datapath, state)):
+                self._fail(f"{name} differs from the result: {differing}")
