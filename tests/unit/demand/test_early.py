@@ -166,6 +166,15 @@ def test_a_circuit_that_is_used_less_brings_a_round_forward():
     assert rounds.due(4, 5, measured=[(A, 45.0)]) == 5.0
 
 
+def test_readings_that_a_change_falls_into_show_nothing():
+    """Its pair stood still meanwhile, and was read twice since."""
+    rounds = Rounds()
+    rounds.round(0, measured=[(A, 90.0)])
+    rounds.join(A, now_s=3)
+    assert rounds.due(3.3, 3.9, measured=[(A, 10.0)]) == math.inf
+    assert rounds.due(4.1, 4.7, measured=[(A, 10.0)]) == 4.7, "these are of its circuit alone"
+
+
 def test_own_changes_are_no_news():
     """The pair that has lost its circuit is held back, and one that shares an uplink with it."""
     rounds = Rounds()
@@ -173,7 +182,8 @@ def test_own_changes_are_no_news():
     rounds.round(0, measured=[(A, 60.0), ((0, 3), 2.0)], held_back=[B])
     rounds.join(B, now_s=0.5)
     what = {"measured": [(B, 90.0)], "held_back": [A, (0, 3)]}
-    assert rounds.due(1, 2, 3, 4, 5, 6, **what) == math.inf
+    assert rounds.due(1, 1.6, 2.2, **what) == math.inf
+    assert rounds.due(3, 4, 5, 6, **what) == math.inf
     what["held_back"] += [(1, 2)]
     assert rounds.due(7, 8, **what) == 8.0, "that is of somebody else"
 
