@@ -320,11 +320,14 @@ class Ledger:
             self._settle(state, (self._state,))
 
     def _settle(self, state: NetworkState, used: Iterable[NetworkState]) -> None:
-        """Note the network's state; VLAN-IDs that paths had in those ``used`` rest from now on."""
+        """Note the network's state; VLAN-IDs that paths had in those ``used`` rest from now on, and
+        are handed out after all others.
+        """
         now_s = time.monotonic()
         for one in used:
-            gone = vlans_changed(state, one)
-            self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
+            if gone := vlans_changed(state, one):
+                self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
+                state = replace(state, freed=state.then_freed(gone, ()))
         before = self._state.topology.circuits
         if state.epoch < self._state.epoch:  # it began before others that have ended
             state = replace(state, epoch=self._state.epoch)

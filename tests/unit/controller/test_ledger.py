@@ -332,6 +332,22 @@ def test_a_vlan_id_that_a_change_tried_rests_too(ledger, clock):
     assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == REST_S
 
 
+def test_the_next_change_takes_other_vlan_ids_than_one_that_only_tried_them(ledger, clock):
+    empty = NetworkState()
+    tried = SimpleNamespace(wanted=STANDING, result=empty)
+    ledger.begin(tried)
+    ledger.end(tried)
+    assert ledger.rest_s(state_of(FABRIC, ledger.state, ELSEWHERE), REST_S) == 0.0
+
+
+def test_labels_that_one_path_has_lost_and_another_has_are_handed_out_last(ledger, clock):
+    both = taken(NetworkState(), *STANDING.topology.paths, ELSEWHERE)
+    ledger.settle(both)
+    ledger.settle(taken(NetworkState(), ELSEWHERE))
+    (vlan,) = STANDING.vlans.values()
+    assert ledger.state.longest_free(FABRIC.circuit_vlans)[-1] == vlan
+
+
 def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, clock):
     first = Ledger(FABRIC, disk)
     first.load()
