@@ -84,6 +84,7 @@ enum { MULTIPATH = 10, RESUBMIT_TABLE = 14, FIN_TIMEOUT = 19 };
 #define PROBE_TYPE 0x88b5
 #define RECONNECT_S 1.0
 #define ECHO_EVERY_S 0.01
+#define LENT_S 0.25
 #define PART 65000
 
 static void die(const char *what) { perror(what); exit(1); }
@@ -285,7 +286,7 @@ typedef struct {
   Bundle *bundles;
   bool lent, returned;            /* to and from the thread that waits for an echo's answer */
   size_t looked, heard;           /* bytes of `in` that it has looked through, and has read */
-  double came_s;                  /* when the answer had come */
+  double lent_s, came_s;          /* when it was lent, and when the answer had come; 0: not yet */
 } Switch;
 
 typedef struct { u8 member[512]; } Vlans;
@@ -313,6 +314,8 @@ static u32 round_trips_n, round_trips_room;
 static pthread_mutex_t lending = PTHREAD_MUTEX_INITIALIZER;
 static int lent_epoll, some_returned;
 static u32 *returned, returned_n; /* switches that come back from the thread */
+static struct { u32 number; double at_s; } *lendings; /* a ring of `switches` places */
+static u32 lendings_first, lendings_n;
 
 static u32 ports_of_tor(void) { return tor_servers + planes; }
 
@@ -1030,7 +1033,10 @@ static bool message(Switch *s, const u8 *m, u16 length) {
   case ERROR: break;
   case ECHO_REQUEST: say(s, ECHO_REPLY, xid, m + 8, length - 8u); break;
   case ECHO_REPLY:
-    if (s->echoed_s != 0) noted(s->came_s - s->echoed_s, now_s() - s->echoed_s);
+    if (s->echoed_s != 0) {
+      double at_s = now_s();
+      noted((s->came_s ? s->came_s : at_s) - s->echoed_s, at_s - s->echoed_s);
+    }
     s->echoed_s = 0;
     break;
   case FEATURES_REQUEST: {
@@ -1134,8 +1140,12 @@ static void *wait_for_answers(void *unused) {
   return unused;
 }
 static void lend(Switch *s) {
+  if (lendings_n == switches) return;
+  lendings[(lendings_first + lendings_n) % switches].number = (u32)(s - sw);
+  lendings[(lendings_first + lendings_n++) % switches].at_s = s->lent_s = now_s();
   pthread_mutex_lock(&lending);
   s->lent = true;
+  s->came_s = 0;
   s->looked = s->heard = 0;
   struct epoll_event e = {EPOLLIN, {.u32 = (u32)(s - sw)}};
   epoll_ctl(lent_epoll, EPOLL_CTL_ADD, s->socket, &e);
@@ -1157,9 +1167,21 @@ static void take_back(void) {
     digest(s, s->in.data + s->in.start, s->in.end - s->in.start);
   }
 }
+/* Whoever does not answer is not to keep the rest of what it says from being heard. */
+static void end_lendings(double at_s) {
+  for (; lendings_n && at_s - lendings[lendings_first].at_s > LENT_S; lendings_n--) {
+    Switch *s = &sw[lendings[lendings_first].number];
+    double lent_s = lendings[lendings_first].at_s;
+    lendings_first = (lendings_first + 1) % switches;
+    pthread_mutex_lock(&lending);
+    if (s->lent && s->lent_s == lent_s) give_back(s);
+    pthread_mutex_unlock(&lending);
+  }
+}
 static void begin_lending(void) {
   pthread_t thread;
   returned = grown(NULL, 2 * switches * sizeof(u32));
+  lendings = grown(NULL, switches * sizeof *lendings);
   lent_epoll = epoll_create1(EPOLL_CLOEXEC);
   some_returned = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct epoll_event e = {EPOLLIN, {.u32 = RETURNED}};
@@ -1566,5 +1588,6 @@ int main(int count, char **arguments) {
     double at_s = now_s();
     if (started && at_s - looked_s > 0.05) keep_connected(looked_s = at_s);
     if (started && at_s - echoed_s >= ECHO_EVERY_S) echoed_s = at_s, ask_for_echo();
+    end_lendings(at_s);
   }
 }
