@@ -15,7 +15,7 @@ from mininet_scenarios.stage.controller_client import ControllerClient, OneWayDe
 from mininet_scenarios.stage.streams import paced_stream
 
 from .conftest import CONFIGS
-from .live import live
+from .live import live, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(35)]
 
@@ -44,8 +44,9 @@ def network(demo_testbed, tmp_path):
         demo_testbed.ocs(plane.name).admin.clear()
 
 
-def dry_run(page):
-    """Press the button until a demand has been measured, as a person would."""
+def dry_run(network, page):
+    """Press the button until there is traffic to plan for, as a person would."""
+    wait_until(lambda: network.get("/v1/demand")["source"] == "measured")
     ask = page.locator("#ask")
     for _ in range(20):
         page.get_by_role("button", name="Plan…").click()
@@ -64,7 +65,7 @@ def test_an_operator_sees_a_reconfiguration_happen(network, page):
     with paced_stream(
         network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=100_000
     ) as traffic:
-        ask = dry_run(page)
+        ask = dry_run(network, page)
         expect(ask).to_contain_text(re.compile(r"up: r1 =p\d= r2"))
         assert network.client.reconfigurations() == [], "a dry run changes nothing"
         ask.get_by_role("button", name="Carry it out").click()
@@ -139,7 +140,7 @@ def test_a_ring_of_one_way_circuits_is_seen_with_its_directions(network, page):
     with paced_stream(
         network.stage, "h21", "h11", pps=500, payload_bytes=750, count=100_000
     ) as udp:
-        ask = dry_run(page)
+        ask = dry_run(network, page)
         expect(ask).to_contain_text(re.compile(r"up: r2 =p\d> r1"))
         ask.get_by_role("button", name="Leave it").click()
         assert network.lost_but_in_queues(udp.stop()) == 0
