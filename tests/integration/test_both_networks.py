@@ -15,7 +15,11 @@ from mininet_scenarios.testbed import Testbed
 
 from .live import CONFIGS, live, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.takes(25),
+    pytest.mark.quiet("fills a circuit to the brim, and what spills is taken back if it is not"),
+]
 PATIENCE_S = 60.0
 SCALE = 0.1
 """Circuits of 10 Mb/s: a busy machine fills them, too."""
