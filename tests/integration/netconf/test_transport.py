@@ -143,12 +143,11 @@ def test_a_lock_that_stays_is_named(server, stranger):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=2)
     target = _target(transport)
-    stranger.session.lock(target)
-    started = time.monotonic()
-    with pytest.raises(DeviceError, match=f"lock of {target} is refused: lock-denied"):
-        transport.edit(config((1, 17)), fine)
-    assert time.monotonic() - started < 10.0
-    stranger.session.unlock(target)
+    with stranger.session.locked(target):  # given back whatever happens: others need it
+        started = time.monotonic()
+        with pytest.raises(DeviceError, match=f"lock of {target} is refused: lock-denied"):
+            transport.edit(config((1, 17)), fine)
+        assert time.monotonic() - started < 10.0
     assert pairs(transport) == set()
     transport.close()
 

@@ -40,7 +40,9 @@ def begin(folder, work):
     script.write_text(script.read_text().replace("{folder}", str(folder)))
     path = f"{programs}:{os.environ['PATH']}"
     return subprocess.Popen(
-        ["bash", script], env={**os.environ, "PATH": path}, start_new_session=True
+        ["env", "--default-signal=HUP", "bash", script],  # nohup has it ignored
+        env={**os.environ, "PATH": path},
+        start_new_session=True,
     )
 
 
