@@ -43,7 +43,6 @@ SCALE: Final = 0.2
 CIRCUIT_MBPS: Final = 20.0
 POLICY: Final = {
     "poll_interval_s": 0.5,
-    "demand_window_s": 1.5,  # three polls, as by default
     "epoch_s": 1.0,
     "elephant_mbps": 0.2,
     "minimum_gain_mbps": 0.2,

@@ -15,9 +15,6 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from annotated_types import Interval, MinLen
 
-_SETTLED_POLLS: Final = 2
-"""Readings after a change of circuits of which the last began after it."""
-
 
 class Taken(Enum):
     """When a running controller takes over another value of a key; a section's, for all in it."""
@@ -87,13 +84,6 @@ class Sharing(Enum):
 
 class Spill(Enum):
     """Whether pairs may use both networks at a time."""
-
-    OFF = "off"
-    ON = "on"
-
-
-class EarlyRound(Enum):
-    """Whether the periodic mode decides before an epoch is over, where counters show why."""
 
     OFF = "off"
     ON = "on"
@@ -254,10 +244,7 @@ class Policy:
     planning_grace_ms: Positive = 5000.0
     """Time beyond that, for VLANs and checks; then the planner is replaced, the change refused."""
     epoch_s: Annotated[Positive, Taken.AT_ONCE] = 10.0
-    """Time between decisions in periodic mode; of turns, how long one is."""
-    early_rounds: Annotated[EarlyRound, Taken.AT_ONCE] = EarlyRound.ON
-    """With ``on``, a decision comes before the epoch is over where two readings show what the last
-    one did not know: [when](operators-guide.md#decisions-before-the-epoch-is-over)."""
+    """Time between decisions in periodic mode."""
     poll_interval_s: NotNegative = 1.0
     """Time between readings of the counters; 0: no polling."""
     demand_window_s: Positive = 3.0
@@ -332,11 +319,6 @@ class Policy:
     def slotted(self) -> bool:
         """True if circuits follow a schedule of slots."""
         return self.mode is Mode.PERIODIC and self.sharing is Sharing.SLOTTED
-
-    @property
-    def settled_s(self) -> float:
-        """Time after a change of circuits until counters are read whose interval began after it."""
-        return _SETTLED_POLLS * self.poll_interval_s
 
 
 class CurrentPolicy:

@@ -31,14 +31,9 @@ HEADROOM: Final = 1.05
 
 OVERRUN: Final = 2.0
 """TCP slows down before this many times what a queue lets through comes to it, datagrams do not."""
-OVERRUN_BY_FEW: Final = 1.34
-"""As :data:`OVERRUN`, where there are no more than eight connections: measured."""
 COMPARABLE: Final = 0.1
 """Traffic that sends less than this part of what constrained traffic sends on the average says
 nothing of it: mice are no sample of elephants."""
-
-_PASSES: Final = 3
-"""How often bottlenecks are looked for."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -61,8 +56,6 @@ class Traffic:
     """What it can want at most; infinite where nobody knows."""
     held_back: NDArray[np.bool_] | None = None
     """Traffic that met something full a moment ago, on a way that has changed since."""
-    lately_mbps: Floats | None = None
-    """What it has sent lately at least: an average follows slowly what grows. None: no more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,17 +122,14 @@ def estimate(
     near = ~(load_mbps < CLEAR * capacity_mbps)
     clear = ~along(np.logical_or, near, traffic.uses)
     met_odd = traffic.uses[doubted]
-    known = ~constrained | np.isfinite(most)
-    lately = sent if traffic.lately_mbps is None else np.maximum(sent, traffic.lately_mbps)
+    shown = ~constrained | np.isfinite(most)
     mean = demand
-    paced, shown = np.zeros(len(sent)), np.minimum(demand, HEADROOM * lately)
     if came_mbps is not None:
-        came = along(np.maximum, came_mbps / capacity_mbps, traffic.uses)
-        likely = (came - OVERRUN_BY_FEW) / (OVERRUN - OVERRUN_BY_FEW)
-        paced = np.where(constrained, np.clip(likely, 0.0, 1.0), 0.0)
-        known |= paced == 1
-        mean = np.where(paced == 1, shown, demand)
-    expected = paced * shown + (1 - paced) * _expected(lately, mean, ~known)
+        overrun = came_mbps > OVERRUN * capacity_mbps
+        paced = constrained & along(np.logical_or, overrun, traffic.uses)
+        shown |= paced
+        mean = np.where(paced, np.minimum(demand, HEADROOM * sent), demand)
+    expected = _expected(sent, mean, ~shown)
     return Estimate(demand, expected, constrained, clear, np.unique(met_odd[odd[met_odd]]))
 
 
@@ -149,9 +139,8 @@ def _expected(sent: Floats, demand: Floats, guessed: NDArray[np.bool_]) -> Float
     The rates that traffic wants are taken to be exponentially distributed. Guessed ones are a
     censored sample of them: they are what is sent, or more. The maximum likelihood of their mean is
     the sum of all over the number of those that are known, and by as much a guessed one is expected
-    to be above what is sent, whatever that is (Epstein and Sobel, Life Testing, 1953). It gets no
-    more than its ``demand``, so that what counts is the mean of the smaller of the two. Where none
-    is known, all may be greedy.
+    to be above what is sent, whatever that is (Epstein and Sobel, Life Testing, 1953). Where none
+    is known, all may be greedy. Nothing is expected to want more than its ``demand``.
     """
     expected = demand.copy()
     if not guessed.any():
@@ -161,9 +150,7 @@ def _expected(sent: Floats, demand: Floats, guessed: NDArray[np.bool_]) -> Float
     known = np.count_nonzero(sample & ~guessed)
     if known:
         beyond = (np.where(guessed, sent, demand)[sample] - least).sum() / known
-        most = np.maximum(demand - sent, 0.0)[guessed]
-        smaller = -beyond * np.expm1(-most / beyond)
-        expected[guessed] = np.minimum(demand[guessed], sent[guessed] + smaller)
+        expected[guessed] = np.minimum(demand, sent + beyond)[guessed]
     return expected
 
 
@@ -187,9 +174,6 @@ def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.
     """How many connections traffic has that is ``constrained``, as it seems; shape (F,).
 
     At one bottleneck TCP's shares show it; traffic behind another one has as many on the average.
-    Of the full resources on its way traffic's bottleneck is the one whose traffic gets least on the
-    average. What only passes through, and has its bottleneck elsewhere, says nothing of a
-    resource: so they are looked for again without it.
     """
     free = np.flatnonzero(constrained)
     weight = np.zeros(len(constrained))
@@ -198,13 +182,7 @@ def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.
         return weight
     many = np.bincount(uses.ravel(), minlength=len(full))
     each_mbps = np.where(full, _sums(uses, sent, len(full)) / np.maximum(many, 1), np.inf)
-    for _ in range(_PASSES):
-        narrowest = each_mbps[uses].argmin(axis=1)
-        at = uses[np.arange(len(uses)), narrowest]
-        many = np.bincount(at, minlength=len(full))
-        shared = np.bincount(at, sent, len(full)) / np.maximum(many, 1)
-        each_mbps = np.where(full & (many > 0), shared, np.inf)
-    bottleneck_mbps = each_mbps[at]
+    bottleneck_mbps = along(np.minimum, each_mbps, uses)
     weight[free] = sent / np.where(np.isinf(bottleneck_mbps), sent.mean(), bottleneck_mbps)
     if traffic.connections is not None:
         connections = traffic.connections[free]

@@ -279,7 +279,7 @@ class Controller:
         self._quarantine.load()
         self._planner.start()
         self._give_duties()
-        self._conductor.start(self._patience_s)
+        self._conductor.start(self._slots.patience_s)
         self._announcer.start()
         self._poller.start()
         self._tor_counters.start()
@@ -336,7 +336,7 @@ class Controller:
         duty("spill", self._spiller.look, self._spiller.interval_s)
         duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
         duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
-        self._round_duty = duty("periodic", self._loop.periodic, self._round_s)
+        duty("periodic", self._loop.periodic, self._epoch_s)
         duty("stages", self._staging.keep_time, lambda: _UPKEEP_S)
         duty("stages", self._loop.resume, self._resume_s)
         self._audit_duty = duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
@@ -370,19 +370,9 @@ class Controller:
     def _resume_s(self) -> float | None:
         return _UPKEEP_S if self._loop.resuming and not self._reach.starting else None
 
-    def _round_s(self) -> float | None:
-        """Time from round to round of the periodic mode: an epoch, if nothing shows before."""
+    def _epoch_s(self) -> float | None:
         now = self._policy.now
-        if now.mode is not Mode.PERIODIC or now.slotted:
-            return None
-        return max(0.0, min(now.epoch_s, self._loop.round_due_s - self._round_duty.last_s))
-
-    def _patience_s(self, most_s: float) -> float:
-        """Seconds until a slot or a round is due, at most ``most_s``."""
-        round_s = self._round_s()
-        if round_s is not None:
-            most_s = min(most_s, self._round_duty.last_s + round_s - time.monotonic())
-        return self._slots.patience_s(max(0.0, most_s))
+        return now.epoch_s if now.mode is Mode.PERIODIC and not now.slotted else None
 
     def _audit_while_waiting(self) -> None:
         if self._upkeep.in_command:

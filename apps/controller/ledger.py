@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 import uuid
@@ -95,7 +94,6 @@ class Ledger:
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
-        self._changed_s = -math.inf
         self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
@@ -276,11 +274,6 @@ class Ledger:
         with self._lock:
             return self._state
 
-    def state_since(self) -> tuple[NetworkState, float]:
-        """The state, and when its topology came about, by the monotonic clock."""
-        with self._lock:
-            return self._state, self._changed_s
-
     @property
     def unsettled(self) -> frozenset[Path]:
         """Paths that a change which broke off may have ended; none once :meth:`save` was called."""
@@ -331,8 +324,6 @@ class Ledger:
         before = self._state.topology.circuits
         if state.epoch < self._state.epoch:  # it began before others that have ended
             state = replace(state, epoch=self._state.epoch)
-        if state.topology != self._state.topology:
-            self._changed_s = now_s
         self._state = state
         circuits = state.topology.circuits
         self._tell(EventKind.CIRCUIT_DOWN, before - circuits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,16 +23,15 @@ from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
-from apps.planning.rounds import Round, Rounds, Standing, look_at
+from apps.planning.rounds import Rounds, Standing
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, seen_demand
-from hydra.demand.early import EarlyRounds, Look
 from hydra.demand.prediction import Forecast
 from hydra.errors import HydraError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
 from hydra.journal_format import Unfinished
-from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -119,7 +117,6 @@ class Loop:
         self._substrate = substrate_of(self._fabric)
         self._forecast = Forecast(self._policy)
         self._rounds = Rounds(self._fabric, self._policy)
-        self._early = EarlyRounds(self._policy, len(self._fabric.racks))
 
     def take_over(self, unfinished: Sequence[Unfinished]) -> None:
         """Changes to :meth:`resume`, from the journal."""
@@ -130,20 +127,16 @@ class Loop:
 
     def demand(self) -> DemandReport:
         """Demand as measured and estimated now."""
-        return self._look()[0]
-
-    def _look(self) -> tuple[DemandReport, Look]:
-        """The demand of now, and what is known of it that may bring a round forward."""
         age_s, stale, ready = self._poller.heard()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
-        found, topology = self._find()
+        found = self._find()
         troubles = {
             **self._estimator.troubles(),
             **self._tor_counters.troubles(),
             **self._poller.troubles(),
             **self._agents.troubles(),
         }
-        seen = DemandReport(
+        return DemandReport(
             source,
             found.sent_mbps,
             found.wanted_mbps,
@@ -158,39 +151,34 @@ class Loop:
             spilled=self._spills.shares(),
             expected_mbps=found.expected_mbps,
         )
-        return seen, look_at(seen, topology, self._poller.read_s(), found.changed_s)
 
-    def _find(self) -> tuple[Found, Topology]:
-        state, since_s = self._ledger.state_since()
+    def _find(self) -> Found:
         with self._metrics.stage("estimate"):
-            found = self._estimator.find(
+            return self._estimator.find(
                 self._poller.sent(),
                 self.port_rates_mbps(),
                 self._poller.received_mbps(),
                 self._agents.backlog(self._poller.counted),
-                state,
+                self._ledger.state,
                 time.monotonic(),
                 self._policing.held_back(),
                 self._spills.shares(),
-                since_s,
             )
-        return found, state.topology
 
     def room(self) -> Room | None:
         """Room of pairs on both networks now; None: not measured, or the policy forbids it."""
         _, _, ready = self._poller.heard()
-        room = self._find()[0].room if ready else None
+        room = self._find().room if ready else None
         if room is None:
             return None
         unsure = self._poller.unsure()
         return replace(room, full=room.full & ~unsure)
 
     def foretell(self) -> None:
-        """Take the demand of now into the prediction of what comes; look for what can't wait."""
-        seen, look = self._look()
+        """Take the demand of now into the prediction of what comes."""
+        seen = self.demand()
         if seen.source is DemandSource.MEASURED:
             self._forecast.see(seen.estimated_mbps, time.monotonic())
-            self._early.look(look, time.monotonic())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
@@ -290,25 +278,9 @@ class Loop:
 
     def periodic(self) -> None:
         """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
-        if self._between_stages:
+        if self._staging.under_way or self._cut_off:
             return
-        self._early.attempt(time.monotonic())
-        seen, look = self._look()
-        self._early.begin(look, time.monotonic())
-        done = self._round(seen)
-        planning_ms = 0.0 if done.report is None else done.report.planning_ms
-        self._early.end(time.monotonic(), planning_ms / 1000)
-
-    @property
-    def round_due_s(self) -> float:
-        """Moment of the monotonic clock from which on a round is due before its epoch is over."""
-        return math.inf if self._between_stages else self._early.due_s
-
-    @property
-    def _between_stages(self) -> bool:
-        return self._staging.under_way or bool(self._cut_off)
-
-    def _round(self, seen: DemandReport) -> Round:
+        seen = self.demand()
         done = self._rounds.periodic(
             self._standing(),
             seen,
@@ -317,7 +289,7 @@ class Loop:
             time.time(),
         )
         if done.request is None:
-            return done
+            return
         if done.report is None or done.decision.action is not Action.CHANGE:
             self._ledger.decide(done.decision)
         else:
@@ -326,7 +298,6 @@ class Loop:
             self._adopt(entry, done.report, done.request)
         if done.report is not None:
             self._rounds.begun(self._ledger.state)
-        return done
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
         """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""

@@ -27,6 +27,8 @@ from topology.problem import FabricArrays
 
 LOG = logging.getLogger("hydra.demand")
 _MEMORY_S: Final = 60.0
+_SETTLED_POLLS: Final = 2
+"""Readings after a change of circuits of which the last began after it."""
 _LAG: Final = 3
 """Time constants of the average after which it has followed a change by 95 %."""
 _IN_EARNEST: Final = 0.1
@@ -43,8 +45,6 @@ class Found:
     """Demand of elephants; mice have 0."""
     constrained: NDArray[np.bool_]
     """Something on the way was full: what is wanted is a guess, and at least what is sent."""
-    changed_s: NDArray[np.float64]
-    """Last change of circuits at either rack, or on the way between them; -inf: none."""
     basis: DemandBasis = DemandBasis.ESTIMATE
     """``policy.demand``, by which :attr:`wanted_mbps` was found."""
     room: Room | None = None
@@ -131,21 +131,18 @@ class DemandEstimator:
         now_s: float,
         metered: Mapping[tuple[str, RackId], bool],
         spilled: DemandMatrix | None = None,
-        since_s: float | None = None,
     ) -> Found:
         """Demand at ``now_s`` of the monotonic clock, on the network of ``state``.
 
         ``metered`` says of servers and racks whose traffic there reservations' meters hold whether
         they hold some of it back. ``spilled``, shape (N, N), is the part of the traffic of pairs
-        with circuits that is electrical; None: nothing is. ``since_s`` is when the network came
-        into ``state``, by the same clock; None: when this is first told of it.
+        with circuits that is electrical; None: nothing is.
         """
         with self._lock:
             if spilled is None:
                 spilled = np.zeros_like(self._changed_s)
             seen = _Seen(sent, ports_mbps, received_mbps, backlog, metered, spilled)
-            ways = self._ways_of(state.topology, now_s if since_s is None else since_s)
-            found = self._find(seen, ways, now_s)
+            found = self._find(seen, state, now_s)
         basis = self._policy.now.demand
         if basis is DemandBasis.ESTIMATE:
             return found
@@ -156,19 +153,19 @@ class DemandEstimator:
         wanted = np.where(found.wanted_mbps > 0, wanted, 0.0)
         return replace(found, wanted_mbps=wanted, expected_mbps=None, basis=basis)
 
-    def _find(self, seen: _Seen, ways: _Ways, now_s: float) -> Found:
+    def _find(self, seen: _Seen, state: NetworkState, now_s: float) -> Found:
         sent, backlog = seen.sent, seen.backlog
         racks = len(self._servers)
         pair = self._rack_of[sent.source], sent.to
         rates, waiting = np.zeros((racks, racks)), np.zeros((racks, racks))
         np.add.at(rates, pair, sent.mbps)
         np.add.at(waiting, self._pairs_of(backlog), backlog.mbps)
+        ways = self._ways_of(state.topology, now_s)
         into = self._into(seen.received_mbps)
         load, came, uses = self._loads(seen, pair, ways, into)
         more = self._of_entries(backlog, backlog.mbps, sent)
         changed_s = now_s - self._changed_s
-        policy = self._policy.now
-        lagging = changed_s < policy.settled_s + _LAG * policy.demand_window_s
+        lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
         mbps = np.where(lagging[pair], np.maximum(sent.mbps, sent.least_mbps), sent.mbps)
         most_mbps = self._known.most_mbps(rates, now_s)
         known = most_mbps[pair] * sent.mbps / rates[pair]
@@ -186,7 +183,6 @@ class DemandEstimator:
                 self._of_entries(backlog, backlog.connections, sent),
                 most_mbps=np.where(more > 0, mbps + more, known),
                 held_back=(self._held_back & (changed_s < self._hold_s))[pair],
-                lately_mbps=sent.least_mbps + more,
             ),
             load,
             capacity,
@@ -202,24 +198,18 @@ class DemandEstimator:
         np.logical_or.at(constrained, pair, found.constrained)
         self._held_back = constrained
         # What is known is confirmed by whatever nothing holds back, learnt of what is clear.
-        clear = (waiting == 0) & (changed_s >= policy.settled_s)
+        clear = (waiting == 0) & (changed_s >= self._settled_s)
         confirmed = np.isfinite(most_mbps)[pair] & ~found.constrained
         np.logical_and.at(clear, pair, found.clear | confirmed)
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
         wanted, expected = np.where(elephants, (wanted, expected), 0.0)
         room = None
-        if policy.spill is Spill.ON:
-            settled = changed_s >= policy.settled_s
+        if self._policy.now.spill is Spill.ON:
+            settled = changed_s >= self._settled_s
             room = self._room(sent, pair, ways, load, found.mbps, settled)
         return Found(
-            rates,
-            waiting,
-            wanted,
-            constrained & elephants,
-            self._changed_s.copy(),
-            room=room,
-            expected_mbps=expected,
+            rates, waiting, wanted, constrained & elephants, room=room, expected_mbps=expected
         )
 
     def _pairs_of(self, backlog: Believed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -245,20 +235,25 @@ class DemandEstimator:
     # -- what traffic meets on its way ------------------------------------------------------------
 
     @property
+    def _settled_s(self) -> float:
+        """Time after a change until counters are read that began after it."""
+        return _SETTLED_POLLS * self._policy.now.poll_interval_s
+
+    @property
     def _hold_s(self) -> float:
         """How long pairs that were held back before a change count as held back after it.
 
         By slots, whoever is held back in one of them is so in the week.
         """
         policy = self._policy.now
-        return policy.settled_s + (policy.slots.week_s if policy.slotted else 0.0)
+        return self._settled_s + (policy.slots.week_s if policy.slotted else 0.0)
 
-    def _ways_of(self, topology: Topology, since_s: float) -> _Ways:
+    def _ways_of(self, topology: Topology, now_s: float) -> _Ways:
         if self._ways is None or self._ways[0] is not topology:
             if self._ways is not None:
                 for path in {*self._ways[0].paths} ^ {*topology.paths}:
                     racks = self._arrays.racks_along(path)
-                    self._changed_s[racks, :] = self._changed_s[:, racks] = since_s
+                    self._changed_s[racks, :] = self._changed_s[:, racks] = now_s
             self._ways = topology, _Ways(self._arrays, topology, self._at.circuits)
         return self._ways[1]
 
@@ -276,24 +271,21 @@ class DemandEstimator:
         ways: _Ways,
         into: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """Load of each resource now, what comes to its queue at least as far as that is counted,
-        and the resources that each entry of ``sent`` uses.
+        """Load of each resource now, what comes to its queue as far as that is counted, and the
+        resources that each entry of ``sent`` uses.
         """
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
         sent, way = seen.sent, ways.of_pair[pair]
         now = sent.latest_mbps
         electrical = np.where(way < 0, 1.0, seen.spilled[pair])
         by_packets = electrical * now
-        load, came, least = np.zeros((3, last + 1))
-        at_least = electrical * sent.least_mbps
+        load, came = np.zeros((2, last + 1))
         np.add.at(load, at.link + sent.source, now)
         # Counters see what comes to the first queue. What leaves it comes to the next one.
         for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
             np.add.at(came, place + where, by_packets)
-            np.add.at(least, place + where, at_least)
             capacity = self._capacity[place + where]
-            passes = capacity / np.maximum(came[place + where], capacity)
-            by_packets, at_least = by_packets * passes, at_least * passes
+            by_packets = by_packets * (capacity / np.maximum(came[place + where], capacity))
             np.add.at(load, place + where, by_packets)
         for place, mbps in zip((at.inlet, at.downlink), np.nan_to_num(into), strict=True):
             np.maximum.at(load, place + self._rack_of_server, mbps)
@@ -313,7 +305,7 @@ class DemandEstimator:
         ):
             uses[shared, column] = place + where[shared]
         uses[way >= 0, 6:] = ways.listed[way[way >= 0]]
-        return load, least, uses
+        return load, came, uses
 
     def _with_meters(
         self,

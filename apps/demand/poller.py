@@ -276,11 +276,6 @@ class StatsPoller:
         with self._lock:
             return self._meter.unsure(self._clock(), self.stale_s)
 
-    def read_s(self) -> NDArray[np.float64]:
-        """As :meth:`hydra.demand.counters.DemandMeter.read_s`."""
-        with self._lock:
-            return self._meter.read_s()
-
     def rates_mbps(self) -> DemandMatrix:
         """From rack to rack, averaged."""
         with self._lock:

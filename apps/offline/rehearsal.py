@@ -12,12 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from apps.planning.engine import SCHEDULER, PlannedChange, Planning
-from apps.planning.rounds import Rounds, Standing, look_at
+from apps.planning.rounds import Rounds, Standing
 from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
-from hydra.demand.early import EarlyRounds, Flags, Look, Times
 from hydra.demand.elephants import ElephantWatch
 from hydra.demand.prediction import Forecast
 from hydra.errors import PlanError
@@ -52,9 +49,6 @@ class Rehearsal:
     _rates_mbps: DemandMatrix = field(init=False)
     _estimated_mbps: DemandMatrix = field(init=False)
     _expected_mbps: DemandMatrix | None = field(init=False)
-    _held_back: Flags | None = field(init=False)
-    _changed_s: Times = field(init=False)
-    _early: EarlyRounds = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,23 +56,12 @@ class Rehearsal:
         self._elephants = self.planning.elephant_watch()
         policy = CurrentPolicy(self.policy)
         self._rounds, self._forecast = Rounds(self.fabric, policy), Forecast(policy)
-        racks = len(self.fabric.racks)
-        self._early = EarlyRounds(policy, racks)
-        self._changed_s = np.full((racks, racks), -math.inf)
 
     @property
     def period_s(self) -> float:
         """Time between rounds."""
         slotted = self.policy.sharing is Sharing.SLOTTED
         return self.policy.slots.week_s if slotted else self.policy.epoch_s
-
-    @property
-    def early_s(self) -> float:
-        """Time from which on a round is due before its period is over; infinite: none is.
-
-        None ever is where nobody tells :meth:`see` what was held back.
-        """
-        return self._early.due_s
 
     @property
     def prediction_error(self) -> float | None:
@@ -91,16 +74,13 @@ class Rehearsal:
         rates_mbps: DemandMatrix,
         wanted_mbps: DemandMatrix | None = None,
         expected_mbps: DemandMatrix | None = None,
-        held_back: Flags | None = None,
-        changed_s: Times | None = None,
     ) -> None:
         """Take in a reading; :meth:`step` decides by the last one.
 
         ``wanted_mbps`` is None where nobody knows: each elephant pair then wants its max-min fair
         share of an ideal switch, or what it sends, as ``policy.demand`` has it. ``expected_mbps``
         is the mean of what it may be; None: nobody knows what was full, and :func:`surety` has
-        it. ``held_back`` says which of ``wanted_mbps`` are guesses, since something was full, and
-        ``changed_s`` when circuits changed last at either rack.
+        it.
         """
         estimates = self.policy.demand is DemandBasis.ESTIMATE
         if wanted_mbps is None:
@@ -111,39 +91,21 @@ class Rehearsal:
             expected_mbps = wanted_mbps * surety(rates_mbps, wanted_mbps)
         self._rates_mbps = rates_mbps
         self._estimated_mbps, self._expected_mbps = wanted_mbps, expected_mbps
-        self._held_back = held_back
         self._forecast.see(self._estimated_mbps, now_s)
-        if changed_s is not None:
-            self._changed_s = changed_s
-        if held_back is not None:
-            self._early.look(self._look(self._seen(), now_s), now_s)
 
     def step(self, now_s: float) -> Decision:
         """Make a round: decide, and change if that pays. Raises UnknownName for the algorithm."""
-        seen = self._seen()
-        self._early.begin(self._look(seen, now_s), now_s)
-        decision = self._decide(seen, now_s)
-        self._early.end(now_s, 0.0)
-        return decision
-
-    def _seen(self) -> DemandReport:
-        return DemandReport(
+        told = self._forecast.told()
+        seen = DemandReport(
             DemandSource.MEASURED,
             self._rates_mbps,
             self._estimated_mbps,
             0.0,
             (),
-            constrained=self._held_back,
             basis=self.policy.demand,
-            predicted_mbps=self._forecast.told().predicted_mbps,
+            predicted_mbps=told.predicted_mbps,
             expected_mbps=self._expected_mbps,
         )
-
-    def _look(self, seen: DemandReport, now_s: float) -> Look:
-        read_s = np.where(seen.rate_mbps > 0, now_s, -math.inf)
-        return look_at(seen, self.state.topology, read_s, self._changed_s)
-
-    def _decide(self, seen: DemandReport, now_s: float) -> Decision:
         demand = seen.planned_mbps
         if seen.basis is DemandBasis.BACKLOG:
             return no_plan(_NO_BACKLOG, self.state.topology.circuits, (), TRIGGER, now_s)

@@ -10,14 +10,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from apps.planning.engine import PlannedChange
 from apps.planning.periodic import TURN, PeriodicRequests
 from hydra.decisions.decision import Decision, seen_demand
-from hydra.demand.early import Look, Times
 from hydra.errors import PlanError
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, Topology
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.plan import Pair, paths_by_pair
 from hydra.reservations.reservation import Pin
@@ -49,17 +46,6 @@ class Round:
     """None: nothing was planned."""
     request: PlanRequest | None
     """None: nobody wanted a circuit."""
-
-
-def look_at(seen: DemandReport, topology: Topology, read_s: Times, changed_s: Times) -> Look:
-    """What :class:`hydra.demand.early.EarlyRounds` is told; the times as :class:`Look` has them."""
-    nobody = np.zeros(seen.rate_mbps.shape, dtype=bool)
-    joined = nobody.copy()
-    for path in topology.paths:
-        for pair in path.directions:
-            joined[pair] = True
-    held_back = nobody if seen.constrained is None else seen.constrained
-    return Look(seen.counted_on_mbps, held_back, seen.doubted, joined, read_s, changed_s)
 
 
 class Rounds:

@@ -237,21 +237,6 @@ class DemandMeter:
         np.fill_diagonal(found, False)
         return found
 
-    def read_s(self) -> NDArray[np.float64]:
-        """When the counters of each pair's traffic were read, shape (N, N); -inf: nothing is sent.
-
-        Of several switches it is the one that was read first.
-        """
-        racks = len(self.fabric.racks)
-        found = np.full((racks, racks), math.inf)
-        rows = np.flatnonzero(self._sending)
-        if len(rows):
-            heard_s = np.where(self._rates_mbps[rows] > 0, self._heard_s[rows, None], math.inf)
-            of, first = np.unique(self._rack[rows], return_index=True)
-            found[of] = np.minimum.reduceat(heard_s, first)
-        np.fill_diagonal(found, math.inf)
-        return np.where(np.isinf(found), -math.inf, found)
-
     def stale(self, now_s: float, limit_s: float) -> Sequence[str]:
         """Servers, or racks, not heard for longer than ``limit_s``."""
         late = now_s - self._heard_s > limit_s

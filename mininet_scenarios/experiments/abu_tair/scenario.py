@@ -278,5 +278,4 @@ def _policy(case: Case, scale: Scale) -> dict[str, Any]:
         "transition": case.transition.value,
         "sharing": (sharing or Sharing.BY_DEMAND).value,
         "epoch_s": 0.5 if on_demand else PAPER_EPOCH_S * scale.time,
-        "early_rounds": "off",
     }

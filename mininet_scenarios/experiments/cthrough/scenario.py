@@ -175,7 +175,6 @@ def _policy(case: Case) -> dict[str, Any]:
         "algorithm": "edmonds",
         "max_hops": 1,
         "epoch_s": interval_s,
-        "early_rounds": "off",
         "poll_interval_s": min(0.25, interval_s / 4),
         # Otherwise a rack that has sent everything would keep its turn.
         "demand_window_s": min(0.5, interval_s / 2),

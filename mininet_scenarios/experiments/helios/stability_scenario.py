@@ -209,7 +209,6 @@ def _policy(stage: Stage, case: Case) -> dict[str, Any]:
         "mode": "on-request" if case.transition is None else "periodic",
         "transition": transition.value,
         "epoch_s": LOOP_S,
-        "early_rounds": "off",
         "poll_interval_s": LOOP_S / 2,
         "demand_window_s": LOOP_S / 2,
         "elephant_mbps": _ELEPHANT * stage.fabric.electrical_rate_mbps,

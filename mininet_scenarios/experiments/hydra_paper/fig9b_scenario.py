@@ -268,7 +268,6 @@ def _policy(plan: Fig9bPlan) -> dict[str, Any]:
         "mode": "on-request",
         "emulated_rules": 0,
         "epoch_s": plan.epoch_s,
-        "early_rounds": "off",
         "poll_interval_s": plan.epoch_s / 8,
         "demand_window_s": plan.epoch_s / 2,
         "minimum_circuit_life_s": plan.epoch_s / 2,

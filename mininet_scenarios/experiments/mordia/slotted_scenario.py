@@ -94,7 +94,6 @@ def shared(
     policy = {
         "mode": "periodic",
         "sharing": "slotted",
-        "early_rounds": "off",
         "transition": transition.value,
         "poll_interval_s": 0.5,
         "slots": {"slot_s": 0.7 * slot_s, "week_s": 2 * slot_s},

@@ -232,7 +232,6 @@ def _policy(way: Way, rate: float) -> Mapping[str, Any]:
         "elephant_mbps": _LEAST_SHARE * CIRCUIT_MBPS * rate,
         "minimum_gain_mbps": _LEAST_SHARE * CIRCUIT_MBPS * rate,
         "epoch_s": EPOCH_S,
-        "early_rounds": "off",
         "poll_interval_s": EPOCH_S / 4,
         "demand_window_s": EPOCH_S,
         "minimum_circuit_life_s": EPOCH_S,

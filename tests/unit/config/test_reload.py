@@ -30,7 +30,6 @@ APPLIED = {
     "spill",
     "demand",
     "epoch_s",
-    "early_rounds",
     "prediction",
     "season_s",
     "gain_horizon_s",

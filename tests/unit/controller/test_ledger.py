@@ -64,19 +64,6 @@ def ledger(disk, metrics, monkeypatch):
     return Ledger(FABRIC, disk, metrics)
 
 
-def test_it_knows_since_when_the_topology_stands(ledger, monkeypatch):
-    clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: clock.now_s)
-    ledger.settle(STANDING)
-    assert ledger.state_since() == (STANDING, 100.0)
-    clock.now_s = 130.0
-    again = replace(STANDING, epoch=STANDING.epoch + 1)
-    ledger.settle(again)
-    assert ledger.state_since() == (again, 100.0)
-    ledger.settle(NetworkState(epoch=again.epoch + 1))
-    assert ledger.state_since()[1] == 130.0
-
-
 def reserve(ledger, mbps=30.0, **more):
     request = ReservationRequest("h11", "r2", mbps, **more)
     reservation = ledger.add(request, LIMITS)

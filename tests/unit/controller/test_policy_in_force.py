@@ -30,7 +30,6 @@ from hydra.policy import (
     ControllerSettings,
     DemandBasis,
     DrainPolicy,
-    EarlyRound,
     Mode,
     OnDrift,
     OnSilence,
@@ -136,11 +135,6 @@ class Stage:
         (duty,) = [one for one in self.controller._conductor._duties if one.stage == stage]
         return duty.every_s()
 
-    def comes_early(self):
-        """Whether a round is due once something has shown."""
-        self.controller._loop._early._shown_s = 0.0
-        return self.controller._loop.round_due_s <= time.monotonic()
-
     def quarantined_s(self):
         room = self.controller._quarantine
         room.put([PortId(0)], "no light")
@@ -233,7 +227,6 @@ class Stage:
 EFFECTS = {
     "mode": (Mode.ON_REQUEST, lambda s: s.every_s("periodic"), 10.0, None),
     "epoch_s": (7.5, lambda s: s.every_s("periodic"), 10.0, 7.5),
-    "early_rounds": (EarlyRound.OFF, Stage.comes_early, True, False),
     "sharing": (Sharing.ON_DEMAND, Stage.classes, (None, 0), (10.0, 1)),
     "spill": (Spill.ON, lambda s: s.controller._spiller.interval_s(), None, 1.0),
     "demand": (

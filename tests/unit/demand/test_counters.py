@@ -307,14 +307,3 @@ def test_what_is_counted_of_servers_that_share_a_switch():
         counted, sending = meter.counted(np.array([0, 1]), np.array([1, 1]))
         assert counted.tolist() == pytest.approx(pair_mbps)
         assert sending.tolist() == pytest.approx(all_mbps)
-
-
-def test_when_a_pair_was_read_is_when_the_first_of_its_servers_was():
-    demand = meter()
-    for now_s in (1.0, 3.0):
-        demand.update(H11, totals(0, 100 * now_s, 0), now_s)
-        demand.update(H12, totals(0, 100 * now_s, 100 * now_s), now_s + 0.5)
-    nothing = -math.inf
-    assert demand.read_s().tolist() == [[nothing, 3.0, 3.5], [nothing] * 3, [nothing] * 3]
-    demand.update(H11, totals(0, 500, 0), 5.0)
-    assert demand.read_s()[0, 1] == 3.5

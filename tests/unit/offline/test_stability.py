@@ -1,7 +1,5 @@
 """Traffic, network, estimator and rounds in a closed loop: what does not change moves nothing."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from apps.offline.rehearsal import Rehearsal
 from hydra.decisions.decision import Action
 from hydra.demand.counters import Sent
 from hydra.demand.reported_backlog import Believed
-from hydra.policy import CurrentPolicy, EarlyRound, Mode, Policy
+from hydra.policy import CurrentPolicy, Policy
 from tests.unit.core.fabrics import small_fabric
 from topology.demand import max_min_rates
 from topology.estimator import CLEAR, FULL
@@ -20,9 +18,7 @@ pytestmark = pytest.mark.takes(35)
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
 SERVERS, RACKS, LINK_MBPS = len(FABRIC.servers), len(FABRIC.racks), FABRIC.server_rate_mbps
 UPLINK_MBPS = FABRIC.electrical_rate_mbps
-POLICY = Policy(mode=Mode.PERIODIC, epoch_s=2.0, elephant_mbps=1.0, minimum_gain_mbps=5.0)
-SELDOM = replace(POLICY, epoch_s=10.0, minimum_circuit_life_s=0.0)
-"""By the default's epoch, in which rounds come early."""
+POLICY = Policy(epoch_s=2.0, elephant_mbps=1.0, minimum_gain_mbps=5.0)
 R1, R2, R3, R4 = range(4)
 H11, H12, H21, H31 = 0, 1, 2, 4
 GREEDY = np.inf
@@ -34,16 +30,15 @@ NOBODY = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
 
 
 class Loop:
-    """Flows from servers to racks, a reading a second, rounds when they are due."""
+    """Flows from servers to racks, a reading a second, a round every two."""
 
-    def __init__(self, *flows, noise=0.03, policy=POLICY):
+    def __init__(self, *flows, noise=0.03):
         self.source, self.to = np.array([one[:2] for one in flows]).T
         self.offered = np.array([one[2] for one in flows], dtype=float)
         self.random = np.random.default_rng(1)
         self.noise = noise
-        self.rehearsal = Rehearsal(FABRIC, policy, outage_s=0.3)
-        self.estimator = DemandEstimator(FABRIC, CurrentPolicy(policy))
-        self.last_s = self.early = 0
+        self.rehearsal = Rehearsal(FABRIC, POLICY, outage_s=0.3)
+        self.estimator = DemandEstimator(FABRIC, CurrentPolicy(POLICY))
         self.average, self.before = np.zeros(len(flows)), np.zeros(len(flows))
         self.now_s = 0.0
 
@@ -75,7 +70,7 @@ class Loop:
     def changes(self, seconds):
         """How many rounds changed circuits."""
         changes = 0
-        for _ in range(seconds):
+        for second in range(seconds):
             self.now_s += 1.0
             latest, ports = self.carried()
             self.average += (latest - self.average) / POLICY.demand_window_s
@@ -95,18 +90,8 @@ class Loop:
                 {},
             )
             self.before = latest
-            self.rehearsal.see(
-                self.now_s,
-                found.sent_mbps,
-                found.wanted_mbps,
-                found.expected_mbps,
-                found.constrained,
-                found.changed_s,
-            )
-            over = self.now_s >= self.last_s + self.rehearsal.period_s
-            if over or self.now_s >= self.rehearsal.early_s:
-                self.early += not over
-                self.last_s = self.now_s
+            self.rehearsal.see(self.now_s, found.sent_mbps, found.wanted_mbps, found.expected_mbps)
+            if second % 2:
                 changes += self.rehearsal.step(self.now_s).action is Action.CHANGE
         return changes
 
@@ -120,54 +105,23 @@ EDGES = {
 }
 
 
-either = pytest.mark.parametrize("policy", [POLICY, SELDOM], ids=["often", "seldom"])
-
-
-@either
 @pytest.mark.parametrize("other", [(H12, R3), (H11, R3), (H31, R2)])
-def test_two_pairs_that_take_all_they_get_do_not_take_turns(other, policy):
-    loop = Loop((H11, R2, GREEDY), (*other, GREEDY), policy=policy)
+def test_two_pairs_that_take_all_they_get_do_not_take_turns(other):
+    loop = Loop((H11, R2, GREEDY), (*other, GREEDY))
     assert loop.changes(SETTLED_S)
     assert loop.changes(TEN_MINUTES_S) == 0
 
 
-@either
 @pytest.mark.parametrize("other", [(H12, R3), (H11, R3), (H31, R2)])
-def test_two_equal_pairs_take_no_turns(other, policy):
-    loop = Loop((H11, R2, 20.0), (*other, 20.0), policy=policy)
+def test_two_equal_pairs_take_no_turns(other):
+    loop = Loop((H11, R2, 20.0), (*other, 20.0))
     assert loop.changes(TRIED_S)
     assert loop.changes(TEN_MINUTES_S) == 0
 
 
-@either
 @pytest.mark.parametrize("mbps", EDGES.values(), ids=EDGES)
 @pytest.mark.parametrize("rival_mbps", [12.0, 25.0])
-def test_a_demand_at_the_edge_of_a_threshold_moves_nothing(mbps, rival_mbps, policy):
-    loop = Loop((H11, R2, rival_mbps), (H12, R3, mbps), policy=policy)
+def test_a_demand_at_the_edge_of_a_threshold_moves_nothing(mbps, rival_mbps):
+    loop = Loop((H11, R2, rival_mbps), (H12, R3, mbps))
     loop.changes(TRIED_S)
     assert loop.changes(TEN_MINUTES_S) == 0
-
-
-def joined_s(policy):
-    """Until the larger of two pairs has the circuit that went to a guess first."""
-    loop = Loop((H11, R2, 11.0), (H12, R3, 40.0), policy=policy)
-    while not any(path.dst == R3 for path in loop.rehearsal.state.topology.paths):
-        loop.changes(1)
-        assert loop.now_s < 60
-    return loop.now_s, loop.early
-
-
-def test_a_rehearsal_has_rounds_before_their_epoch_is_over():
-    early_s, many = joined_s(SELDOM)
-    at_epochs_s, none = joined_s(replace(SELDOM, early_rounds=EarlyRound.OFF))
-    assert many and not none
-    assert early_s <= at_epochs_s - 5
-
-
-@either
-def test_a_demand_that_stays_brings_no_round_forward(policy):
-    loop = Loop((H11, R2, 25.0), (H12, R3, 12.0), (H31, R2, 0.5), policy=policy)
-    loop.changes(TRIED_S)
-    before = loop.early
-    assert loop.changes(TEN_MINUTES_S) == 0
-    assert loop.early == before
