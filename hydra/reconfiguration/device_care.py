@@ -8,29 +8,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Fabric, PlaneId, PortId, RackId, Server
+from hydra.model import Fabric, Path, PlaneId, PortId, RackId, Server, VlanId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     AwaitPortsUp,
     AwaitRounds,
     Batch,
+    Command,
     Course,
+    Marker,
     MoveMirrors,
+    PassMarkers,
     Pause,
     ReadMirrors,
     ReadVlans,
     SetVlans,
     Steps,
 )
+from hydra.reconfiguration.draining import markers
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import MirrorMove, PortsToTag
+from hydra.reconfiguration.plan import MirrorMove, PortsToTag, pair_of
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
 from hydra.reconfiguration.switches import Memory, Switches
 
 LOG: Final = logging.getLogger("hydra.device_care")
+_BRIEF_S: Final = 0.01
+"""Drain bounds below this are taken for it, where attempts are counted."""
 
 
 def read_devices(
@@ -99,11 +106,13 @@ class DeviceCare:
         planes = (plane.id for plane in self._fabric.planes)
         return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
 
-    def drain(self) -> Steps:
+    def drain(self, left: Mapping[Path, VlanId] = MappingProxyType({})) -> Steps:
         """Wait until frames sent by replaced rules are gone: a barrier confirms tables only.
 
         Switches first tell that they forward by no flow that they cached earlier. What they sent
-        until then is given the drain's bound.
+        until then is given the drain's bound. Over paths that are ``left``, and still stand,
+        markers follow the last frames: a ToR that passes on nothing for a while keeps both, and is
+        waited for, up to ``timeouts.tor_s``.
         """
         policy = self._policy.now
         # Learning ToRs have no rules that could tell.
@@ -117,7 +126,32 @@ class DeviceCare:
                     len(late),
                     policy.timeouts.vswitch_s,
                 )
-        yield Batch("drain", (Pause(policy.drain.bound_ms / 1000),))
+        bound_s = policy.drain.bound_ms / 1000
+        beside: tuple[Command, ...] = (Pause(bound_s),)
+        missing = self._markers(left)
+        for _ in range(1 + int(policy.timeouts.tor_s / max(bound_s, _BRIEF_S))):
+            passing = (PassMarkers(missing, bound_s),) if missing else ()
+            outcomes = yield Batch("drain", (*passing, *beside))
+            if not passing:
+                return
+            if outcomes[0].confirmed:
+                missing = outcomes[0].value
+            if not missing:
+                return
+            beside = ()
+        racks = sorted({self._fabric.racks[one.src.rack].name for one in missing})
+        LOG.warning("what %s sent over circuits that end may be lost", ", ".join(racks))
+
+    def _markers(self, left: Mapping[Path, VlanId]) -> tuple[Marker, ...]:
+        """Markers over these paths, by all switches at their ends that can send."""
+        ready, dead = self._switches.ready(), self._switches.dead_uplinks | self.closed
+        senders: dict[RackId, list[Server]] = {}
+        for rack in {rack for path in left for rack in pair_of(path)}:
+            for switch in self._substrate.steering(rack):
+                able = [server for server in switch.servers if server.name not in dead]
+                if switch.datapath in ready:
+                    senders.setdefault(rack, []).extend(able[:1])
+        return markers(left, (), senders, senders)
 
     def dark_ports(self, racks: Collection[RackId]) -> Course[frozenset[PortId]]:
         """Ports of these racks that are to receive light and, as their ToRs say, have none.

@@ -19,6 +19,7 @@ from hydra.model import (
     PortId,
     RackId,
     Topology,
+    VlanId,
 )
 from hydra.reconfiguration.plan import MirrorMove, port_trunks
 from hydra.rings import rings_of, whole_rings
@@ -48,6 +49,8 @@ class Reconciled:
     dropped: frozenset[Circuit]
     unlit: Mapping[Circuit, frozenset[PortId]]
     """Those among them that the mirrors pass, and the ports that have no light from them."""
+    standing: Mapping[Path, VlanId]
+    """Remembered paths that are given up, and on which frames pass as the devices say."""
 
 
 def reconcile(
@@ -79,7 +82,16 @@ def reconcile(
             for end in circuit.ends
         )
     )
+    kept_paths = frozenset(paths)
     used = rings_of({circuit for path in paths for circuit in path.circuits}, kept)
+    lit = passed - unlit.keys()
+    standing = {
+        path: vlan
+        for path, vlan in remembered.vlans.items()
+        if path not in kept_paths
+        and lit.issuperset(path.circuits)
+        and all(vlan in _tagged(fabric, actual, end) for one in path.circuits for end in one.ends)
+    }
     state = NetworkState(
         remembered.epoch,
         Topology(used, paths),
@@ -95,6 +107,7 @@ def reconcile(
         wrong_vlans(fabric, state, actual, closed),
         remembered.topology.circuits - used,
         unlit,
+        standing,
     )
 
 
@@ -103,6 +116,13 @@ def _tagged_as_wanted(
 ) -> bool:
     port = fabric.ports[end]
     return actual.vlans.get(port.rack, {}).get(port.tor_port) == wanted.get(end)
+
+
+def _tagged(fabric: Fabric, actual: Actual, end: PortId) -> frozenset[VlanId]:
+    """VLANs of a port, as read; none where it has none, or its ToR did not answer."""
+    port = fabric.ports[end]
+    vlans = actual.vlans.get(port.rack, {}).get(port.tor_port)
+    return frozenset() if vlans is None else vlans.tagged
 
 
 def stray_mirrors(

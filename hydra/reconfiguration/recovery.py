@@ -129,7 +129,7 @@ class Recovery:
         self._recorded = True
         if found.mirrors or found.retag:
             yield from self._tidy_relays_if_ready()
-            yield from self._care.drain()
+            yield from care.drain(found.standing)
             yield from care.retag(found.retag)
             yield from care.move(found.mirrors)
         yield Batch("save", (SaveState("reconciled"),))

@@ -1,12 +1,18 @@
 """Devices and the frames under way to them."""
 
 import random
+from dataclasses import replace
 
+import pytest
+
+from hydra.failures import FailureKind
 from hydra.model import NetworkState
-from hydra.reconfiguration.commands import AwaitRounds
+from hydra.reconfiguration.commands import AwaitRounds, Outcome, PassMarkers, Pause
+from hydra.reconfiguration.reconcile import Actual, reconcile
+from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network
-from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
+from tests.unit.reconfiguration.simulation import Network, failure_of
+from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
 STATE = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, 0)))
@@ -21,3 +27,82 @@ def test_a_drain_waits_for_those_alone_that_can_tell():
     (told,) = next(upkeep.care.drain()).commands
     assert isinstance(told, AwaitRounds)
     assert told.datapaths == tuple(sorted(network.names))
+
+
+@pytest.fixture
+def network():
+    return Network(FABRIC, STATE, random.Random(1))
+
+
+def _drained(network, still_s):
+    """Seconds that a drain of the state's path takes, of which its first rack stands still."""
+    upkeep = SimulatedUpkeep.at_work(network, STATE)
+    began_s = network.now_s
+    network.still_until_s[0] = began_s + still_s
+    steps = upkeep.care.drain(STATE.vlans)
+    batch = next(steps)
+    while True:
+        try:
+            batch = steps.send(network.perform(batch, lambda _: None))
+        except StopIteration:
+            return network.now_s - began_s
+
+
+@pytest.mark.parametrize("still_s", [0.5, 2.5])
+def test_a_drain_lasts_until_markers_have_come_over_what_is_left(
+    network, still_s, caplog
+):
+    assert still_s <= _drained(network, still_s) < still_s + 0.5
+    assert not caplog.messages
+
+
+def test_a_drain_of_what_nothing_comes_over_ends_with_a_warning(network, caplog):
+    """Each attempt takes the network up to a tenth longer than its time-out, which it looks at
+    every 10 ms.
+    """
+    tor_s = POLICY.timeouts.tor_s
+    assert tor_s <= _drained(network, 1000.0) < 1.2 * tor_s
+    assert caplog.messages == ["what r1 sent over circuits that end may be lost"]
+
+
+def test_a_marker_that_can_not_be_sent_is_tried_again(network):
+    """Whatever keeps it, the drain ends."""
+    upkeep = SimulatedUpkeep.at_work(network, STATE)
+    steps, batches = upkeep.care.drain(STATE.vlans), []
+    outcomes = None
+    try:
+        while True:
+            batch = steps.send(outcomes)
+            batches.append(batch)
+            outcomes = [
+                Outcome(None, failure_of(one, FailureKind.NOT_CONNECTED), 0.0, 0.0)
+                for one in batch.commands
+            ]
+    except StopIteration:
+        pass
+    assert [type(one) for one in batches[1].commands] == [PassMarkers, Pause]
+    assert 2 < len(batches) < 1000
+
+
+@pytest.mark.parametrize("what", ["as it was", "one more VLAN", "other VLANs", "no light", "moved"])
+def test_paths_that_are_given_up_and_stand_are_told(network, what):
+    """So it is where a change broke off once VLANs of it were there."""
+    (path,) = STATE.topology.paths
+    (vlan,) = STATE.vlans.values()
+    port = FABRIC.ports[path.circuits[0].a]
+    tagged = {"one more VLAN": {vlan, vlan + 1}, "other VLANs": {vlan + 1}}.get(what)
+    if tagged is not None:
+        network.vlans[port.id] = replace(network.vlans[port.id], tagged=frozenset(tagged))
+    if what == "moved":
+        network.mirrors[0] = frozenset()
+    mirrors = {plane.id: Mirrors(frozenset(network.mirrors[plane.id])) for plane in FABRIC.planes}
+    vlans = {
+        rack.id: {
+            one.tor_port: network.vlans[one.id] for one in FABRIC.ports if one.rack == rack.id
+        }
+        for rack in FABRIC.racks
+    }
+    dark = path.circuits[0].receivers if what == "no light" else ()
+    found = reconcile(FABRIC, STATE, Actual(mirrors, vlans), dark=dark)
+    assert dict(found.standing) == ({path: vlan} if what == "one more VLAN" else {})
+    assert (path in found.state.topology.paths) == (what == "as it was")

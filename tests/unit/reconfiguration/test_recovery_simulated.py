@@ -227,6 +227,12 @@ def test_whenever_a_lease_ends_the_next_one_leads_and_nobody_is_cut_off(seeds):
     hold(simulate_leases, seeds)
 
 
+@pytest.mark.parametrize("seed", [5934, 9291, 28621])
+def test_what_waits_in_front_of_a_tor_is_waited_for_by_the_next_leader(seed):
+    """A ToR stands still for longer than a lease: frames come out under the next leader."""
+    hold(simulate_leases, (seed,))
+
+
 def test_leaders_that_lead_no_more_are_refused():
     assert any(simulate_leases(seed).refused for seed in range(100))
 
