@@ -49,9 +49,7 @@ def _drained(network, still_s):
 
 
 @pytest.mark.parametrize("still_s", [0.5, 2.5])
-def test_a_drain_lasts_until_markers_have_come_over_what_is_left(
-    network, still_s, caplog
-):
+def test_a_drain_lasts_until_markers_have_come_over_what_is_left(network, still_s, caplog):
     assert still_s <= _drained(network, still_s) < still_s + 0.5
     assert not caplog.messages
 
