@@ -1,12 +1,13 @@
 """Controllers that share a store in etcd: killed, cut off, paused, and handed over, under traffic.
 
 ``python -m benchmarks.replicas [--kills N] [--partitions N] [--stops N] [--members N] …`` (root).
-Two controllers on the demo fabric share an etcd of three members on this machine; each has ways of
-its own to the members, which can be cut. The leader meets SIGKILL in each phase of a change in
-turn, is cut off from etcd, is stopped by SIGSTOP until another one leads and then goes on, and is
-asked to hand over; members of etcd are killed, the one that leads among them. Meanwhile datagrams
-go between every two racks, bytes over one TCP connection between the two racks whose circuit moves,
-and a customer reserves and releases by the URLs of both.
+Two controllers on the demo fabric share an etcd of three members on this machine, which elect as
+those of ``deploy/three-machines`` do; each has ways of its own to the members, which can be cut.
+The leader meets SIGKILL in each phase of a change in turn, is cut off from etcd, is stopped by
+SIGSTOP until another one leads and then goes on, and is asked to hand over; members of etcd are
+killed, the one that leads among them. Meanwhile datagrams go between every two racks, bytes over
+one TCP connection between the two racks whose circuit moves, and a customer reserves and releases
+by the URLs of both.
 
 A controller that has ended is started again by a process that has imported everything before: the
 imports, seconds on both processors, would slow down the one that leads.
@@ -55,7 +56,7 @@ from hydra.reservations.reservation import FINAL_STATES
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.replicas import ReplicaSet, replicas
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage.etcd_members import EtcdMembers
+from mininet_scenarios.stage.etcd_members import QUICK, EtcdMembers
 from mininet_scenarios.stage.stage import Losses, Stage
 from mininet_scenarios.stage.streams import TcpResult, paced_connection, streams_everywhere
 from mininet_scenarios.testbed.capture import Capture
@@ -371,7 +372,7 @@ def _play(
     stage: Stage, options: argparse.Namespace, folder: Path, ports: Mapping[str, int]
 ) -> Found:
     with ExitStack() as stack:
-        etcd = stack.enter_context(EtcdMembers(folder, 3))
+        etcd = stack.enter_context(EtcdMembers(folder, 3, QUICK))
         members = [int(one.rpartition(":")[2]) for one in etcd.endpoints]
         ways = {name: [stack.enter_context(LossyWay(port)) for port in members] for name in _NAMES}
         these = stack.enter_context(

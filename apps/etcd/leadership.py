@@ -255,6 +255,7 @@ class Leadership:
         renew_s = self._settings.lease_s / _RENEWALS
         renewed_s = float("-inf")
         while not self._closing.is_set():
+            pause_s = renew_s
             try:
                 if boot_s() - renewed_s >= renew_s:
                     asked_s = boot_s()
@@ -269,8 +270,10 @@ class Leadership:
                 if self._trouble is None:
                     LOG.warning("the lease is not renewed: %s", error)
                 self._trouble = since_s, str(error)
-            soon_s = _SOON_S if self._leader_ends else look_s
-            self._closing.wait(renew_s if self.leads else soon_s)
+                pause_s = _SOON_S  # etcd elects a leader within a second or two, of a lease of two
+            if not self.leads:
+                pause_s = _SOON_S if self._leader_ends else look_s
+            self._closing.wait(pause_s)
 
     def _renew(self) -> None:
         asked_s = boot_s()

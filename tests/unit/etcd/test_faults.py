@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,14 @@ from apps.etcd.gateway import Etcd, EtcdRefused, delete, put
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
 from hydra.journal import Change, JournalError, Kind
-from mininet_scenarios.stage.etcd_members import EtcdMembers
+from mininet_scenarios.stage.etcd_members import QUICK, EtcdMembers
 from tests.unit.etcd.candidates import LONG_S, candidate, wait_until
 
 pytestmark = pytest.mark.takes(90)
 LEASE_S, LONG_LEASE_S = 7, 10
 """Longer than the default: a busy machine keeps a leader from renewing it for up to 3 s."""
 QUOTA_BYTES = 16 << 20
+DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 def webhook(key):
@@ -67,6 +69,13 @@ def test_the_leader_of_etcd_is_killed(tmp_path):
             goes_on(leader, journal, LONG_LEASE_S)
             members.start(name)
             members.await_quorum()
+
+
+def test_members_of_the_benchmark_elect_as_those_that_operators_are_given():
+    told = (DEPLOY / "three-machines" / "etcd").read_text()
+    options = dict(zip(QUICK[::2], QUICK[1::2], strict=True))
+    assert f"\nETCD_HEARTBEAT_INTERVAL={options['--heartbeat-interval']}\n" in told
+    assert f"\nETCD_ELECTION_TIMEOUT={options['--election-timeout']}\n" in told
 
 
 def test_a_slow_etcd_is_waited_for(tmp_path):

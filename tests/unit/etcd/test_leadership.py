@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from apps.etcd.gateway import Etcd, delete, put
+from apps.etcd.gateway import Etcd, EtcdUnanswered, delete, put
 from apps.etcd.leadership import boot_s, who_leads
 from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
@@ -178,6 +178,32 @@ def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
             assert a.leadership.over()
             assert why.startswith(f"its lease of {LEASE_S} s was not renewed: etcd http://127")
             assert "did not answer within" in why
+
+
+def test_a_renewal_that_is_not_answered_is_repeated_at_once(tmp_path, monkeypatch):
+    """etcd elects a leader meanwhile, perhaps, and every part of a lease counts."""
+    with (
+        EtcdMembers(tmp_path, 1) as members,
+        candidate(members.settings(lease_s=LEASE_S), "a") as a,
+    ):
+        a.leads.get(timeout=LONG_S)
+        asked: list[tuple[float, float]] = []
+
+        def ask(*args, **options):
+            began_s = boot_s()
+            try:
+                return renew(*args, **options)
+            except EtcdUnanswered:
+                asked.append((began_s, boot_s()))
+                raise
+
+        renew = a.leadership._ask
+        monkeypatch.setattr(a.leadership, "_ask", ask)
+        members.signal(members.names[0], signal.SIGSTOP)
+        wait_until(lambda: len(asked) > 1)
+        members.signal(members.names[0], signal.SIGCONT)
+        (_, gave_up_s), (again_s, _) = asked[:2]
+        assert again_s - gave_up_s < LEASE_S / 10
 
 
 def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
