@@ -38,6 +38,7 @@ from hydra.model import (
     NetworkState,
     Path,
     PlaneId,
+    PortId,
     RackId,
     Server,
     VlanId,
@@ -83,6 +84,7 @@ from hydra.reconfiguration.plan import (
 from hydra.reconfiguration.pushing import rules_of
 from hydra.reconfiguration.relaying import abandoned, leaving, only, unrelayed
 from hydra.rings import rings_of, whole_rings
+from hydra.roles import PortVlans
 
 _LETS_OTHERS_IN: Final = frozenset(
     {
@@ -187,6 +189,9 @@ class Execution:
     _lost_paths: set[Path] = field(default_factory=set)
     """Paths that failed, although none of their circuits can be blamed."""
     _retag_failed: bool = False
+    _untagging: dict[PortId, PortVlans] = field(default_factory=dict)
+    """Ports that were to be untagged first, with the VLANs left to them, where the ToR has not
+    answered: it may do so yet, after whatever it is told later."""
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
     activated: frozenset[Pair] = frozenset()
@@ -597,13 +602,23 @@ class Execution:
         yield from self._move_alone(first, ())
         if self.uncertain_planes:
             current = replace(self.plan.current, epoch=self.plan.target.epoch)
-            target = without(current, first)
+            target = without(current, first, self._maybe_untagged())
             plan = diff(self.fabric, self.plan.current, target, self.order_of)
             back = self._memberships_in(target, self.plan.untag_first)
             self.plan = replace(plan, retag=merged(back, plan.untag_first, plan.retag))
             reason = "nothing else moves: a circuit that had to go first may still be up"
             names = ", ".join(map(self._named, sorted(first)))
             self.obstacles.append(Failure("move", names, FailureKind.HELD_UP, reason))
+
+    def _maybe_untagged(self) -> list[Path]:
+        """Paths that a ToR may yet untag: it was told to, and has not answered."""
+        return [
+            path
+            for path, vlan in self.plan.current.vlans.items()
+            for circuit in path.circuits
+            for end in circuit.ends
+            if end in self._untagging and vlan not in self._untagging[end].tagged
+        ]
 
     def _memberships_in(self, state: NetworkState, ports: PortsToTag) -> PortsToTag:
         """VLANs that these ports, which were retagged already, are to have in ``state``."""
@@ -670,6 +685,9 @@ class Execution:
         words = f"{rack.name} was not retagged ({outcome.failure})"
         failure = self._missed(step, rack.name, outcome.failure, words)
         self._retag_failed = True
+        if step == "untag" and failure.kind is FailureKind.UNKNOWN:
+            for name, vlans in command.ports.items():
+                self._untagging[self.fabric.port_by_name[rack.name, name].id] = vlans
         for circuit in self.plan.target.topology.circuits:
             for end in circuit.ends:
                 port = self.fabric.ports[end]

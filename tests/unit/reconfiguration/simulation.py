@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
+from itertools import groupby
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
@@ -551,11 +552,14 @@ class Network:
 
         What that one had begun comes out at any moment. Switches do it until the next one takes
         them. ToRs' databases refuse it from now on, and optical switches have done what they were
-        told, or never will: a leader begins nothing in the last moment of its lease.
+        told, or a first part of it, and do no more: a leader begins nothing in the last moment of
+        its lease.
         """
         late = self.late
-        for one in late.changes:
-            if one.device is None and self._hit(0.5):
+        begun = [one for one in late.changes if one.device is None]
+        for _, steps in groupby(begun, key=lambda one: one.when_s):  # a device's, in their order
+            some = list(steps)
+            for one in some[: self.rng.randint(0, len(some))]:
                 one.change()
         late.changes = [one for one in late.changes if one.device is not None]
         for left in late.under_way:

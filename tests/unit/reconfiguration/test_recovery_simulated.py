@@ -233,6 +233,11 @@ def test_what_waits_in_front_of_a_tor_is_waited_for_by_the_next_leader(seed):
     hold(simulate_leases, (seed,))
 
 
+def test_a_tor_that_may_yet_take_tags_away_is_not_counted_on():
+    """It has not answered that, and confirms afterwards that they are there again."""
+    hold(simulate_leases, (335704,))
+
+
 def test_leaders_that_lead_no_more_are_refused():
     assert any(simulate_leases(seed).refused for seed in range(100))
 
