@@ -1,0 +1,351 @@
+"""Reconfigurations that are asked for while another makes what slow switches were left out of."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hydra.errors import PlanError
+from hydra.failures import Failure, FailureKind
+from hydra.journal import JournalError
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import NetworkState
+from hydra.reconfiguration.commands import ApplyRules
+from hydra.service import PlanRequest
+from tests.unit.controller.test_staging import Staged, with_paths
+from tests.unit.controller.test_staging_side_by_side import FABRIC, path
+from tests.unit.core.fabrics import state_of
+
+HERE, THERE, ELSEWHERE = path(0, 1, 0), path(2, 3, 0), path(4, 5, 0)
+STANDING = state_of(FABRIC, NetworkState(), HERE, THERE, ELSEWHERE)
+SLOW = FABRIC.servers[0].vswitch.datapath_id
+"""Of r1."""
+DONE = ["queued", "diverting", "draining", "moving", "gating", "activating", "done"]
+IN_ITS_TURN = ["queued", *(one for one in DONE if one != "draining")]
+"""Told once more when its turn has come; what is left takes no path away."""
+
+
+@dataclass
+class Decided:
+    trigger: str
+    reconfiguration: str | None = None
+
+
+class Asked(Staged):
+    """A change from plane to plane, which a slow switch was left out of, and what made up for it.
+
+    Whatever is put into :attr:`before` is called before that step of the latter.
+    """
+
+    def __init__(self):
+        super().__init__(before=STANDING, fabric=FABRIC)
+        self.sent_mbps = None
+        loop = self.loop = self.rooms._loop
+        loop._enqueue = self.queue.append
+        loop.plan = self._plan
+        loop._sent_mbps = lambda: None if self.sent_mbps is None else self.sent_mbps.copy()
+        loop._decide = lambda _report, _request, trigger: Decided(trigger)
+        self.decided = []
+        self.ledger.decide = self.decided.append
+        self.goals, self.planned = {}, []
+        self.before, self.amid, self.at = {}, {}, []
+        self.states = {}
+        self.is_slow = True
+        self._tell = self.ledger._tell_progress
+        self.ledger._tell_progress = self._hear
+        perform = self.stage.network.perform
+
+        def performing(batch, watch):
+            innermost = self.ledger.under_way[-1:]
+            if innermost and innermost[0].slow:
+                self.at.append(batch.step)
+                if job := self.amid.pop(batch.step, None):
+                    self.rooms._runner._in_flight = ()
+                    job()
+            outcomes = perform(batch, watch)
+            for place, command in enumerate(batch.commands):
+                mine = isinstance(command, ApplyRules) and SLOW in command.changes
+                if mine and command.hurries and self.is_slow:
+                    late = Failure("openflow", "h11", FailureKind.LATE, "no answer yet")
+                    value = outcomes[place].value | {SLOW: late}
+                    outcomes[place] = replace(outcomes[place], value=value)
+            return outcomes
+
+        self.stage.network.perform = performing
+        run = self.rooms._runner.run
+
+        def running(course, on_batch=lambda _batch: None):
+            def before(batch):
+                innermost = self.ledger.under_way[-1:]
+                if innermost and innermost[0].slow and (job := self.before.pop(batch.step, None)):
+                    job()
+                on_batch(batch)
+
+            return run(course, before)
+
+        self.rooms._runner.run = running
+
+    def _hear(self, entry):
+        self.states.setdefault(entry.id, []).append(entry.state.value)
+        self._tell(entry)
+
+    def _plan(self, request, *, urgent=False):
+        gone, come, pays = self.goals[id(request)]
+        if urgent:
+            self.planned.append(id(request))
+        if gone is None:
+            raise PlanError("no such plan")
+        state = self.ledger.state
+        come = [one for one in come if one not in state.topology.paths]
+        ends = {end for one in come for end in one.circuits[0].ends}
+        gone = [
+            one
+            for one in state.topology.paths
+            if one in gone or not ends.isdisjoint(one.circuits[0].ends)
+        ]
+        verdict = SimpleNamespace(pays=pays, reason="too little")
+        return SimpleNamespace(plan=self.plan_to(with_paths(state, gone, come)), verdict=verdict)
+
+    def ask(self, gone, come, *, pays=True, by_worth=False):
+        """Ask for these paths in place of those; the reconfiguration's id."""
+        request = PlanRequest(np.ones((7, 7)), only_if_it_pays=by_worth)
+        self.kept = [*getattr(self, "kept", ()), request]
+        self.goals[id(request)] = gone or (), come, pays
+        number = self.loop.reconfigure(request, "test").id
+        if gone is None:
+            self.goals[id(request)] = None, come, pays
+        return number
+
+    def left_out(self):
+        """Have the first change made, but for the slow switch; the id of what makes up for it."""
+        gone, come = (HERE, THERE), (path(0, 1, 1), path(2, 3, 1))
+        self.begin(with_paths(STANDING, gone, come))
+        rest = self.ledger.reconfigurations()[0]
+        assert rest.reason.endswith("since switches were late")
+        assert set(self.paths) == {HERE, path(2, 3, 1), ELSEWHERE}
+        return rest.id
+
+    def make_up(self):
+        self.rooms._upkeep.synchronise()
+        self.next()
+
+    @property
+    def paths(self):
+        return self.ledger.state.topology.paths
+
+    def finish(self):
+        self.is_slow = False
+        while self.queue:
+            self.rooms._upkeep.synchronise()
+            self.next()
+        assert not self.staging.under_way
+
+
+def asked_before(step, *wanted, **named):
+    """One of which something else was asked for before a step of what makes up for slow switches;
+    what is under way as that is over.
+    """
+    asked = Asked()
+    rest = asked.left_out()
+    numbers = []
+    asked.before[step] = lambda: numbers.extend(asked.ask(*one, **named) for one in wanted)
+    asked.before["activate"] = lambda: numbers.extend(
+        asked.entry(one).state for one in tuple(numbers)
+    )
+    asked.make_up()
+    assert asked.entry(rest).state is ReconfigurationState.DONE
+    return asked, numbers
+
+
+OTHERS = ((ELSEWHERE,), (path(4, 5, 1),))
+"""Of racks that no slow switch is in."""
+
+
+@pytest.mark.parametrize("step", ["drain", "untag", "move", "probe"])
+def test_it_is_made_beside_what_does_not_concern_it(step):
+    asked, (number, state) = asked_before(step, OTHERS)
+    assert state is ReconfigurationState.DONE, "while the other was under way"
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), path(4, 5, 1)}
+    made = len(asked.ledger.reconfigurations())
+    asked.finish()  # its turn
+    assert len(asked.ledger.reconfigurations()) == made
+    assert asked.states[number] == DONE
+    assert len(asked.planned) == 1
+    for datapath in asked.stage.network.names:
+        assert not list(asked.stage.network.differing_rules(datapath, asked.ledger.state))
+
+
+def test_so_it_is_while_the_other_waits_for_the_slow_switch_alone():
+    asked = Asked()
+    asked.left_out()
+    seen = []
+
+    def amid():
+        number = asked.ask(*OTHERS)
+        asked.rooms._mover.let_in_meanwhile()
+        seen.append(asked.entry(number).state)
+        asked.rooms._runner._only_slow.add(1)
+        type(asked.rooms._runner).only_waits, only_waits = (
+            True,
+            type(asked.rooms._runner).only_waits,
+        )
+        try:
+            asked.rooms._mover.let_in_meanwhile()
+        finally:
+            type(asked.rooms._runner).only_waits = only_waits
+        seen.append(asked.entry(number).state)
+
+    asked.amid["activate"] = amid
+    asked.make_up()
+    assert seen == [ReconfigurationState.QUEUED, ReconfigurationState.DONE]
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), path(4, 5, 1)}
+
+
+PARTLY = ((ELSEWHERE, path(2, 3, 1)), (path(4, 5, 1), path(0, 2, 2), path(2, 3, 3)))
+
+
+def test_what_concerns_slow_racks_is_made_in_its_turn():
+    asked, (number, state) = asked_before("move", PARTLY)
+    assert state is ReconfigurationState.QUEUED
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(4, 5, 1)}
+    stage = asked.ledger.reconfigurations()[0]
+    assert stage.reason == f"stage 1 of {number}"
+    assert [one.id for one in asked.ledger.unfinished()] == [number], "also after a restart"
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(4, 5, 1), path(0, 2, 2)}
+    assert asked.states[number] == IN_ITS_TURN
+    assert asked.entry(number).stages_done == 2
+    assert asked.entry(number).connected == {
+        circuit for one in PARTLY[1] for circuit in one.circuits
+    }
+
+
+def test_what_the_other_touches_keeps_its_turn():
+    asked, (number, state) = asked_before("move", ((HERE,), (path(0, 1, 2),)))
+    assert state is ReconfigurationState.QUEUED
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), ELSEWHERE}
+    asked.goals[asked.planned[0]] = (path(0, 1, 1),), (path(0, 1, 2),), True
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 2), path(2, 3, 1), ELSEWHERE}, "and has it then"
+    assert asked.states[number] == DONE
+    assert len(asked.planned) == 2, "it was looked at once beside the other"
+
+
+def test_nothing_is_made_before_what_was_asked_for_earlier():
+    asked, (first, second, *states) = asked_before("move", ((HERE,), (path(0, 1, 2),)), OTHERS)
+    assert states == [ReconfigurationState.QUEUED] * 2
+    asked.goals[asked.planned[0]] = (path(0, 1, 1),), (path(0, 1, 2),), True
+    asked.finish()
+    assert asked.states[first] == asked.states[second] == DONE
+
+
+def test_a_later_one_comes_in_beside_what_was_made_in_part():
+    asked, (first, second, *states) = asked_before("move", PARTLY, ((), (path(5, 6, 3),)))
+    assert states == [ReconfigurationState.QUEUED, ReconfigurationState.DONE]
+    asked.finish()
+    assert path(5, 6, 3) in asked.paths
+    assert path(0, 2, 2) in asked.paths
+    assert (asked.states[first], asked.states[second]) == (IN_ITS_TURN, DONE)
+
+
+def test_of_two_that_want_the_same_the_later_one_has_it():
+    """What is left of the earlier one leaves it that, and so has nothing to do."""
+    again = ((path(0, 2, 2), path(4, 5, 1)), (path(0, 5, 2), path(4, 6, 1)))
+    asked, (first, second, *states) = asked_before("move", PARTLY, again)
+    assert states == [ReconfigurationState.QUEUED] * 2
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(0, 5, 2), path(4, 6, 1)}
+    assert asked.states[first] == ["queued", "queued", "done"]
+    assert asked.states[second] == IN_ITS_TURN
+
+
+def test_what_a_later_one_has_made_stays_with_it():
+    """The earlier one would take it, as it is planned anew."""
+    asked = Asked()
+    asked.left_out()
+    later = ((path(4, 5, 1),), (path(4, 6, 1),))
+    asked.before["move"] = lambda: (asked.ask(*PARTLY), asked.ask(*later))
+    asked.make_up()
+    assert path(4, 6, 1) in asked.paths
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(0, 2, 2), path(4, 6, 1)}
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_one_that_has_to_pay_is_decided_on_once(pays):
+    asked, (number, state) = asked_before("move", OTHERS, pays=pays, by_worth=True)
+    assert state.value == ("done" if pays else "queued")
+    asked.finish()
+    assert asked.states[number] == (DONE if pays else ["queued", "refused"])
+    assert len(asked.decided) == 1
+
+
+def test_one_that_can_not_be_planned_is_refused_once():
+    asked, (number, state) = asked_before("move", (None, ()))
+    assert state is ReconfigurationState.QUEUED
+    asked.finish()
+    assert asked.states[number] == ["queued", "refused"]
+    assert asked.entry(number).reason == "no such plan"
+
+
+def test_there_is_room_for_what_both_divert():
+    """What the other has diverted counts: without it there would be room."""
+    asked = Asked()
+    asked.left_out()
+    room_mbps = float(asked.staging._electrical_mbps[1])
+    asked.sent_mbps = np.zeros((7, 7))
+    asked.sent_mbps[0, 1] = 0.6 * room_mbps
+    asked.sent_mbps[1, 6] = 0.6 * room_mbps
+    seen = []
+    foresees = asked.staging._traffic_beside
+    asked.staging._traffic_beside = lambda sent: seen.append(foresees(sent)) or seen[-1]
+    asked.before["move"] = lambda: asked.ask(*OTHERS)
+    asked.make_up()
+    (traffic,) = seen
+    assert traffic.electrical_mbps[1] == pytest.approx(0.4 * room_mbps)
+    assert traffic.electrical_mbps[5] == pytest.approx(room_mbps)
+
+
+def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
+    asked = Asked()
+    rest = asked.left_out()
+    asked.before["move"] = lambda: asked.ask(*OTHERS)
+    record = asked.ledger.record
+
+    def full(*arguments):
+        if len(asked.ledger.under_way) == 2:
+            raise JournalError("full")
+        record(*arguments)
+
+    perform = asked.stage.network.perform
+
+    def recording(batch, watch):
+        for command in batch.commands:
+            if hasattr(command, "details"):
+                full(command.what, command.details)
+        return perform(batch, watch)
+
+    asked.stage.network.perform = recording
+    with pytest.raises(JournalError):
+        asked.make_up()
+    assert asked.entry(rest).state is ReconfigurationState.FAILED
+    assert not asked.ledger.under_way
+
+
+def test_none_comes_in_beside_a_change_that_waits_for_nobody():
+    asked = Asked()
+    numbers = []
+    perform = asked.stage.network.perform
+
+    def asking(batch, watch):
+        if batch.step == "drain" and not numbers:
+            numbers.append(asked.ask(*OTHERS))
+        return perform(batch, watch)
+
+    asked.stage.network.perform = asking
+    asked.begin(with_paths(STANDING, (THERE,), (path(2, 3, 1),)))
+    assert asked.entry(numbers[0]).state is ReconfigurationState.QUEUED
+    asked.finish()
+    assert asked.states[numbers[0]] == DONE
