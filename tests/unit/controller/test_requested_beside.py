@@ -247,7 +247,7 @@ def test_a_later_one_comes_in_beside_what_was_made_in_part():
     asked.finish()
     assert path(5, 6, 3) in asked.paths
     assert path(0, 2, 2) in asked.paths
-    assert (asked.states[first], asked.states[second]) == (IN_ITS_TURN, DONE)
+    assert (asked.states[first], asked.states[second]) == (IN_ITS_TURN, IN_ITS_TURN[1:])
 
 
 def test_of_two_that_want_the_same_the_later_one_has_it():
