@@ -191,10 +191,10 @@ class Fleet(Switchboard):
 
         committed = self._commit_staged(changes)
         if slow:
-            for datapath, one in committed.items():
-                one.reply.add_done_callback(partial(committed_is_over, datapath))
             if not prompt:
                 only_slow_left()
+            for datapath, one in committed.items():
+                one.reply.add_done_callback(partial(committed_is_over, datapath))
         others = [datapath for datapath in changes if datapath not in committed]
         results: dict[DatapathId, Answer] = {}
 
