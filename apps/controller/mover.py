@@ -322,11 +322,14 @@ class Mover:
         told = 0
         self._standstills[execution] = _Standstill(started_s)
 
-        def on_batch(batch: Batch) -> None:
-            nonlocal told
+        def break_off_with_others() -> None:
             if (error := self._broken_off_by) is not None:
                 self._broken_off_by = None
                 raise error
+
+        def on_batch(batch: Batch) -> None:
+            nonlocal told
+            break_off_with_others()
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
@@ -341,6 +344,7 @@ class Mover:
 
         try:
             self._runner.run(execution.run(), on_batch)
+            break_off_with_others()  # one that was made during its last step
         except Exception as error:
             self._abandon(entry, execution, error)
             raise

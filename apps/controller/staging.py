@@ -533,8 +533,10 @@ class Staging:
 
     def keep_time(self) -> None:
         """Go on with changes whose hours have come, or that need not wait any more: a duty."""
-        for change in [one for one in self._changes.values() if one.late and one.waits]:
-            self._go_on(change)
+        waiting = [one for one in self._changes.values() if one.waits and not one.for_hours]
+        for change in waiting:
+            if change.late:
+                self._go_on(change)
         if self._policy.now.beyond_room is Beyond.AT_HOURS and not self._has_hours:
             return
         for change in [one for one in self._changes.values() if one.for_hours and not one.paused]:

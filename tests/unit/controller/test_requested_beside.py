@@ -1,5 +1,6 @@
 """Reconfigurations that are asked for while another makes what slow switches were left out of."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -49,7 +50,7 @@ class Asked(Staged):
         self.decided = []
         self.ledger.decide = self.decided.append
         self.goals, self.planned = {}, []
-        self.before, self.amid, self.at = {}, {}, []
+        self.before, self.amid = {}, {}
         self.states = {}
         self.is_slow = True
         self._tell = self.ledger._tell_progress
@@ -58,11 +59,8 @@ class Asked(Staged):
 
         def performing(batch, watch):
             innermost = self.ledger.under_way[-1:]
-            if innermost and innermost[0].slow:
-                self.at.append(batch.step)
-                if job := self.amid.pop(batch.step, None):
-                    self.rooms._runner._in_flight = ()
-                    job()
+            if innermost and innermost[0].slow and (job := self.amid.pop(batch.step, None)):
+                job()
             outcomes = perform(batch, watch)
             for place, command in enumerate(batch.commands):
                 mine = isinstance(command, ApplyRules) and SLOW in command.changes
@@ -176,31 +174,54 @@ def test_it_is_made_beside_what_does_not_concern_it(step):
         assert not list(asked.stage.network.differing_rules(datapath, asked.ledger.state))
 
 
-def test_so_it_is_while_the_other_waits_for_the_slow_switch_alone():
-    asked = Asked()
-    asked.left_out()
-    seen = []
+def waiting(asked, monkeypatch, let_in):
+    """What was let in while the other waits for the slow switch to activate; before that, nothing
+    is, while others are yet to answer.
+    """
+    mover, seen = asked.rooms._mover, []
 
     def amid():
         number = asked.ask(*OTHERS)
-        asked.rooms._mover.let_in_meanwhile()
+        mover.let_in_meanwhile()
         seen.append(asked.entry(number).state)
-        asked.rooms._runner._only_slow.add(1)
-        type(asked.rooms._runner).only_waits, only_waits = (
-            True,
-            type(asked.rooms._runner).only_waits,
-        )
-        try:
-            asked.rooms._mover.let_in_meanwhile()
-        finally:
-            type(asked.rooms._runner).only_waits = only_waits
+        with monkeypatch.context() as patch:
+            patch.setattr(type(mover._runner), "only_waits", True)
+            let_in(mover)
         seen.append(asked.entry(number).state)
 
     asked.amid["activate"] = amid
+    return seen
+
+
+def test_so_it_is_while_the_other_waits_for_the_slow_switch_alone(monkeypatch):
+    asked = Asked()
+    asked.left_out()
+    seen = waiting(asked, monkeypatch, lambda mover: mover.let_in_meanwhile())
     asked.make_up()
     assert seen == [ReconfigurationState.QUEUED, ReconfigurationState.DONE]
     asked.finish()
     assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), path(4, 5, 1)}
+
+
+def test_what_breaks_it_off_then_breaks_off_the_other_as_that_ends(monkeypatch):
+    asked = Asked()
+    rest = asked.left_out()
+
+    def breaks_off(mover):
+        with monkeypatch.context() as patch, suppress(JournalError):
+            patch.setattr(mover, "_carry_out", full)
+            mover.let_in_meanwhile()
+
+    seen = waiting(asked, monkeypatch, breaks_off)
+    with pytest.raises(JournalError):
+        asked.make_up()
+    assert seen
+    assert asked.entry(rest).state is ReconfigurationState.FAILED
+    assert not asked.ledger.under_way
+
+
+def full(*_arguments, **_named):
+    raise JournalError("full")
 
 
 PARTLY = ((ELSEWHERE, path(2, 3, 1)), (path(4, 5, 1), path(0, 2, 2), path(2, 3, 3)))
@@ -314,9 +335,9 @@ def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
     asked.before["move"] = lambda: asked.ask(*OTHERS)
     record = asked.ledger.record
 
-    def full(*arguments):
+    def recorded(*arguments):
         if len(asked.ledger.under_way) == 2:
-            raise JournalError("full")
+            full()
         record(*arguments)
 
     perform = asked.stage.network.perform
@@ -324,7 +345,7 @@ def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
     def recording(batch, watch):
         for command in batch.commands:
             if hasattr(command, "details"):
-                full(command.what, command.details)
+                recorded(command.what, command.details)
         return perform(batch, watch)
 
     asked.stage.network.perform = recording
