@@ -44,8 +44,8 @@ more: with whatever others want, it takes twice its time at most, and the last o
 
 @dataclass(slots=True)
 class _Standstill:
-    """Time for which a change under way has stood still for others, or they were made while it only
-    waited.
+    """Time for which a change under way has stood still for others: had it not, it would have gone
+    on. While it waits anyway, it does not stand still.
     """
 
     began_s: float
@@ -102,14 +102,17 @@ class Mover:
         """
         self._others.insert(0 if first else len(self._others), others)
 
-    def _let_in(self, execution: Execution) -> None:
-        """Have others make what they can beside a change, as long as it has time."""
+    def _let_in(self, execution: Execution, over_since_s: Callable[[], float | None]) -> None:
+        """Have others make what they can beside a change, as long as it has time;
+        ``over_since_s``: when it would have gone on, None if not yet.
+        """
         standstill = self._standstills[execution]
         while standstill.may_last(execution):
             began_s = time.monotonic()
             if not any(others() for others in self._others):
                 return
-            standstill.for_others_s += time.monotonic() - began_s
+            if (since_s := over_since_s()) is not None:
+                standstill.for_others_s += time.monotonic() - max(began_s, since_s)
 
     def let_in_meanwhile(self) -> None:
         """Have others make what they can while a change does nothing but wait, as it does while
@@ -122,7 +125,7 @@ class Mover:
         if not execution.lets_others_in_meanwhile:
             return
         try:
-            self._let_in(execution)
+            self._let_in(execution, lambda: self._runner.over_since_s)
         except Exception as error:
             self._broken_off_by = error  # what breaks off one breaks off the others
             raise
@@ -340,7 +343,7 @@ class Mover:
                 changes["timeline"] = _timeline(execution, started_s)
             self._ledger.update(entry.id, **changes)
             if execution.lets_others_in:
-                self._let_in(execution)
+                self._let_in(execution, lambda: 0.0)
 
         try:
             self._runner.run(execution.run(), on_batch)

@@ -210,6 +210,14 @@ class Runner:
             for command, future in some
         )
 
+    @property
+    def over_since_s(self) -> float | None:
+        """When all that is in flight was done, on the monotonic clock; None: it is not yet."""
+        some = [future for _, future in self._in_flight]
+        if not all(future.done() for future in some):
+            return None
+        return max((future.result().finished_s for future in some), default=0.0)
+
     def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()
         value, failure = None, None
