@@ -52,7 +52,8 @@ class Asked(Staged):
         self.goals, self.planned = {}, []
         self.before, self.amid = {}, {}
         self.states = {}
-        self.is_slow = True
+        self.late = {SLOW}
+        """Switches that are late for whoever hurries."""
         self._tell = self.ledger._tell_progress
         self.ledger._tell_progress = self._hear
         perform = self.stage.network.perform
@@ -63,10 +64,10 @@ class Asked(Staged):
                 job()
             outcomes = perform(batch, watch)
             for place, command in enumerate(batch.commands):
-                mine = isinstance(command, ApplyRules) and SLOW in command.changes
-                if mine and command.hurries and self.is_slow:
+                if isinstance(command, ApplyRules) and command.hurries:
                     late = Failure("openflow", "h11", FailureKind.LATE, "no answer yet")
-                    value = outcomes[place].value | {SLOW: late}
+                    some = self.late.intersection(command.changes)
+                    value = outcomes[place].value | dict.fromkeys(some, late)
                     outcomes[place] = replace(outcomes[place], value=value)
             return outcomes
 
@@ -133,7 +134,7 @@ class Asked(Staged):
         return self.ledger.state.topology.paths
 
     def finish(self):
-        self.is_slow = False
+        self.late = set()
         while self.queue:
             self.rooms._upkeep.synchronise()
             self.next()
@@ -301,6 +302,54 @@ def test_one_that_has_to_pay_is_decided_on_once(pays):
     asked.finish()
     assert asked.states[number] == (DONE if pays else ["queued", "refused"])
     assert len(asked.decided) == 1
+
+
+def test_what_the_other_makes_keeps_nothing_from_one_that_wants_it_otherwise():
+    both = ((ELSEWHERE, HERE, path(0, 1, 1)), (path(4, 5, 1), path(0, 1, 2)))
+    asked, (number, state) = asked_before("move", both)
+    assert state is ReconfigurationState.QUEUED
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), path(4, 5, 1)}
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 2), path(2, 3, 1), path(4, 5, 1)}
+    assert asked.entry(number).state is ReconfigurationState.DONE
+
+
+def test_what_an_earlier_one_has_yet_to_do_is_left_to_it():
+    asked, (first, _, *states) = asked_before("move", PARTLY, ((), (path(2, 6, 2),)))
+    assert states == [ReconfigurationState.QUEUED] * 2
+    asked.finish()
+    assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(4, 5, 1), path(2, 6, 2)}
+    assert asked.states[first] == IN_ITS_TURN
+
+
+def test_what_diverts_more_than_there_is_room_for_keeps_its_turn():
+    asked = Asked()
+    asked.left_out()
+    asked.sent_mbps = np.zeros((7, 7))
+    asked.sent_mbps[4, 5] = 2 * float(asked.staging._electrical_mbps[4])
+    asked.before["move"] = lambda: asked.ask(*OTHERS)
+    asked.make_up()
+    assert ELSEWHERE in asked.paths
+    asked.finish()
+    assert path(4, 5, 1) in asked.paths
+
+
+def test_it_leaves_out_late_switches_of_its_own_racks():
+    asked = Asked()
+    asked.left_out()
+    numbers = []
+
+    def ask():
+        asked.late = {FABRIC.racks[4].servers[0].vswitch.datapath_id}
+        numbers.append(asked.ask(*OTHERS))
+
+    asked.before["move"] = ask
+    asked.make_up()
+    assert asked.entry(numbers[0]).state is ReconfigurationState.PARTIAL
+    rest = asked.ledger.reconfigurations()[0]
+    assert rest.reason == f"what {numbers[0]} could not do, since switches were late"
+    asked.finish()
+    assert path(4, 5, 1) in asked.paths
 
 
 def test_one_that_can_not_be_planned_is_refused_once():

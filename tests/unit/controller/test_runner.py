@@ -172,6 +172,25 @@ def waits_for(runner, held, seen):
     return wait_for
 
 
+def test_when_all_that_is_in_flight_was_done_is_known(runner, monkeypatch):
+    seen = []
+
+    def wait_for(futures):
+        wait(futures[1:])
+        seen.append(runner.over_since_s)
+        held.set()
+        wait(futures)
+        seen.append(runner.over_since_s)
+
+    held = threading.Event()
+    monkeypatch.setattr(runner, "_wait_for", wait_for)
+    monkeypatch.setattr(
+        runner, "_handlers", {Pause: lambda one: held.wait(5) if one.seconds else None}
+    )
+    outcomes = runner.perform(Batch("drain", (Pause(1.0), Pause(0.0))))
+    assert seen == [None, max(one.finished_s for one in outcomes)]
+
+
 class Jobs(list):
     """Jobs in turn, done when asked for."""
 
