@@ -1,5 +1,7 @@
 """Reconfigurations that are asked for while another makes what slow switches were left out of."""
 
+import random
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -11,12 +13,13 @@ from hydra.errors import PlanError
 from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState
+from hydra.model import NetworkState, Topology
 from hydra.reconfiguration.commands import ApplyRules
+from hydra.reconfiguration.plan import hold, moving_pairs, pair_of
 from hydra.service import PlanRequest
 from tests.unit.controller.test_staging import Staged, with_paths
 from tests.unit.controller.test_staging_side_by_side import FABRIC, path
-from tests.unit.core.fabrics import state_of
+from tests.unit.core.fabrics import random_topology, state_of
 
 HERE, THERE, ELSEWHERE = path(0, 1, 0), path(2, 3, 0), path(4, 5, 0)
 STANDING = state_of(FABRIC, NetworkState(), HERE, THERE, ELSEWHERE)
@@ -419,3 +422,103 @@ def test_none_comes_in_beside_a_change_that_waits_for_nobody():
     assert asked.entry(numbers[0]).state is ReconfigurationState.QUEUED
     asked.finish()
     assert asked.states[numbers[0]] == DONE
+
+
+class Drawn(Asked):
+    """Goals drawn at random; whatever anybody sends arrives, after each change of the network."""
+
+    def __init__(self, rng):
+        super().__init__()
+        self.rng = rng
+        network = self.stage.network
+        network.rng.seed(rng.random())
+        self.wanted = []
+        """Topologies asked for, with the pairs that each was to move."""
+        self.made_beside = []
+        mover = self.rooms._mover
+        move_beside = mover.move_beside
+
+        def moving_beside(entry, plan, **named):
+            self.made_beside.append("in part" if "stage 1" in entry.reason else "whole")
+            self.made_beside += ["while it waits"] * mover._runner.only_waits
+            return move_beside(entry, plan, **named)
+
+        mover.move_beside = moving_beside
+        perform = network.perform
+
+        def performing(batch, watch):
+            return perform(batch, lambda command: (watch(command), self.all_arrives()))
+
+        network.perform = performing
+
+    def all_arrives(self):
+        network = self.stage.network
+        for server in FABRIC.servers:
+            for to in FABRIC.racks:
+                for way in network.sends_on(server, to.id) if to.id != server.rack else ():
+                    assert network.arrives(way, server.rack, to.id)
+
+    def _plan(self, request, *, urgent=False):
+        verdict = SimpleNamespace(pays=True, reason="")
+        return SimpleNamespace(plan=self.plan_to(self.goals[id(request)]), verdict=verdict)
+
+    def draw(self):
+        """A state in which no pair has several paths, and none has many hops."""
+        state = self.ledger.state
+        drawn = random_topology(FABRIC, state.topology, self.rng)
+        paths = {pair_of(one): one for one in drawn.paths if one.hops <= 2}
+        topology = Topology(drawn.circuits, tuple(sorted(paths.values())))
+        goal = self.staging._planning.toward(state, topology)
+        moving = sorted(moving_pairs(state, goal))
+        few = self.rng.sample(moving, min(len(moving), self.rng.randint(1, 3)))
+        return goal if self.rng.random() < 0.5 else hold(state, goal, {*moving} - {*few}, ())
+
+    def ask_for_any(self):
+        request, goal = PlanRequest(np.ones((7, 7))), self.draw()
+        self.kept = [*getattr(self, "kept", ()), request]
+        self.goals[id(request)] = goal
+        self.wanted.append((goal.topology, moving_pairs(self.ledger.state, goal)))
+        return self.loop.reconfigure(request, "test").id
+
+    def ask_while_slow_ones_are_waited_for(self):
+        self.ask_for_any()
+        runner = self.rooms._runner
+        kind = type(runner)
+        only_waits, kind.only_waits = kind.only_waits, True
+        try:
+            self.rooms._mover.let_in_meanwhile()
+        finally:
+            kind.only_waits = only_waits
+
+
+@pytest.mark.parametrize("seeds", [range(12), range(12, 24)], ids=str)
+@pytest.mark.takes(15)
+def test_whatever_is_asked_for_comes_about_and_cuts_nobody_off(seeds):
+    made = Counter()
+    for seed in seeds:
+        rng = random.Random(seed)
+        asked = Drawn(rng)
+        asked.late = {rng.choice(FABRIC.servers).vswitch.datapath_id for _ in range(2)}
+        asked.begin(asked.draw())
+        for _ in range(rng.randint(1, 3)):
+            step = rng.choice(("divert", "drain", "untag", "move", "announce", "probe", "activate"))
+            waits = rng.random() < 0.5
+            job = asked.ask_while_slow_ones_are_waited_for if waits else asked.ask_for_any
+            (asked.amid if waits else asked.before)[step] = job
+        asked.rooms._upkeep.synchronise()
+        while asked.queue and not asked.wanted:
+            asked.next()
+            asked.rooms._upkeep.synchronise()
+        made.update(asked.made_beside)
+        asked.finish()
+        assert all(one.is_over for one in asked.ledger.reconfigurations()), seed
+        assert not asked.ledger.under_way
+        network, state = asked.stage.network, asked.ledger.state
+        for datapath in network.names:
+            assert not list(network.differing_rules(datapath, state)), seed
+        if asked.wanted:
+            topology, moving = asked.wanted[-1]
+            has = [one for one in state.topology.paths if pair_of(one) in moving]
+            assert has == [one for one in topology.paths if pair_of(one) in moving], seed
+            made["asked"] += 1
+    assert min(made[one] for one in ("asked", "in part", "while it waits")) > 0
