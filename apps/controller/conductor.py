@@ -4,8 +4,8 @@ What keeps traffic from its destination comes before what somebody has asked for
 not even wait for the job under way, but is done while that waits for devices.
 
 Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. None
-begins before another has ended, but for reservations that the mover lets in between two steps of a
-change. Of slow switches, synchronisation is a job for each of their answers.
+begins before another has ended, but for what the mover lets in between two steps of a change, or
+while that waits. Of slow switches, synchronisation is a job for each of their answers.
 """
 
 from __future__ import annotations

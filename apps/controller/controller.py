@@ -153,6 +153,7 @@ class Controller:
             mastership,
             policing,
             conductor.wait_for,
+            self._look_soon,
         )
         upkeep = self._upkeep = Upkeep(
             fabric,
@@ -171,7 +172,9 @@ class Controller:
             conductor.put,
             lambda: conductor.put_once(self._synchronise),
         )
-        mover = Mover(fabric, policy, planning, runner, upkeep, reach, announcer, ledger)
+        mover = self._mover = Mover(
+            fabric, policy, planning, runner, upkeep, reach, announcer, ledger
+        )
         audit = Audit(fabric, ledger, switches, care, recovery)
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
         mover.while_waiting(self._audit_while_waiting)
@@ -197,6 +200,7 @@ class Controller:
             panels,
             spills,
             conductor.put,
+            self._look_soon,
         )
         load_recorder = self._load_recorder = LoadRecorder(
             fabric,
@@ -218,11 +222,12 @@ class Controller:
             at_start.max_hops,
             at_start.preemption_notice_s,
             conductor.put,
-            lambda: conductor.put_meanwhile(mover.let_in_meanwhile),
+            self._look_soon,
         )
         withdrawals = self._withdrawals = Withdrawals(
             planning, ledger, upkeep, quarantine, panels, mover, reservations
         )
+        mover.let_in(loop.beside)  # after what is lost, and what is reserved
         self._prober = Prober(
             fabric,
             at_start,
@@ -373,6 +378,10 @@ class Controller:
     def _epoch_s(self) -> float | None:
         now = self._policy.now
         return now.epoch_s if now.mode is Mode.PERIODIC and not now.slotted else None
+
+    def _look_soon(self) -> None:
+        """Have a change that only waits call what it may let in: for any thread."""
+        self._conductor.put_meanwhile(self._mover.let_in_meanwhile)
 
     def _audit_while_waiting(self) -> None:
         if self._upkeep.in_command:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +42,7 @@ from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, R
 from hydra.sharing.spill import Room, Spills
 from hydra.worth import decide
 
+LOG = logging.getLogger("hydra.loop")
 _PERIODIC: Final = "periodic"
 _PATIENCE_S: Final = 60.0
 """Time after a start in which two polls have to have been made."""
@@ -109,6 +112,15 @@ class Loop:
     _panels: PatchPanels
     _spills: Spills
     _enqueue: Callable[[Callable[[], None]], None]
+    _look_soon: Callable[[], None] = lambda: None
+    """Has a change that only waits call what it may let in."""
+    _asked_for: dict[str, tuple[Reconfiguration, PlanRequest]] = field(
+        default_factory=dict, init=False
+    )
+    """What waits for its turn, by id, in the order in which it was asked for."""
+    _asking: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _tried_beside: tuple[object, ...] = field(default=(), init=False)
+    """What was last looked at between the steps of changes, with these."""
     _told: _Told | None = field(default=None, init=False)
     _cut_off: list[Unfinished] = field(default_factory=list, init=False)
     _patient_until_s: float = field(default=0.0, init=False)
@@ -295,16 +307,56 @@ class Loop:
         else:
             entry = self._ledger.enter(_PERIODIC, done.decision.reason)
             self._ledger.decide(replace(done.decision, reconfiguration=entry.id))
-            self._adopt(entry, done.report, done.request)
+            asker = self._asker(entry, done.request)
+            self._staging.carry_out(entry, done.report.plan, asker)
         if done.report is not None:
             self._rounds.begun(self._ledger.state)
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
         """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""
         self.plan(request)  # an impossible request is refused to its face
-        entry = self._ledger.enter(trigger)
-        self._enqueue(lambda: self._reconfigure(entry, request))
+        with self._asking:  # all have their turns in this order
+            entry = self._ledger.enter(trigger)
+            self._asked_for[entry.id] = entry, request
+            self._enqueue(lambda: self._reconfigure(entry))
+        self._look_soon()
         return entry
+
+    def beside(self) -> bool:
+        """Make what was asked for first, of all that waits for its turn, beside a change that goes
+        at the pace of slow switches; True if the network was changed.
+
+        What that touches, or would have to wait for the same switches, has its turn, and so has all
+        that would be refused now.
+        """
+        first, under_way = tuple(self._asked_for.values())[:1], self._ledger.under_way
+        if not first or not under_way[-1].slow:
+            return False
+        ((entry, request),) = first
+        looked_at = (under_way, self._ledger.state, entry.id)
+        if looked_at == self._tried_beside:
+            return False
+        self._tried_beside = looked_at
+        decision: Decision | None = None
+
+        def begin() -> None:
+            del self._asked_for[entry.id]
+            if decision is not None:
+                self._ledger.decide(replace(decision, reconfiguration=entry.id))
+
+        try:
+            report = self.plan(request, urgent=True)
+            if request.only_if_it_pays:
+                if not report.verdict.pays:
+                    return False
+                decision = self._decide(report, request, entry.trigger)
+            asker = self._asker(entry, request)
+            return self._staging.carry_out_beside(entry, report.plan, asker, begin)
+        except HydraError as error:
+            if entry.id not in self._asked_for:
+                raise  # it breaks off what is under way, too
+            LOG.debug("reconfiguration %s keeps its turn: %s", entry.id, error)
+            return False
 
     def resume(self) -> None:
         """Go on with changes that a restart has cut off, once traffic is measured again: a duty.
@@ -357,7 +409,11 @@ class Loop:
         """As :meth:`Staging.changes_of`."""
         return self._staging.changes_of(a, b)
 
-    def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
+    def _reconfigure(self, entry: Reconfiguration) -> None:
+        _, request = self._asked_for.pop(entry.id, (entry, None))
+        if request is None:  # it was begun beside another
+            self._staging.go_on(entry)
+            return
         try:
             report = self.plan(request, urgent=True)
             if request.only_if_it_pays:
@@ -367,7 +423,7 @@ class Loop:
                     self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
                     return
                 self._ledger.decide(replace(decision, reconfiguration=entry.id))
-            self._adopt(entry, report, request)
+            self._staging.carry_out(entry, report.plan, self._asker(entry, request))
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
@@ -382,7 +438,7 @@ class Loop:
         algorithm = request.algorithm or self._policy.now.algorithm
         return decide(report, algorithm, largest, trigger, time.time())
 
-    def _adopt(self, entry: Reconfiguration, report: PlanReport, request: PlanRequest) -> None:
+    def _asker(self, entry: Reconfiguration, request: PlanRequest) -> Asker:
         everything = request.racks is None and request.planes is None
 
         def moved(execution: Execution, first: bool) -> None:
@@ -399,5 +455,4 @@ class Loop:
             return self._wanted(request) if request.demand is None else None
 
         recurs = entry.trigger == _PERIODIC
-        asker = Asker(self._sent_mbps, plan, wanted_mbps, recurs, moved)
-        self._staging.carry_out(entry, report.plan, asker)
+        return Asker(self._sent_mbps, plan, wanted_mbps, recurs, moved)

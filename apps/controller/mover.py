@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -19,7 +20,7 @@ from apps.process.logs import about
 from hydra.errors import HydraError, PlanError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Fabric, NetworkState
+from hydra.model import DatapathId, Fabric, NetworkState
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.commands import Batch
@@ -36,7 +37,25 @@ _NAMED: Final = 6
 """Pairs that the log names."""
 _FOR_OTHERS_S: Final = 1.0
 """Time for which a change stands still for others, its pairs diverted; what has begun is finished.
+One that keeps to the pace of slow switches does so for as long as it has been at work, if that is
+more: with whatever others want, it takes twice its time at most, and the last of them.
 """
+
+
+@dataclass(slots=True)
+class _Standstill:
+    """Time for which a change under way has stood still for others: had it not, it would have gone
+    on. While it waits anyway, it does not stand still.
+    """
+
+    began_s: float
+    for_others_s: float = 0.0
+
+    def may_last(self, execution: Execution) -> bool:
+        most_s = _FOR_OTHERS_S
+        if execution.slow:
+            most_s = max(most_s, time.monotonic() - self.began_s - self.for_others_s)
+        return self.for_others_s < most_s
 
 
 class Mover:
@@ -67,8 +86,8 @@ class Mover:
         self._look_around: Callable[[], None] = lambda: None
         self._broken_off_by: Exception | None = None
         """What has broken off a change that was made while another waited."""
-        self._for_others_s: dict[Execution, float] = {}
-        """Time for which each change under way has stood still for others."""
+        self._standstills: dict[Execution, _Standstill] = {}
+        """Of the changes under way."""
 
     def while_waiting(self, look_around: Callable[[], None]) -> None:
         """Have this called every now and then while a change waits for its VLAN-IDs to have rested.
@@ -83,22 +102,30 @@ class Mover:
         """
         self._others.insert(0 if first else len(self._others), others)
 
-    def _let_in(self, execution: Execution) -> None:
-        """Have others make what they can before a change's next step, as long as it has time."""
-        while execution.lets_others_in and self._for_others_s[execution] < _FOR_OTHERS_S:
+    def _let_in(self, execution: Execution, over_since_s: Callable[[], float | None]) -> None:
+        """Have others make what they can beside a change, as long as it has time;
+        ``over_since_s``: when it would have gone on, None if not yet.
+        """
+        standstill = self._standstills[execution]
+        while standstill.may_last(execution):
             began_s = time.monotonic()
             if not any(others() for others in self._others):
                 return
-            self._for_others_s[execution] += time.monotonic() - began_s
+            if (since_s := over_since_s()) is not None:
+                standstill.for_others_s += time.monotonic() - max(began_s, since_s)
 
     def let_in_meanwhile(self) -> None:
         """Have others make what they can while a change does nothing but wait, as it does while
-        circuits drain, or are to have light. For the conductor's thread.
+        circuits drain, or are to have light, or slow switches to answer. For the conductor's
+        thread.
         """
         if not (self._ledger.under_way and self._runner.only_waits):
             return
+        execution = self._ledger.under_way[-1]
+        if not execution.lets_others_in_meanwhile:
+            return
         try:
-            self._let_in(self._ledger.under_way[-1])
+            self._let_in(execution, lambda: self._runner.over_since_s)
         except Exception as error:
             self._broken_off_by = error  # what breaks off one breaks off the others
             raise
@@ -116,12 +143,14 @@ class Mover:
         *,
         gives_way: bool = False,
         hurries: bool = False,
+        slow: frozenset[DatapathId] = frozenset(),
     ) -> Execution:
         """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
 
         With ``gives_way``, others may take over what it has not moved yet; with ``hurries``, few
         switches that are far later than all others are not waited for. Whoever asks for it sees to
-        what is left then.
+        what is left then. Others do not wait for a change that keeps to the pace of ``slow``
+        switches.
 
         Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
         """
@@ -132,7 +161,13 @@ class Mover:
             except HydraError as error:
                 self._ledger.refuse(entry, str(error))
                 raise
-            return self._move(entry, plan, gives_way=gives_way, hurries=hurries)
+            self._upkeep.tidy_relays()
+            rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
+            if rest_s:
+                told = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
+                LOG.info(told, rest_s)
+                self._rest(rest_s)
+            return self._carry_out(entry, plan, gives_way=gives_way, hurries=hurries, slow=slow)
 
     @property
     def touched(self) -> Touched:
@@ -193,12 +228,30 @@ class Mover:
             return "its VLAN-IDs have to rest first"
         return None
 
-    def move_beside(self, entry: Reconfiguration, plan: Plan) -> Execution:
-        """Carry out a plan between two steps of the changes under way, which touch nothing of it,
-        or leave to it what they do.
+    def plan_beside(
+        self, target: NetworkState, who: str, *, takes_over: bool = False
+    ) -> Plan | None:
+        """The plan that leads to ``target`` beside the changes under way; None if there is nothing
+        to do, or ``who`` wants it has to wait for its turn, as the log says. With ``takes_over``,
+        these may leave it what they touch. Raises PlanError.
+        """
+        plan = self._planning.diff(self._ledger.state, target)
+        if plan.empty:
+            return None
+        why_not = self.why_not_beside(plan, takes_over=takes_over)
+        if why_not is not None:
+            LOG.info("%s keeps its turn: %s", who, why_not)
+            return None
+        return plan
 
-        Called by what :meth:`let_in` was given, if :meth:`why_not_beside` knows of nothing. If it
-        breaks off, so do they.
+    def move_beside(
+        self, entry: Reconfiguration, plan: Plan, *, hurries: bool = False
+    ) -> Execution:
+        """Carry out a plan of :meth:`plan_beside` between two steps of the changes under way, or
+        while they wait. They touch nothing of it, or leave to it what they do. With ``hurries``, as
+        :meth:`move`.
+
+        Called by what :meth:`let_in` was given. If it breaks off, so do they.
         """
         touched = Touched.by(self._fabric, plan)
         for one in self._ledger.under_way:
@@ -211,7 +264,7 @@ class Mover:
             LOG.info("%d pairs keep waiting: ports of theirs are another's now", len(waiting))
             one.leave_to(touched, left)
         with about(entry.id):
-            return self._carry_out(entry, plan)
+            return self._carry_out(entry, plan, hurries=hurries)
 
     def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
         """Enter and :meth:`move`; returns the entry, or None if the network is there already.
@@ -230,16 +283,6 @@ class Mover:
             LOG.error("%s", error)
         return entry
 
-    def _move(
-        self, entry: Reconfiguration, plan: Plan, *, gives_way: bool, hurries: bool
-    ) -> Execution:
-        self._upkeep.tidy_relays()
-        rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
-        if rest_s:
-            LOG.info("waits %.1f s for VLAN-IDs to have rested: a wider range has others", rest_s)
-            self._rest(rest_s)
-        return self._carry_out(entry, plan, gives_way=gives_way, hurries=hurries)
-
     def _rest(self, rest_s: float) -> None:
         until_s = time.monotonic() + rest_s
         while (left_s := until_s - time.monotonic()) > 0:
@@ -253,6 +296,7 @@ class Mover:
         *,
         gives_way: bool = False,
         hurries: bool = False,
+        slow: frozenset[DatapathId] = frozenset(),
     ) -> Execution:
         beside = self._ledger.under_way
         execution = Execution(
@@ -264,6 +308,7 @@ class Mover:
             beside,
             gives_way,
             hurries,
+            slow,
         )
         LOG.info(
             "begins%s: %d circuits down, %d up, %d pairs affected%s",
@@ -278,13 +323,16 @@ class Mover:
         self._ledger.foretell(plan.disconnect, entry.trigger)
         self._ledger.begin(execution)
         told = 0
-        self._for_others_s[execution] = 0.0
+        self._standstills[execution] = _Standstill(started_s)
 
-        def on_batch(batch: Batch) -> None:
-            nonlocal told
+        def break_off_with_others() -> None:
             if (error := self._broken_off_by) is not None:
                 self._broken_off_by = None
                 raise error
+
+        def on_batch(batch: Batch) -> None:
+            nonlocal told
+            break_off_with_others()
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
@@ -294,15 +342,17 @@ class Mover:
                 told = len(execution.steps)
                 changes["timeline"] = _timeline(execution, started_s)
             self._ledger.update(entry.id, **changes)
-            self._let_in(execution)
+            if execution.lets_others_in:
+                self._let_in(execution, lambda: 0.0)
 
         try:
             self._runner.run(execution.run(), on_batch)
+            break_off_with_others()  # one that was made during its last step
         except Exception as error:
             self._abandon(entry, execution, error)
             raise
         finally:
-            undisturbed = not self._for_others_s.pop(execution)
+            undisturbed = not self._standstills.pop(execution).for_others_s
             self._silence.during(execution, drains=False)
             self._ledger.end(execution)
             if not self._ledger.under_way:

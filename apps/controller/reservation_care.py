@@ -385,12 +385,7 @@ class ReservationCare:
         else:  # whose ports it takes over is given others by the change that leaves them
             blocked = self._reach.blocked_ports() | touched.ports
             target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
-        plan = self._planning.diff(state, target)
-        why_not = self._mover.why_not_beside(plan, takes_over=True)
-        if why_not is not None:
-            LOG.info("reservation %s keeps its turn: %s", reservation.id, why_not)
-            return None
-        return plan
+        return self._mover.plan_beside(target, f"reservation {reservation.id}", takes_over=True)
 
     def _taken_by(self, path: Path) -> Touched:
         """What a path takes: its pair's present paths and all at its ports give way to it."""

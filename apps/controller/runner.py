@@ -104,8 +104,11 @@ class Runner:
         mastership: Mastership,
         policing: Policing,
         wait_for: Callable[[Collection[Future[Any]]], object] = wait,
+        look_soon: Callable[[], None] = lambda: None,
     ) -> None:
-        """``wait_for`` returns once these are done; what can't wait is done meanwhile."""
+        """``wait_for`` returns once these are done; what can't wait is done meanwhile. With
+        ``look_soon``, :attr:`only_waits` may have become true: called in any thread.
+        """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
@@ -117,6 +120,9 @@ class Runner:
         self._mastership = mastership
         self._policing = policing
         self._wait_for = wait_for
+        self._look_soon = look_soon
+        self._only_slow: set[int] = set()
+        """Commands that wait for nobody but slow switches, by ``id``."""
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
@@ -190,11 +196,27 @@ class Runner:
 
     @property
     def only_waits(self) -> bool:
-        """True if all that is in flight changes nothing: for the thread that performs it."""
-        return bool(self._in_flight) and all(
+        """True if all that is in flight changes nothing, or is for slow switches to do, everything
+        else being confirmed: for the thread that performs it.
+        """
+        some = self._in_flight
+        if some and not self._only_slow.isdisjoint(id(command) for command, _ in some):
+            return all(
+                future.result().confirmed if future.done() else id(command) in self._only_slow
+                for command, future in some
+            )
+        return bool(some) and all(
             isinstance(command, _WAITING) or (isinstance(command, StageRules) and future.done())
-            for command, future in self._in_flight
+            for command, future in some
         )
+
+    @property
+    def over_since_s(self) -> float | None:
+        """When all that is in flight was done, on the monotonic clock; None: it is not yet."""
+        some = [future for _, future in self._in_flight]
+        if not all(future.done() for future in some):
+            return None
+        return max((future.result().finished_s for future in some), default=0.0)
 
     def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()
@@ -235,9 +257,22 @@ class Runner:
                 return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
-        failures = self._fleet.apply(
-            command.changes, self._policy.now.timeouts.vswitch_s, hurries=command.hurries
-        )
+        timeout_s, name = self._policy.now.timeouts.vswitch_s, id(command)
+
+        def only_slow_left() -> None:
+            self._only_slow.add(name)
+            self._look_soon()
+
+        try:
+            failures = self._fleet.apply(
+                command.changes,
+                timeout_s,
+                hurries=command.hurries,
+                slow=command.slow,
+                only_slow_left=only_slow_left,
+            )
+        finally:
+            self._only_slow.discard(name)
         for datapath, failure in failures.items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 self._mastership.forget(datapath)

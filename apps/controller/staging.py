@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -38,7 +38,7 @@ from hydra.model import (
     Topology,
 )
 from hydra.policy import Beyond, CurrentPolicy
-from hydra.reconfiguration.beside import Touched, left_to
+from hydra.reconfiguration.beside import Touched, apart, left_to
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import (
@@ -49,6 +49,7 @@ from hydra.reconfiguration.plan import (
     moving_pairs,
     pair_of,
     paths_by_pair,
+    without,
 )
 from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
 from hydra.reservations.reservation import Pin
@@ -72,6 +73,29 @@ def _altered(now: Topology, goal: Topology) -> Touched:
     pairs = frozenset(pair_of(path) for path in set(now.paths).symmetric_difference(goal.paths))
     coming = {one for path in goal.paths if pair_of(path) in pairs for one in path.circuits}
     return Touched(pairs, _ends(coming | (now.circuits ^ goal.circuits)))
+
+
+def _nearest(theirs: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
+    """The nearest state to ``goal`` that leaves to others what is theirs, and takes no pair's path
+    before that has its new one. No circuit comes yet for pairs that stay where they are.
+    """
+    before, wanted = _pairs(start), _pairs(goal)
+    while True:
+        target = left_to(theirs, start, goal)
+        bereft = (before & wanted) - _pairs(target)
+        if not bereft:
+            break
+        theirs |= Touched(bereft)
+    idle = _in_use(goal.topology) - _in_use(target.topology) - start.topology.circuits
+    return without(target, idle)
+
+
+def _pairs(state: NetworkState) -> frozenset[Pair]:
+    return frozenset(map(pair_of, state.topology.paths))
+
+
+def _in_use(topology: Topology) -> frozenset[Circuit]:
+    return frozenset(circuit for path in topology.paths for circuit in path.circuits)
 
 
 def _ends(circuits: Iterable[Circuit]) -> frozenset[PortId]:
@@ -126,10 +150,16 @@ class _Change:
     left_out: frozenset[DatapathId] = frozenset()
     """Switches that its stages have not waited for."""
     late: frozenset[DatapathId] = frozenset()
-    """Switches that are waited for before it goes on, until ``late_until_s``."""
+    """Switches that are waited for before it goes on, until ``late_until_s``, and at whose pace it
+    goes then.
+    """
     late_until_s: float = 0.0
     makes_up: bool = False
     """True if it makes what another has left: it does not hurry."""
+    for_turn: bool = False
+    """True if its first stage was made beside another change, before its turn: what is left has
+    that, and is planned anew then.
+    """
     for_hours: bool = False
     """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
     may change the network meanwhile."""
@@ -253,10 +283,7 @@ class Staging:
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
             execution = self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
-            change.left_out |= execution.late
-            asker.moved(execution, True)
-            self._leave_as_it_is(execution, entry)
-            self._see_to_the_rest(change, execution)
+            self._is_whole(change, execution)
             return
         change = self._begun(entry, plan, asker, sent_mbps, ahead)
         if late:
@@ -270,6 +297,79 @@ class Staging:
             )
         with self._ending_with(change):
             self._move(change, ahead[0], plan.target)
+
+    def carry_out_beside(
+        self, entry: Reconfiguration, wanted: Plan, asker: Asker, begin: Callable[[], None]
+    ) -> bool:
+        """Make what can be made of a plan beside changes under way, and call ``begin`` before; True
+        if the network was changed.
+
+        They keep what they touch, and the racks that they wait for; so do others with stages ahead.
+        If something is left, or there is no room for all of it at a time, this is the first stage
+        of a change, and :meth:`go_on` makes the rest in its turn. Raises HydraError.
+        """
+        state, goal = self._ledger.state, wanted.target.topology
+        touched = self._mover.touched
+        start = apart(state, touched)
+        near = self._planning.toward(start, goal)
+        theirs = touched | self._at_slow_racks(moving_pairs(start, near))
+        left = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
+        theirs |= Touched(frozenset(pair_of(one) for one in left if one not in near.vlans))
+        for other in self._changes.values():
+            theirs |= self._ahead(other)
+        target, last = _nearest(theirs, start, near), True
+        sent_mbps = asker.sent_mbps()
+        if sent_mbps is not None:
+            traffic = self._traffic_beside(sent_mbps)
+            stage = next_stage(start, target, traffic)
+            if stage.beyond:
+                return False
+            target, last = stage.target, stage.last
+        plan = self._mover.plan_beside(target, f"reconfiguration {entry.id}")
+        if plan is None:
+            return False
+        change = self._begun(entry, wanted, asker, sent_mbps, ())
+        begin()
+        if last and target.topology == goal:
+            execution = self._mover.move_beside(entry, plan, hurries=True)
+            self._is_whole(change, execution)
+            return True
+        change.for_turn = True
+        with self._ending_with(change):
+            stage_entry = self._enter_stage(change)
+            execution = self._mover.move_beside(stage_entry, plan, hurries=True)
+            self._note_stage(change, execution)
+        return True
+
+    def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
+        """Those of these pairs that are at a rack with a switch which a change under way waits
+        for.
+        """
+        slow = frozenset[DatapathId]().union(*(one.slow for one in self._ledger.under_way))
+        substrate = substrate_of(self._fabric)
+        racks = {
+            rack
+            for rack in {rack for pair in pairs for rack in pair}
+            if any(switch.datapath in slow for switch in substrate.steering(rack))
+        }
+        return Touched(frozenset(pair for pair in pairs if not racks.isdisjoint(pair)))
+
+    def _traffic_beside(self, sent_mbps: DemandMatrix) -> Traffic:
+        """Traffic, and the room that changes under way leave: their pairs are electrical."""
+        state, moving = self._ledger.standing()
+        diverted_mbps = np.zeros_like(sent_mbps)
+        for a, b in directions(state):
+            if (min(a, b), max(a, b)) in moving:
+                diverted_mbps[a, b] = sent_mbps[a, b]
+        taken_mbps = np.maximum(diverted_mbps.sum(axis=0), diverted_mbps.sum(axis=1))
+        left_mbps = np.maximum(0.0, self._electrical_mbps - taken_mbps)
+        return Traffic(sent_mbps, left_mbps, self._policy.now.divert_share)
+
+    def go_on(self, entry: Reconfiguration) -> None:
+        """Go on in its turn with a change that was begun beside another, if it has stages left."""
+        change = self._changes.get(entry.id)
+        if change is not None:
+            self._go_on(change)
 
     def _begun(
         self,
@@ -295,6 +395,13 @@ class Staging:
     def _measured(self, sent_mbps: DemandMatrix | None) -> DemandMatrix:
         """Traffic, or none where nobody measures it."""
         return np.zeros((len(self._fabric.racks),) * 2) if sent_mbps is None else sent_mbps
+
+    def _is_whole(self, change: _Change, execution: Execution) -> None:
+        """Note that a change was made in one."""
+        change.left_out |= execution.late
+        change.asker.moved(execution, True)
+        self._leave_as_it_is(execution, change)
+        self._see_to_the_rest(change, execution)
 
     def _see_to_the_rest(self, change: _Change, execution: Execution) -> None:
         """Go on, as another change, with what the last stage has left to others, or has left out
@@ -331,12 +438,16 @@ class Staging:
         """Changes with stages ahead, but for the one with this id."""
         return [one for one in tuple(self._changes.values()) if one.entry.id != than]
 
-    def _leave_as_it_is(self, execution: Execution, by: Reconfiguration) -> None:
-        """Have other changes with stages ahead leave what this one has made as it is."""
+    def _leave_as_it_is(self, execution: Execution, by: _Change) -> None:
+        """Have other changes with stages ahead leave what this one has made as it is; but for one
+        that is planned anew in its turn, and was asked for later.
+        """
         before, after = execution.plan.current, execution.result
         made = _altered(before.topology, after.topology)
         state = self._ledger.state
-        for change in self._others(by.id):
+        for change in self._others(by.entry.id):
+            if change.for_turn and change.rank > by.rank:
+                continue
             change.made |= made
             with suppress(PlanError):  # of the other change, which meets it when it goes on
                 toward = self._planning.toward(state, change.goal)
@@ -364,7 +475,17 @@ class Staging:
     def _left_to_others(self, change: _Change) -> NetworkState:
         """The state that a change leads to, if it leaves to others what is theirs."""
         state = self._ledger.state
-        return left_to(self._theirs(change), state, self._planning.toward(state, change.goal))
+        start = self._with_ids_of_its_own(state) if change.late else state
+        return left_to(self._theirs(change), state, self._planning.toward(start, change.goal))
+
+    def _with_ids_of_its_own(self, state: NetworkState) -> NetworkState:
+        """``state`` to plan from where no new path is to join a VLAN, if at least half of the IDs
+        are free. Others may then leave VLANs meanwhile, and touch nothing of it by that.
+        """
+        vlans, in_use = self._fabric.circuit_vlans, frozenset(state.vlans.values())
+        if 2 * len(in_use | state.resting) > vlans.last - vlans.first + 1:
+            return state
+        return replace(state, resting=state.resting | in_use)
 
     def _closed_to(self, goal: Topology, change: _Change | None) -> frozenset[PortId]:
         """Ports whose circuits are for no detour on the way to this goal, which is that of
@@ -412,8 +533,10 @@ class Staging:
 
     def keep_time(self) -> None:
         """Go on with changes whose hours have come, or that need not wait any more: a duty."""
-        for change in [one for one in self._changes.values() if one.late and one.waits]:
-            self._go_on(change)
+        waiting = [one for one in self._changes.values() if one.waits and not one.for_hours]
+        for change in waiting:
+            if change.late:
+                self._go_on(change)
         if self._policy.now.beyond_room is Beyond.AT_HOURS and not self._has_hours:
             return
         for change in [one for one in self._changes.values() if one.for_hours and not one.paused]:
@@ -520,13 +643,14 @@ class Staging:
         change.waits = change.paused or self._waits_for_late(change)
         if change.waits:
             return
-        change.late = frozenset()
-        late, change.for_hours = change.for_hours, False
+        had_hours, change.for_hours = change.for_hours, False
+        why = "its hours have come" if had_hours else "its turn has come" if change.for_turn else ""
+        change.for_turn = False
         try:
             with self._ending_with(change):
-                if not self._look_again(change, late=late):
+                if not self._look_again(change, why):
                     return
-                if late:  # it was planned beside what they have made, and is asked for now
+                if had_hours:  # it was planned beside what they have made, and is asked for now
                     change.made, change.rank = Touched(), next(self._ranks)
                 state = self._ledger.state
                 goal = self._left_to_others(change)
@@ -573,10 +697,10 @@ class Staging:
             paused=False,
         )
 
-    def _look_again(self, change: _Change, *, late: bool) -> bool:
+    def _look_again(self, change: _Change, others_came: str) -> bool:
         """Plan anew if there is something else to plan with or for; False if the change ends here.
 
-        ``late``: others may have changed the network, while it waited for hours.
+        ``others_came``: why that is so anyway, since others may have changed the network.
         """
         pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
         wanted_mbps, moved = self._moved_demand(change)
@@ -584,8 +708,8 @@ class Staging:
             why = "there are other reservations, or ports to plan with"
         elif moved is not None:
             why = f"demand has moved by {moved:.0%} since it was planned"
-        elif late:
-            why = "its hours have come"
+        elif others_came:
+            why = others_came
         else:
             return True
         plan = change.asker.plan()
@@ -633,22 +757,12 @@ class Staging:
         if stage.last:
             self._changes.pop(entry.id, None)
         else:
-            self._changes[entry.id] = change
-            self._journal(change)
-            number = change.done + 1
-            of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
-            words = f"stage {number} {of}of {entry.id}"
-            self._ledger.update(entry.id, stages_expected=change.expected)
-            entry = self._ledger.enter(change.entry.trigger, words)
+            entry = self._enter_stage(change)
         reached = goal if stage.last else stage.target
-        execution = self._mover.move(entry, reached, gives_way=True, hurries=not change.makes_up)
-        change.left_out |= execution.late
-        change.asker.moved(execution, change.done == 0 and not change.makes_up)
-        self._leave_as_it_is(execution, change.entry)
-        change.done += 1
-        change.connected |= execution.plan.connect - execution.failures.keys()
-        change.disconnected |= execution.plan.disconnect
-        self._ledger.update(change.entry.id, stages_done=change.done)
+        execution = self._mover.move(
+            entry, reached, gives_way=True, hurries=not change.makes_up, slow=change.late
+        )
+        self._note_stage(change, execution, last=stage.last)
         if stage.last:
             self._ledger.note_finished(entry.id)
             self._ledger.update(
@@ -656,7 +770,6 @@ class Staging:
             )
             self._see_to_the_rest(change, execution)
             return
-        self._journal(change)
         after = self._ledger.state
         to_wait = moving_pairs(stage.target, goal)
         if execution.left is None:
@@ -664,6 +777,28 @@ class Staging:
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
         self._put(lambda: self._go_on(change))
+
+    def _enter_stage(self, change: _Change) -> Reconfiguration:
+        """The next stage of a change that has others ahead, as a reconfiguration of its own."""
+        entry = change.entry
+        self._changes[entry.id] = change
+        self._journal(change)
+        number = change.done + 1
+        of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
+        self._ledger.update(entry.id, stages_expected=change.expected)
+        return self._ledger.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
+
+    def _note_stage(self, change: _Change, execution: Execution, *, last: bool = False) -> None:
+        """Note that a stage was made."""
+        change.left_out |= execution.late
+        change.asker.moved(execution, change.done == 0 and not change.makes_up)
+        self._leave_as_it_is(execution, change)
+        change.done += 1
+        change.connected |= execution.plan.connect - execution.failures.keys()
+        change.disconnected |= execution.plan.disconnect
+        self._ledger.update(change.entry.id, stages_done=change.done)
+        if not last:
+            self._journal(change)
 
     def _detours(self, closed_ports: frozenset[PortId]) -> Detours:
         """Detours over no circuit that is reserved, or at one of these ports."""

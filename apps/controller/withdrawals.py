@@ -26,6 +26,7 @@ from hydra.reconfiguration.plan import Plan, directions
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
+_LOST: Final = "what is lost"
 _FIRST_PAUSE_S: Final = 4.0
 _LONGEST_PAUSE_S: Final = 60.0
 """Between attempts to withdraw what still stands after one: its pairs are diverted meanwhile."""
@@ -116,31 +117,21 @@ class Withdrawals:
         try:
             if circuits or paths:
                 reduced = self._planning.reduced(apart(state, self._mover.touched), circuits, paths)
-                plan = self._plan_beside(reduced)
+                plan = self._mover.plan_beside(reduced, _LOST)
                 if plan is not None:
                     self._withdraw_beside(plan, circuits, lost, dark)
             else:
-                plan = self._plan_beside(self._reservations.rejoined_beside(self._cut))
+                again = self._reservations.rejoined_beside(self._cut)
+                plan = self._mover.plan_beside(again, _LOST)
                 if plan is not None:
                     entry = self._ledger.enter("circuit lost", "planned around it")
                     self._mover.move_beside(entry, plan)
                     self._ledger.keep_standing()
                     self._cut -= directions(self._ledger.state)
         except PlanError as error:
-            LOG.debug("what is lost keeps its turn: %s", error)
+            LOG.debug("%s keeps its turn: %s", _LOST, error)
             return False
         return plan is not None
-
-    def _plan_beside(self, target: NetworkState) -> Plan | None:
-        """The plan that leads there beside the changes under way; None if it has to wait."""
-        plan = self._planning.diff(self._ledger.state, target)
-        if plan.empty:
-            return None
-        why_not = self._mover.why_not_beside(plan)
-        if why_not is not None:
-            LOG.info("what is lost keeps its turn: %s", why_not)
-            return None
-        return plan
 
     def _withdraw_beside(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -157,6 +157,8 @@ class Fleet(Switchboard):
         timeout_s: float,
         *,
         hurries: bool = False,
+        slow: Collection[DatapathId] = (),
+        only_slow_left: Callable[[], None] = lambda: None,
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
@@ -164,7 +166,8 @@ class Fleet(Switchboard):
         bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
         the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
         have as many times that. With ``hurries``, few that are far later than all others are not
-        waited for so long.
+        waited for so long. ``only_slow_left`` is called, in whatever thread, when all have answered
+        but those that are known to be ``slow``, if any.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
@@ -174,23 +177,44 @@ class Fleet(Switchboard):
             encoded = bundled if self._takes_bundles(datapath) else one_by_one
             return encoded(changes[datapath], ports, xid)
 
+        prompt = changes.keys() - slow
+
+        def over(datapath: DatapathId) -> None:
+            if datapath in prompt:
+                prompt.discard(datapath)
+                if not prompt:
+                    only_slow_left()
+
+        def committed_is_over(datapath: DatapathId, reply: Reply[Answer]) -> None:
+            if not _was_refused(reply.result()):
+                over(datapath)
+
         committed = self._commit_staged(changes)
+        if slow:
+            if not prompt:
+                only_slow_left()
+            for datapath, one in committed.items():
+                one.reply.add_done_callback(partial(committed_is_over, datapath))
         others = [datapath for datapath in changes if datapath not in committed]
-        in_turn = partial(self._in_turn, encode=encode, timeout_s=timeout_s, sets_aside=True)
-        results = dict(in_turn(others, hurries=hurries))
+        results: dict[DatapathId, Answer] = {}
+
+        def in_turn(datapaths: Iterable[DatapathId], *, hurries: bool = False) -> None:
+            answers = self._in_turn(datapaths, encode, timeout_s, hurries=hurries, sets_aside=True)
+            for datapath, answer in answers:
+                results[datapath] = answer
+                if slow and not _knows_no_bundles(answer):
+                    over(datapath)
+
+        in_turn(others, hurries=hurries)
         self._await([one.reply for one in committed.values()], timeout_s)
         for datapath, one in committed.items():
             results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
-        results |= in_turn(refused)
-        without = [
-            datapath
-            for datapath, result in results.items()
-            if isinstance(result, Failure) and result.kind is FailureKind.NO_BUNDLES
-        ]
+        in_turn(refused)
+        without = [datapath for datapath, result in results.items() if _knows_no_bundles(result)]
         self._remember_without_bundles(without)
-        results |= in_turn(without)
+        in_turn(without)
         return _failures(results)
 
     def await_rounds(
@@ -541,6 +565,10 @@ def _confirmed(
 def _role_request(role: int, generation: int, xid: int) -> bytes:
     """A request with a barrier: a switch that refuses it says no more than that."""
     return encode_role_request(role, generation, xid) + encode_barrier(xid)
+
+
+def _knows_no_bundles(answer: Answer) -> bool:
+    return isinstance(answer, Failure) and answer.kind is FailureKind.NO_BUNDLES
 
 
 def _was_refused(answer: Answer) -> bool:

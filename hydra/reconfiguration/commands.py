@@ -27,6 +27,8 @@ class ApplyRules:
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
     hurries: bool = False
+    slow: frozenset[DatapathId] = frozenset()
+    """Switches known to be slow. Once no other owes an answer, all that is left is to wait."""
 
 
 @dataclass(frozen=True, slots=True)

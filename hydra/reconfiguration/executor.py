@@ -163,6 +163,8 @@ class Execution:
     hurries: bool = False
     """True if it leaves out what few vswitches are far later with than all others, unless they
     would be closed out for it."""
+    slow: frozenset[DatapathId] = frozenset()
+    """Switches at whose pace it goes: it makes what another change has left out for them."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
@@ -250,11 +252,19 @@ class Execution:
         Rules of emulated circuits are removed by epoch, whoever put them there, and rings move as
         wholes: there, changes have their turn.
         """
-        return (
-            self._hitless
-            and self.state in _LETS_OTHERS_IN
-            and not (self.policy.emulated_rules or self.fabric.one_way)
-        )
+        return self._may_have_others_beside and self.state in _LETS_OTHERS_IN
+
+    @property
+    def lets_others_in_meanwhile(self) -> bool:
+        """The same while it does nothing but wait. Once it has told switches to activate, it may
+        wait for slow ones; before that, what has been probed is to be acted upon at once.
+        """
+        states = _LETS_OTHERS_IN | {ReconfigurationState.ACTIVATING}
+        return self._may_have_others_beside and self.state in states
+
+    @property
+    def _may_have_others_beside(self) -> bool:
+        return self._hitless and not (self.policy.emulated_rules or self.fabric.one_way)
 
     @property
     def touched(self) -> Touched:
@@ -372,7 +382,7 @@ class Execution:
         taken = only(changes, self.conditions.connected)
         closes = self.policy.on_silent_vswitch is OnSilence.CLOSE
         hurries = self.hurries and self._substrate.retags and not closes
-        outcomes = yield Batch("divert", (ApplyRules(taken, hurries),))
+        outcomes = yield Batch("divert", (ApplyRules(taken, hurries, self.slow),))
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
@@ -530,7 +540,7 @@ class Execution:
         yield from self._disconnect_first()
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
-        push = ApplyRules(self._rules_to_push())
+        push = ApplyRules(self._rules_to_push(), slow=self.slow)
         self.rules_pushed = sum(len(changes) for changes in push.changes.values())
         self.ports_retagged = self.plan.retagged_ports
         # Commands that are soonest sent come first: their devices are at work meanwhile.
@@ -893,7 +903,7 @@ class Execution:
                 in_common[key] = tuple(self._activating(*key, steer, lost))
             if in_common[key]:
                 frozen[switch.datapath] = in_common[key]
-        outcomes = yield Batch("activate", (ApplyRules(frozen),))
+        outcomes = yield Batch("activate", (ApplyRules(frozen, slow=self.slow),))
         self._note("activate", outcomes)
         for switch in self._diverted:
             failure = _by_switch(outcomes[0]).get(switch.datapath)

@@ -59,7 +59,7 @@ class Stage:
         """Called before each step of a change."""
         self.amid = lambda _batch: None
         """Called while a batch is carried out."""
-        self.only_waits = False
+        self.only_waits, self.over_since_s = False, None
         conditions = conditions_of(self.network, STANDING)
         planning = Planning(FABRIC, POLICY)
         self.uncertain = []
@@ -350,6 +350,30 @@ def test_a_change_does_not_stand_still_for_others_for_good(stage, monkeypatch):
     stage.mover.let_in(lambda: asked.append(len(stage.ledger.under_way)) or True)
     assert stage.change().state is ReconfigurationState.DONE
     assert asked == [1]
+
+
+def test_while_it_waits_anyway_it_does_not_stand_still(stage, monkeypatch):
+    clock = iter(range(1000))  # each look at it is a second later
+    monkeypatch.setattr(
+        "apps.controller.mover.time",
+        SimpleNamespace(monotonic=lambda: float(next(clock)), time=lambda: 0.0),
+    )
+    asked = []
+    stage.mover.let_in(lambda: stage.only_waits and len(asked) < 9 and not asked.append(1))
+
+    def amid(batch):
+        stage.only_waits = batch.step == "drain" and len(asked) < 5
+        if stage.only_waits:
+            stage.mover.let_in_meanwhile()
+        stage.only_waits = False
+
+    stage.amid = amid
+    assert stage.change().state is ReconfigurationState.DONE
+    assert len(asked) == 9
+    asked.clear()
+    stage.over_since_s = 0.0
+    stage.mover.move(stage.ledger.enter("operator"), STANDING)
+    assert len(asked) == 1
 
 
 def test_what_breaks_it_off_breaks_off_the_change_too(stage):

@@ -131,6 +131,66 @@ def test_a_device_s_answer_that_nobody_has_looked_at_is_no_waiting(runner, monke
     assert seen == [False]
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_it_only_waits_for_slow_switches_once_all_else_is_confirmed(runner, monkeypatch, refused):
+    held, seen = threading.Event(), []
+    slow = FABRIC.servers[0].vswitch.datapath_id
+    looked = []
+    runner._look_soon = lambda: looked.append(runner.only_waits)
+
+    def apply(changes, _timeout_s, *, only_slow_left, slow, **_named):
+        if slow == changes.keys():
+            only_slow_left()
+        held.wait(5)
+        return dict.fromkeys(changes)
+
+    def move(*_arguments):
+        if refused:
+            raise DeviceError("p1", "no")
+
+    monkeypatch.setattr(runner._fleet, "apply", apply)
+    runner.devices.change_mirrors = move
+    mirrors = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))
+    for known in (frozenset({slow}), frozenset[int]()):
+        held.clear()
+        push = ApplyRules({slow: ()}, slow=known)
+        monkeypatch.setattr(runner, "_wait_for", waits_for(runner, held, seen))
+        runner.perform(Batch("move", (push, mirrors)))
+    assert seen == [not refused, False]
+    assert len(looked) == 1, "who may be let in is told"
+    assert not runner._only_slow
+
+
+def waits_for(runner, held, seen):
+    def wait_for(futures):
+        wait(futures[1:])
+        wait(futures, 0.2)  # the first has told by then what it waits for
+        seen.append(runner.only_waits)
+        held.set()
+        wait(futures)
+
+    return wait_for
+
+
+def test_when_all_that_is_in_flight_was_done_is_known(runner, monkeypatch):
+    seen = []
+
+    def wait_for(futures):
+        wait(futures[1:])
+        seen.append(runner.over_since_s)
+        held.set()
+        wait(futures)
+        seen.append(runner.over_since_s)
+
+    held = threading.Event()
+    monkeypatch.setattr(runner, "_wait_for", wait_for)
+    monkeypatch.setattr(
+        runner, "_handlers", {Pause: lambda one: held.wait(5) if one.seconds else None}
+    )
+    outcomes = runner.perform(Batch("drain", (Pause(1.0), Pause(0.0))))
+    assert seen == [None, max(one.finished_s for one in outcomes)]
+
+
 class Jobs(list):
     """Jobs in turn, done when asked for."""
 

@@ -621,6 +621,27 @@ def test_a_late_switch_that_never_comes_is_waited_for_no_longer_than_any():
     assert staged.queue == [], "and that is not tried for ever"
 
 
+def test_what_waited_for_a_late_switch_and_waits_for_hours_is_not_looked_at_before_these():
+    staged = Staged(to_r4=0.4)
+    has_a_late_switch(staged)
+    staged.begin()
+    rest = staged.ledger.reconfigurations()[0]
+    staged.rooms._upkeep.synchronise()
+    staged.sent_mbps[0, 1] = staged.sent_mbps[1, 0] = 5 * ROOM_MBPS
+    clock = Clock(staged, 12)
+    while staged.queue:
+        staged.next()
+    assert staged.entry(rest.id).reason.startswith("waits for 22:00-04:00")
+    staged.staging.keep_time()
+    assert staged.plans == 0
+    clock.hour = 23
+    staged.staging.keep_time()
+    while staged.queue:
+        staged.next()
+    assert staged.plans == 1
+    assert staged.ledger.state.topology == AFTER.topology
+
+
 def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     """Though that takes longer, as other changes come first."""
     staged = Staged(to_r4=0.4)

@@ -144,7 +144,7 @@ class Beside(Stage):
         self.withdrawals._planning = planning
         self.why_not = None
         self.moved, self.quarantined = [], []
-        self.mover.why_not_beside = lambda _plan: self.why_not
+        self.mover.plan_beside = self._plan_beside
         self.mover.move_beside = self._move_beside
         self.upkeep.divert_meanwhile = lambda circuits, paths: self.diverted.append([*paths])
         self.withdrawals._quarantine.put = lambda ends, why, _paths: self.quarantined.append(why)
@@ -155,6 +155,10 @@ class Beside(Stage):
             if self.again
             else self.ledger.state
         )
+
+    def _plan_beside(self, target, _who):
+        plan = self.withdrawals._planning.diff(self.ledger.state, target)
+        return None if plan.empty or self.why_not else plan
 
     def _move_beside(self, _entry, plan):
         self.moved.append(plan)

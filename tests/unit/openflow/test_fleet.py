@@ -674,6 +674,32 @@ def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
     assert {found[one].kind for one in datapaths[:6]} == {FailureKind.LATE}
 
 
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize(("slow", "told"), [({V1}, 1), ({V1, V2}, 1), ({V2}, 0), (set(), 0)])
+def test_it_is_told_once_slow_ones_alone_have_not_answered(fleet, staged, slow, told):
+    """Where another is slow than it was known to be, that is not before its time is up."""
+    Switch(fleet, V1)
+    answered, seen = [], []
+    changes = {V1: CHANGES, V2: CHANGES}
+    prompt = Switch(fleet, V2, agrees)
+    replied = fleet.barrier_replied
+    fleet.barrier_replied = lambda one, xid: (
+        (one is prompt and answered.append(V2)) or replied(one, xid)
+    )
+    if staged:
+        fleet.stage(changes)
+    found = fleet.apply(
+        changes,
+        0.02,
+        slow=slow,
+        only_slow_left=lambda: seen.append(None if fleet.mute() else set(answered)),
+    )
+    assert found == {V1: NO_ANSWER, V2: None}
+    seen = [one for one in seen if one is not None]
+    assert len(seen) == told
+    assert all(one >= {V2} - slow for one in seen)
+
+
 def test_who_is_not_given_its_time_is_not_set_aside(fleet):
     """As by who counts at its master, twice a second."""
     Switch(fleet, V1)

@@ -192,6 +192,8 @@ class Lateness:
     """In which term switches were taken last."""
     under_way: list[dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=list)
     """What each command under way has yet to tell switches."""
+    of_command: dict[int, dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=dict)
+    """The same of commands that wait for slow switches, by their ``id``."""
     slow: set[DatapathId] = field(default_factory=set)
     """Switches that are late with what is not waited for."""
     mute: set[DatapathId] = field(default_factory=set)
@@ -272,6 +274,8 @@ class Network:
     rule_changes = 0
     """Counted by :meth:`rules_changed`."""
     _wiring: Wiring | None = None
+    waits_for_slow = False
+    """True if all that the batch under way has left is to hear from switches known to be slow."""
 
     def __init__(self, fabric: Fabric, state: NetworkState, rng: random.Random) -> None:
         self.fabric = fabric
@@ -523,7 +527,8 @@ class Network:
         started_s = self.now_s
         self.late.under_way = []
         while doing:
-            index = self.rng.choice(list(doing))  # in order
+            soon = [one for one in doing if not self._is_left_to_slow(batch.commands[one])]
+            index = self.rng.choice(soon or list(doing))  # in order
             self.now_s += self.rng.uniform(0.0, 0.002)
             if self.late.changes:
                 self.catch_up()
@@ -532,8 +537,24 @@ class Network:
             except StopIteration as end:
                 del doing[index]
                 ended[index] = Outcome(*end.value, started_s, self.now_s)
+            self.waits_for_slow = bool(doing) and (
+                all(outcome.confirmed for outcome in ended.values())
+                and all(self._is_left_to_slow(batch.commands[one]) for one in doing)
+            )
             watch(batch.commands[index])
         return [ended[index] for index in range(len(batch.commands))]
+
+    def _is_left_to_slow(self, command: Command) -> bool:
+        left = self.late.of_command.get(id(command))
+        return isinstance(command, ApplyRules) and bool(left) and command.slow.issuperset(left)
+
+    def die(self) -> None:
+        """Nobody hears any more what slow switches do of what they were told: soon, or never."""
+        for left in self.late.of_command.values():
+            for datapath, changes in left.items():
+                if self._hit(0.5):
+                    self._come_late(datapath, changes)
+        self.late.of_command.clear()
 
     def catch_up(self) -> None:
         """What was late until now happens, unless it is of a leader that is one no more there."""
@@ -686,10 +707,15 @@ class Network:
         failures: dict[DatapathId, Failure | None] = {}
         left = dict(command.changes)
         self.late.under_way.append(left)
-        for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
+        if command.slow:
+            self.late.of_command[id(command)] = left
+        asked = set(filter(self.hears, left))
+        order = self.rng.sample(sorted(command.changes), len(command.changes))
+        for datapath in sorted(order, key=command.slow.__contains__):
             kind = None
             del left[datapath]
-            if not self.hears(datapath):
+            owes_more = datapath in self.late.mute and datapath in asked
+            if not self.hears(datapath) and not owes_more:
                 kind = FailureKind.NOT_CONNECTED
             elif command.hurries and datapath in self.late.slow:
                 failures[datapath] = failure_of(command, FailureKind.LATE)
@@ -707,11 +733,15 @@ class Network:
                 self.connected.discard(datapath)
             failures[datapath] = kind and failure_of(command, kind)
             yield
+        self.late.of_command.pop(id(command), None)
         return failures, None
 
     def _be_late(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         self.connected.discard(datapath)
         self.late.mute.add(datapath)
+        self._come_late(datapath, changes)
+
+    def _come_late(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         when_s = self.now_s + self.rng.uniform(0.0, LONGEST_DELAY_S)
         change = partial(self.apply, datapath, changes)
         self.late.changes.append(Late(when_s, change, datapath, self.late.term))

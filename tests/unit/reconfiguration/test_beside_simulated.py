@@ -1,8 +1,9 @@
 """Two and three changes under way, on devices that fail; the controller dies in the middle of them.
 
 A change is made between two steps of another, or while that only waits, and a third between its
-own, if they touch nothing in common, or the other leaves it what they do. The next controller
-recovers from what the journal's last entry tells. Replay as in
+own, if they touch nothing in common, or the other leaves it what they do. The first may go at the
+pace of slow switches, which others leave out. The next controller recovers from what the journal's
+last entry tells. Replay as in
 :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -61,7 +62,7 @@ _OFTEN = 0.5
 _NOW_AND_THEN = 0.02
 """Chance of that at a change of the network while a change waits for its circuits to drain."""
 _AT_THE_GATE = 0.2
-"""The same while it waits for light."""
+"""The same while it waits for light. While it waits for slow switches alone, it is certain."""
 _NO_VLAN = VlanId(0)
 _WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 
@@ -136,7 +137,7 @@ class _Joint(Watch):
     def look(self, command):
         super().look(command)
         self._world.look()
-        if self._waits:
+        if self._waits or self.network.waits_for_slow:
             self._world.meanwhile(self)
 
     def learn(self, batch, outcomes):
@@ -182,6 +183,8 @@ class _World:
         self.most, self.made, self.interrupted = 0, [], set()
         self.made_meanwhile: set[str] = set()
         self.left = False
+        if self.network.substrate.retags and rng.random() < 0.5:
+            self.network.late.slow = {dp for dp in self.network.names if rng.random() < 0.3}
         self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
         """After so many changes of the network the controller dies; 0: it does not."""
 
@@ -189,7 +192,11 @@ class _World:
 
     def before(self, step: str, watch: _Joint) -> None:
         """Somebody may want another change before a step."""
-        if len(self.under_way) == _DEEPEST or not watch.execution.lets_others_in:
+        if watch.execution.lets_others_in:
+            self._want(step, watch)
+
+    def _want(self, step: str, watch: _Joint) -> None:
+        if len(self.under_way) == _DEEPEST:
             return
         if self.rng.random() < _OFTEN:
             for plan in self.wishes():
@@ -201,9 +208,11 @@ class _World:
         """Somebody may want another change while this one only waits."""
         innermost = self.under_way[-1] is watch.execution
         chance = _NOW_AND_THEN if watch.steps[-1] == "drain" else _AT_THE_GATE
-        if innermost and watch.execution.lets_others_in and self.rng.random() < chance:
+        chance = 1.0 if self.network.waits_for_slow else chance
+        lets_in = innermost and watch.execution.lets_others_in_meanwhile
+        if lets_in and self.rng.random() < chance:
             made = len(self.made)
-            self.before("", watch)
+            self._want("", watch)
             self.interrupted.discard("")
             if len(self.made) > made:
                 self.made_meanwhile.add(watch.steps[-1])
@@ -276,7 +285,18 @@ class _World:
                 one.leave_to(touched, one.leaving_to(touched))
                 self.left = True
         conditions, gives_way = upkeep.conditions(), self.rng.random() < 0.7
-        execution = Execution(self.fabric, _POLICY, plan, conditions, self.order, beside, gives_way)
+        slow, hurries = self.network.late.slow, bool(beside) and self.rng.random() < 0.7
+        execution = Execution(
+            self.fabric,
+            _POLICY,
+            plan,
+            conditions,
+            self.order,
+            beside,
+            gives_way,
+            hurries,
+            frozenset() if beside else frozenset(slow),
+        )
         watch = _Joint(self, execution)
         self.under_way = (*beside, execution)
         self.most = max(self.most, len(self.under_way))
@@ -332,6 +352,7 @@ class _World:
 
     def die(self) -> None:
         """The next controller knows the state that was saved, and the journal's last entry."""
+        self.network.die()
         watch = Watch(self.network, self.under_way[-1])
         watch.holds_dark = False  # who used which VLAN was another controller's to know
         time_passes(self.network, watch)
@@ -347,6 +368,7 @@ class _World:
         network.faults = Faults()
         upkeep.reconnect()
         network.connected = set(network.names)
+        network.late.mute.clear()
         upkeep.look_after()
         upkeep.look_after()
         state = upkeep.memory.state
@@ -374,7 +396,8 @@ def test_the_seeds_reach_every_corner():
     assert {1, 2, 3} <= {course.most for course in courses}
     assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
-    assert {"drain", "carrier"} <= frozenset().union(*(one.meanwhile for one in courses))
+    waiting = {"drain", "carrier", "divert", "move", "activate"}
+    assert waiting <= frozenset().union(*(one.meanwhile for one in courses))
     assert any(course.left for course in courses)
     interrupted = frozenset().union(*(course.interrupted for course in courses))
     assert {"divert", "drain", "move", "announce"} <= interrupted, "in every substep"
