@@ -104,12 +104,13 @@ def paced_stream(
     *,
     pps: float,
     payload_bytes: int,
-    count: int,
+    count: int = _ENDLESS,
     acquainted: bool = False,
 ) -> AbstractContextManager[Stream]:
-    """Send ``count`` datagrams from one server to another, the first before the block begins.
+    """Send datagrams from one server to another, the first before the block begins: ``count``, or
+    until the stream is stopped.
 
-    The stream ends with the block at the latest. ``acquainted``: the ends have resolved each other
+    It ends with the block at the latest. ``acquainted``: the ends have resolved each other
     already.
     """
     pace = ["--pps", f"{pps:.3f}", "--payload", str(payload_bytes), "--count", str(count)]
@@ -205,9 +206,7 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
     firsts = [rack.servers[0].name for rack in stage.fabric.racks]
     with ExitStack() as stack:
         yield [
-            stack.enter_context(
-                paced_stream(stage, a, b, pps=50.0, payload_bytes=100, count=_ENDLESS)
-            )
+            stack.enter_context(paced_stream(stage, a, b, pps=50.0, payload_bytes=100))
             for a, b in combinations(firsts, 2)
         ]
 

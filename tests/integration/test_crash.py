@@ -32,7 +32,7 @@ def test_killed_in_each_phase(network, phase):
     assert network.reserve("r3", "r4")["state"] == "active"
     network.change("r1", "r2", "p1")
     dark = network.dark_frames()
-    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200, count=3000) as udp:
+    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200) as udp:
         change = network.begin_change("r1", "r2", "p2")
         reached = PHASES[PHASES.index(phase) :]
         while (state := network.state_of(change)) not in reached and state != "done":
@@ -41,8 +41,8 @@ def test_killed_in_each_phase(network, phase):
         assert network.everyone_reaches_everyone()
         network.process.start()
         assert network.everyone_reaches_everyone()
-        result = udp.finish(30)
-    assert (result.sent, result.duplicates) == (3000, 0), "the unaffected pair"
+        result = udp.stop()
+    assert result.duplicates == 0, "the unaffected pair"
     assert network.lost_but_in_queues(result) == 0
     assert network.dark_frames() == dark
     wait_until(lambda: consistent(network))
