@@ -10,7 +10,7 @@ from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import links
 
 from .live import live, wait_until
-from .test_crash import consistent
+from .test_crash import killed_at_the_end
 from .test_dead_direction import INTERVAL_S, kill_direction
 from .test_drift import drift
 from .test_periodic import PERIODIC, on_circuits_mbps
@@ -162,20 +162,10 @@ def test_a_ring_that_gets_no_light_stays_electrical(network):
 def test_killed_while_a_ring_turns(network):
     ring(network, ("r3", "r4"), "p2")
     ring(network, THERE)
-    dark = network.dark_frames()
-    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200) as udp:
+    with killed_at_the_end(network):
         change = network.client.request(around(BACK), racks=THERE, use_planes=["p1"])
         while network.state_of(change) not in ("moving", "gating", "activating", "done"):
             pass
-        network.process.kill()
-        assert network.everyone_reaches_everyone()
-        network.process.start()
-        assert network.everyone_reaches_everyone()
-        result = udp.stop()
-    assert result.duplicates == 0, "the unaffected pair"
-    assert network.lost_but_in_queues(result) == 0
-    assert network.dark_frames() == dark
-    wait_until(lambda: consistent(network))
     assert drift(network) == []
     ring(network, THERE)
     assert set(on("p1", THERE)) <= set(circuits(network))
