@@ -34,6 +34,7 @@ from benchmarks._hostile import assault, operations
 from benchmarks._report import Result, report
 from benchmarks.fuzz_openflow import p99, resident_mb
 from hydra.access import Role, make_token
+from mininet_scenarios import plain_http
 from mininet_scenarios.kills import UNHURRIED
 from tests.unit.controller.test_responsiveness import Controller
 from tests.unit.planning.test_planner import wait_until
@@ -62,7 +63,7 @@ def describe(examples: int) -> list[Result]:
             cwd=stage.work_dir,
             check=False,
         )
-        with httpx.Client(base_url=process.base_url, timeout=30, trust_env=False) as http:
+        with plain_http.client(base_url=process.base_url, timeout=30) as http:
             wait_until_ready(http)
             metrics = http.get("/metrics").raise_for_status().text
         log = process.log.read_text()

@@ -53,6 +53,7 @@ from benchmarks.recovery import PHASES
 from hydra.errors import HydraError
 from hydra.lifecycle import ReconfigurationState
 from hydra.reservations.reservation import FINAL_STATES
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.replicas import ReplicaSet, replicas
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -122,7 +123,7 @@ class Roll:
 
     def _call(self, url: str) -> None:
         timeout = httpx.Timeout(0.5)
-        with httpx.Client(base_url=url, timeout=timeout, trust_env=False) as http:
+        with plain_http.client(base_url=url, timeout=timeout) as http:
             while not self._ended.wait(_POLL_S):
                 try:
                     ready = http.get("/readyz").status_code == httpx.codes.OK

@@ -23,6 +23,7 @@ import httpx
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.contest import Outcome, contest
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.stage import Stage
@@ -43,7 +44,7 @@ def running() -> Iterator[tuple[Stage, httpx.Client, ControllerClient]]:
     """The demo's data plane, with a controller on it."""
     with testbed_lock(), demo_stage() as on, on.controller({}) as client:
         url = f"http://{on.config['controller']['rest']}"
-        with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+        with plain_http.client(base_url=url, timeout=60) as http:
             yield on, http, client
 
 

@@ -17,11 +17,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from hydra.policy import Policy
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import ControllerClient
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 
@@ -69,7 +68,7 @@ def watch(stage: Stage, seconds: float, hot: Sequence[tuple[str, str]]) -> Watch
         if bool(client.circuits_per_plane()) != bool(hot):
             raise SystemExit(f"circuits after {SETTLE_S:g} s: {client.circuits_per_plane()}")
         before, began_s = len(client.reconfigurations()), time.time()
-        ask = stack.enter_context(httpx.Client(base_url=process.base_url, trust_env=False))
+        ask = stack.enter_context(plain_http.client(base_url=process.base_url))
         largest_mbps, elephants = 0.0, {frozenset(racks_of(stage, pair)) for pair in hot}
         while time.time() < began_s + seconds:
             time.sleep(SAMPLE_S)

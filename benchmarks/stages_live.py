@@ -37,6 +37,7 @@ import yaml
 from benchmarks._demo import CONFIG, demo_stage
 from benchmarks._paced import HEADERS_BYTES, Counted, Ends
 from benchmarks._report import Result, report
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.transfers import Wish, transfer_all
@@ -348,7 +349,7 @@ def controlled(stage: Stage, poll_interval_s: float) -> Iterator[httpx.Client]:
     policy = {"poll_interval_s": poll_interval_s}
     with (
         stage.process(policy, ready_timeout_s=READY_S) as process,
-        httpx.Client(base_url=process.base_url, timeout=60, trust_env=False) as http,
+        plain_http.client(base_url=process.base_url, timeout=60) as http,
     ):
         yield http
 

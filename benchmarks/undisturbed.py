@@ -19,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from benchmarks._wrk import CLIENTS, SECONDS, Load, load
 from benchmarks.rest import RESERVATIONS, filled_ledger
+from mininet_scenarios import plain_http
 from mininet_scenarios.kills import UNHURRIED
 from mininet_scenarios.stage.controller_process import ControllerProcess
 
@@ -103,7 +103,7 @@ def _ask_for_echoes(host: str, port: int, seen: Watched, over: threading.Event) 
 
 
 def _look(url: str, seen: Watched, over: threading.Event) -> None:
-    with httpx.Client(base_url=url, timeout=30, trust_env=False) as http:
+    with plain_http.client(base_url=url, timeout=30) as http:
         while not over.wait(LOOK_EVERY_S):
             text = http.get("/metrics").raise_for_status().text
             found = {

@@ -25,6 +25,7 @@ from hydra.journal import Kind
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.reservations.records import read_reservation
 from hydra.reservations.reservation import FINAL_STATES, Reservation
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 
@@ -113,7 +114,7 @@ class Customer:
 
     def shop(self, url: str) -> None:
         """Make requests until nobody answers any more."""
-        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as http:
+        with plain_http.client(base_url=url, timeout=_TIMEOUT_S) as http:
             try:
                 while not self.complaints:
                     self._step(http)
@@ -275,7 +276,7 @@ class Kills:
         started_s = time.monotonic()
         self._process.start()
         outcome.restart_s.append(time.monotonic() - started_s)
-        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as http:
+        with plain_http.client(base_url=url, timeout=_TIMEOUT_S) as http:
             self._wait_until_settled()
             yield from self._judge(self._found())
             yield from self._not_there(http)

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import httpx
 
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
 from mininet_scenarios.stage.etcd_members import EtcdMembers
@@ -136,7 +137,7 @@ def replicas(
     bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
     before = f"tcp:{stage.config['controller']['openflow']}"
     with ExitStack() as stack:
-        http = stack.enter_context(httpx.Client(timeout=_TIMEOUT_S, trust_env=False))
+        http = stack.enter_context(plain_http.client(timeout=_TIMEOUT_S))
         these = ReplicaSet({}, http)
         targets = []
         for name in names:

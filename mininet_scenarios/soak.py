@@ -21,6 +21,7 @@ import httpx
 from apps.client import HydraClient
 from apps.rest import models
 from hydra.lifecycle import ReservationState
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.stage.stage import ScenarioError, Stage
@@ -217,4 +218,4 @@ class Soak:
         self._restarts += 1
 
     def _http(self) -> httpx.Client:
-        return httpx.Client(base_url=self._process.base_url, timeout=_WAIT_S, trust_env=False)
+        return plain_http.client(base_url=self._process.base_url, timeout=_WAIT_S)

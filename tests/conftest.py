@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -23,10 +21,6 @@ CHROMIUM = "/usr/bin/chromium-headless-shell"
 PATIENCE_MS = 20_000
 """A busy machine."""
 expect.set_options(timeout=PATIENCE_MS)
-
-# Each httpx.get() and each client would read the system's authorities anew: 20 ms of the processor.
-# httpx has no other place for what all of them may share.
-httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_context)
 
 # A busy machine is no defect, and a submission meets what its author met: the same examples.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

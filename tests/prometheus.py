@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import yaml
 
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -40,7 +41,7 @@ def scraping(targets: Sequence[str], rules: Path, directory: Path) -> Iterator[h
             stderr=log,
         )
     url = f"http://127.0.0.1:{port}/api/v1"
-    with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+    with plain_http.client(base_url=url, timeout=30) as client:
         try:
             yield client
         finally:

@@ -134,8 +134,9 @@ class RestconfSession:
 
     def _connected(self) -> httpx.Client:
         if self._client is None:
-            trusted: ssl.SSLContext | bool = True
-            if self._tls is not None:
+            if self._tls is None:  # no authorities are read for nothing
+                trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            else:
                 trusted = ssl.create_default_context(cadata=authorities(self._device, self._tls))
             self._client = httpx.Client(
                 base_url=f"http{'' if self._tls is None else 's'}://{self._address}/{self._root}/",

@@ -9,6 +9,7 @@ from ipaddress import IPv4Interface, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
 from hydra.forwarding.pipeline import (
+    COOKIE_EPOCH_MASK,
     ND_CLAIMS,
     ND_TYPES,
     SHAPES,
@@ -102,6 +103,23 @@ def installed(installations: Iterable[Installation]) -> Iterator[FlowRule]:
             yield from one.rules
         else:
             yield one.rule
+
+
+def are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
+    """True if two changes leave a switch with the same rules, whatever the rules' epochs."""
+    return one == other or _effect(one) == _effect(other)
+
+
+def _effect(
+    changes: Sequence[RuleChange],
+) -> tuple[set[FlowRule], list[Remove | RemoveByCookie]]:
+    """What is installed, all of it in epoch 0, and what is removed before."""
+    added = (one for one in changes if isinstance(one, Install | InstallAll))
+    removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
+    return {
+        FlowRule(rule.kind, rule.args, rule.cookie & ~COOKIE_EPOCH_MASK)
+        for rule in installed(added)
+    }, removed
 
 
 def rack_metadata(rack: RackId) -> int:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.rules import (
     FlowRule,
@@ -17,8 +16,8 @@ from hydra.forwarding.rules import (
     InstallAll,
     Installation,
     Remove,
-    RemoveByCookie,
     RuleChange,
+    are_alike,
     installed,
     match_key,
 )
@@ -395,7 +394,7 @@ class Switches:
             changes = {
                 dp: some
                 for dp, some in wanted.items()
-                if dp not in held or not _are_alike(held[dp], some)
+                if dp not in held or not are_alike(held[dp], some)
             }
             if not changes:
                 self._note_brought(left)
@@ -529,17 +528,3 @@ class Switches:
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
         (done,) = yield Batch("tidy", (ApplyRules(changes),))
         self.doubt(datapath for datapath, error in done.value.items() if error is not None)
-
-
-def _are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
-    """True if two changes leave a switch with the same rules, whatever their epochs."""
-    return one == other or _effect(one) == _effect(other)
-
-
-def _effect(
-    changes: Sequence[RuleChange],
-) -> tuple[set[tuple[RuleKind, tuple[int, ...]]], list[Remove | RemoveByCookie]]:
-    """What is installed, and what is removed before."""
-    added = (one for one in changes if isinstance(one, Install | InstallAll))
-    removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
-    return {(rule.kind, rule.args) for rule in installed(added)}, removed

@@ -23,6 +23,7 @@ import yaml
 
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
+from mininet_scenarios import plain_http
 from mininet_scenarios.chaos import fabrics, readers
 from mininet_scenarios.chaos.evidence import FOLDER_FILES, Evidence
 from mininet_scenarios.chaos.fault import (
@@ -140,8 +141,8 @@ class Users(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        with httpx.Client(
-            base_url=self._base_url, headers=_WAITING, timeout=_TIMEOUT_S, trust_env=False
+        with plain_http.client(
+            base_url=self._base_url, headers=_WAITING, timeout=_TIMEOUT_S
         ) as self._http:
             while self._working.wait() and not self._over:
                 self._idle.clear()

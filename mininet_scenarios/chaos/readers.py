@@ -20,6 +20,7 @@ from typing import Any, Final
 import httpx
 
 from hydra.model import Fabric
+from mininet_scenarios import plain_http
 from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.ocs import OcsProcess
 from mininet_scenarios.testbed.shell import run
@@ -178,7 +179,7 @@ def ports_of(path: Mapping[str, Any]) -> set[str]:
 
 @contextmanager
 def rest(base_url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=base_url, timeout=_TIMEOUT_S, trust_env=False) as client:
+    with plain_http.client(base_url=base_url, timeout=_TIMEOUT_S) as client:
         yield client
 
 

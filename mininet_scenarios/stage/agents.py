@@ -16,6 +16,7 @@ import yaml
 
 from apps.rest.tokens import write_tokens
 from hydra.access import Role, make_token
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import ControllerClient
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import Job, ScenarioError, Stage
@@ -38,7 +39,7 @@ class AgentStage:
         """Send a request as ``who``."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
         url = self.process.base_url + path
-        with httpx.Client(trust_env=False, timeout=30) as client:
+        with plain_http.client(timeout=30) as client:
             return client.request(method, url, headers=headers, **more)
 
     @contextmanager

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations, cycle
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from mininet_scenarios.stage.stage import Job, ScenarioError, Stage, wait_for_file
-from mininet_scenarios.workloads import paced_tcp, paced_udp
+from mininet_scenarios.workloads import paced_tcp
 from mininet_scenarios.workloads.paced_udp import ReceiveReport, SendReport
-from mininet_scenarios.workloads.reports import read_report
+from mininet_scenarios.workloads.reports import read_report, report_as
 
 _PORTS: Final = cycle(range(5300, 5800))
 """Ports, one for each stream: several may lead to the same server."""
@@ -58,13 +58,22 @@ class UdpResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """A paced stream under way."""
+class _Pair:
+    """A workload's two ends at work."""
 
     sender: Job
     receiver: Job
     sent_report: Path
     received_report: Path
+
+
+_PairT = TypeVar("_PairT", bound=_Pair)
+
+
+class Stream(_Pair):
+    """A paced stream under way."""
+
+    __slots__ = ()
 
     def finish(self, timeout_s: float) -> UdpResult:
         """Wait until all datagrams are sent and accounted for.
@@ -81,14 +90,13 @@ class Stream:
 
     def _result(self) -> UdpResult:
         self.receiver.finish(_CLOSING_S)
-        received = paced_udp.receive_report_from_json(read_report(self.received_report))
+        received = report_as(ReceiveReport, read_report(self.received_report))
         if not received.complete:
             raise ScenarioError(f"{self.receiver.name} never heard the end of its stream")
-        sent = paced_udp.send_report_from_json(read_report(self.sent_report))
+        sent = report_as(SendReport, read_report(self.sent_report))
         return UdpResult.of(sent, received)
 
 
-@contextmanager
 def paced_stream(
     stage: Stage,
     source: str,
@@ -96,30 +104,18 @@ def paced_stream(
     *,
     pps: float,
     payload_bytes: int,
-    count: int,
+    count: int = _ENDLESS,
     acquainted: bool = False,
-) -> Iterator[Stream]:
-    """Send ``count`` datagrams from one server to another, the first before the block begins.
+) -> AbstractContextManager[Stream]:
+    """Send datagrams from one server to another, the first before the block begins: ``count``, or
+    until the stream is stopped.
 
-    The stream ends with the block at the latest. ``acquainted``: the ends have resolved each other
+    It ends with the block at the latest. ``acquainted``: the ends have resolved each other
     already.
     """
-    address, port = stage.address(destination), str(next(_PORTS))
-    if not acquainted:
-        _introduce(stage, source, address)
-    listening, sending = stage.file("udp-listening", ""), stage.file("udp-sending", "")
-    received, sent = stage.file("udp-received", ".json"), stage.file("udp-sent", ".json")
-    receive = ["receive", "--bind", address, "--port", port]
-    receive += ["--ready", str(listening), "--report", str(received)]
-    send = ["send", "--to", address, "--port", port, "--pps", f"{pps:.3f}"]
-    send += ["--payload", str(payload_bytes), "--count", str(count)]
-    send += ["--ready", str(sending), "--report", str(sent)]
-    with ExitStack() as stack:
-        receiver = stack.enter_context(stage.workload(destination, "paced_udp", receive))
-        wait_for_file(listening, receiver)
-        sender = stack.enter_context(stage.workload(source, "paced_udp", send))
-        wait_for_file(sending, sender)
-        yield Stream(sender, receiver, sent, received)
+    pace = ["--pps", f"{pps:.3f}", "--payload", str(payload_bytes), "--count", str(count)]
+    ends = stage, source, destination
+    return _at_work(Stream, "paced_udp", *ends, next(_PORTS), pace, acquainted=acquainted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +134,18 @@ class TcpResult:
     """Time until a segment without acknowledgement is sent again, at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(_Pair):
     """A paced connection under way."""
 
-    sender: Job
-    receiver: Job
-    sent_report: Path
-    received_report: Path
+    __slots__ = ()
 
     def stop(self) -> TcpResult:
         """End it now, in order. Raises ScenarioError if an end fails: it has broken before."""
         self.sender.stop()
         self.sender.finish(_CLOSING_S)
         self.receiver.finish(_CLOSING_S)
-        sent = paced_tcp.send_report_from_json(read_report(self.sent_report))
-        received = paced_tcp.receive_report_from_json(read_report(self.received_report))
+        sent = report_as(paced_tcp.SendReport, read_report(self.sent_report))
+        received = report_as(paced_tcp.ReceiveReport, read_report(self.received_report))
         return TcpResult(
             sent.sent_bytes,
             received.received_bytes,
@@ -165,28 +157,47 @@ class Connection:
         )
 
 
-@contextmanager
 def paced_connection(
     stage: Stage, source: str, destination: str, *, per_s: float, write_bytes: int
-) -> Iterator[Connection]:
+) -> AbstractContextManager[Connection]:
     """Write over TCP from one server to another, the first time before the block begins.
 
     The connection ends with the block at the latest.
     """
-    address, port = stage.address(destination), str(next(_TCP_PORTS))
-    _introduce(stage, source, address)
-    listening, sending = stage.file("tcp-listening", ""), stage.file("tcp-sending", "")
-    received, sent = stage.file("tcp-received", ".json"), stage.file("tcp-sent", ".json")
-    receive = ["receive", "--bind", address, "--port", port]
-    receive += ["--ready", str(listening), "--report", str(received)]
-    send = ["send", "--to", address, "--port", port, "--per-s", f"{per_s:.3f}"]
-    send += ["--bytes", str(write_bytes), "--ready", str(sending), "--report", str(sent)]
+    pace = ["--per-s", f"{per_s:.3f}", "--bytes", str(write_bytes)]
+    return _at_work(Connection, "paced_tcp", stage, source, destination, next(_TCP_PORTS), pace)
+
+
+@contextmanager
+def _at_work(
+    kind: type[_PairT],
+    module: str,
+    stage: Stage,
+    source: str,
+    destination: str,
+    port: int,
+    pace: Sequence[str],
+    *,
+    acquainted: bool = False,
+) -> Iterator[_PairT]:
+    """Run a receiver and a sender of a workload, which has begun to send when the block begins."""
+    address = stage.address(destination)
+    if not acquainted:
+        _introduce(stage, source, address)
+    received, sent = (stage.file(f"{module}-{end}", ".json") for end in ("received", "sent"))
     with ExitStack() as stack:
-        receiver = stack.enter_context(stage.workload(destination, "paced_tcp", receive))
-        wait_for_file(listening, receiver)
-        sender = stack.enter_context(stage.workload(source, "paced_tcp", send))
-        wait_for_file(sending, sender)
-        yield Connection(sender, receiver, sent, received)
+
+        def begun(server: str, report: Path, *options: str) -> Job:
+            ready = stage.file(f"{module}-ready", "")
+            options = (*options, "--port", str(port), "--ready", str(ready))
+            command = [*options, "--report", str(report)]
+            job = stack.enter_context(stage.workload(server, module, command))
+            wait_for_file(ready, job)
+            return job
+
+        receiver = begun(destination, received, "receive", "--bind", address)
+        sender = begun(source, sent, "send", "--to", address, *pace)
+        yield kind(sender, receiver, sent, received)
 
 
 @contextmanager
@@ -195,9 +206,7 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
     firsts = [rack.servers[0].name for rack in stage.fabric.racks]
     with ExitStack() as stack:
         yield [
-            stack.enter_context(
-                paced_stream(stage, a, b, pps=50.0, payload_bytes=100, count=_ENDLESS)
-            )
+            stack.enter_context(paced_stream(stage, a, b, pps=50.0, payload_bytes=100))
             for a, b in combinations(firsts, 2)
         ]
 

@@ -21,12 +21,12 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mininet_scenarios.workloads.mesh import Endpoint, barrier, connect_all
-from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, report_as, write_report
 
 CHUNK_BYTES: Final = 65_536
 SAMPLE_S: Final = 0.1
@@ -84,14 +84,9 @@ class RankReport:
 
 def rank_report_from_json(data: Mapping[str, Any]) -> RankReport:
     """Raises WorkloadError if a field is missing."""
-    names = [item.name for item in fields(RankReport)]
-    missing = [name for name in names if name not in data]
-    if missing:
-        raise WorkloadError(f"all-to-all report lacks {', '.join(missing)}")
-    known = {name: data[name] for name in names}
-    known["round_s"] = tuple(known["round_s"])
-    known["samples"] = tuple(ProgressSample(**sample) for sample in known["samples"])
-    return RankReport(**known)
+    known = report_as(RankReport, data)
+    samples = tuple(ProgressSample(**sample) for sample in data["samples"])
+    return replace(known, round_s=tuple(known.round_s), samples=samples)
 
 
 # --- data to send -----------------------------------------------------------------------------

@@ -12,18 +12,18 @@ another one than was sent shows.
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import itertools
 import socket
 import struct
 import time
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+from mininet_scenarios.workloads.ends import CommandLine
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError
 
 DEFAULT_PORT: Final = 5900
 LEAST_TIMER_S: Final = 0.2
@@ -154,49 +154,17 @@ def _accepted(server: socket.socket, stop: StopFlag) -> socket.socket | None:
     return None
 
 
-def send_report_from_json(data: dict[str, Any]) -> SendReport:
-    """Raises WorkloadError if a field is missing."""
-    return SendReport(**_all_of(SendReport.__slots__, data))
-
-
-def receive_report_from_json(data: dict[str, Any]) -> ReceiveReport:
-    """Raises WorkloadError if a field is missing."""
-    return ReceiveReport(**_all_of(ReceiveReport.__slots__, data))
-
-
-def _all_of(names: tuple[str, ...], data: dict[str, Any]) -> dict[str, Any]:
-    missing = [name for name in names if name not in data]
-    if missing:
-        raise WorkloadError(f"paced TCP report lacks {', '.join(missing)}")
-    return {name: data[name] for name in names}
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="paced_tcp", description="Paced writes over TCP.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    tx = commands.add_parser("send")
-    tx.add_argument("--to", required=True, help="address of the receiver, v4 or v6")
-    tx.add_argument("--per-s", type=float, required=True, help="writes per second")
-    tx.add_argument("--bytes", type=int, default=200, help="bytes of a write")
-    rx = commands.add_parser("receive")
-    rx.add_argument("--bind", required=True, help="address to listen on, v4 or v6")
-    for command in (tx, rx):
-        command.add_argument("--port", type=int, default=DEFAULT_PORT)
-        command.add_argument("--ready", type=Path, help="file to create once listening or sending")
-        command.add_argument("--report", type=Path, required=True, help="JSON report to write")
-    return parser
-
-
 def main(arguments: list[str] | None = None) -> None:
-    args = _parser().parse_args(arguments)
-    stop = StopFlag()
-    stop.install()
-    report: SendReport | ReceiveReport
-    if args.command == "send":
-        report = send(args.to, args.port, args.per_s, args.bytes, stop, args.ready)
-    else:
-        report = receive(args.bind, args.port, stop, args.ready)
-    write_report(args.report, asdict(report))
+    line = CommandLine("paced_tcp", "Paced writes over TCP.", DEFAULT_PORT)
+    line.send.add_argument("--per-s", type=float, required=True, help="writes per second")
+    line.send.add_argument("--bytes", type=int, default=200, help="bytes of a write")
+    line.run(
+        arguments,
+        send=lambda given, stop: send(
+            given.to, given.port, given.per_s, given.bytes, stop, given.ready
+        ),
+        receive=lambda given, stop: receive(given.bind, given.port, stop, given.ready),
+    )
 
 
 if __name__ == "__main__":

@@ -13,18 +13,18 @@ At the end it tells the number of datagrams, so that a loss at the tail shows to
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import socket
 import struct
 import time
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+from mininet_scenarios.workloads.ends import CommandLine
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError
 
 HEADER: Final = struct.Struct("!4sBxHQd")
 """Magic, kind, stream, the number of the datagram (DATA) or of all datagrams (END), and the time of
@@ -46,8 +46,6 @@ _SO_MEMINFO: Final = 55  # Linux; not in the socket module
 _MEMINFO_WORDS: Final = 9
 _MEMINFO_DROPS: Final = 8
 
-_ReportT = TypeVar("_ReportT", bound="SendReport | ReceiveReport")
-
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
@@ -67,16 +65,6 @@ class SendReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceGap:
-    """A run of datagrams that were missing when the next one arrived."""
-
-    first: int
-    count: int
-    at_s: float
-    """Time at which the datagram after the gap arrived."""
-
-
-@dataclass(frozen=True, slots=True)
 class ReceiveReport:
     received: int
     """Number of different datagrams; duplicates count apart."""
@@ -90,46 +78,15 @@ class ReceiveReport:
     """Number of datagrams on this port that are none of ours."""
     socket_drops: int | None
     """Number lost in the receiver's own socket buffer, not in the network; None if unknown."""
-    first_s: float | None
-    last_s: float | None
     max_gap_ms: float
     """Longest silence between two datagrams."""
-    max_gap_at_s: float | None
     median_delay_ms: float | None
     """Time from the send call of a datagram to its receipt; None if none came."""
     p99_delay_ms: float | None
-    gaps: tuple[SequenceGap, ...] = ()
 
     @property
     def lost(self) -> int:
         return self.expected - self.received
-
-
-def report_to_json(report: SendReport | ReceiveReport) -> dict[str, Any]:
-    data = asdict(report)
-    if isinstance(report, ReceiveReport):
-        data["lost"] = report.lost
-    return data
-
-
-def _known(kind: type[_ReportT], data: dict[str, Any]) -> dict[str, Any]:
-    names = [item.name for item in fields(kind)]
-    missing = [name for name in names if name not in data]
-    if missing:
-        raise WorkloadError(f"paced UDP report lacks {', '.join(missing)}")
-    return {name: data[name] for name in names}
-
-
-def send_report_from_json(data: dict[str, Any]) -> SendReport:
-    """Raises WorkloadError if a field is missing."""
-    return SendReport(**_known(SendReport, data))
-
-
-def receive_report_from_json(data: dict[str, Any]) -> ReceiveReport:
-    """Raises WorkloadError if a field is missing."""
-    known = _known(ReceiveReport, data)
-    known["gaps"] = tuple(SequenceGap(**gap) for gap in known["gaps"])
-    return ReceiveReport(**known)
 
 
 def pps_for_load(load_mbps: float, payload_bytes: int, overhead_bytes: int) -> float:
@@ -146,11 +103,8 @@ class Ledger:
     reordered: int = 0
     foreign: int = 0
     total: int | None = None
-    first_s: float | None = None
     last_s: float | None = None
     max_gap_s: float = 0.0
-    max_gap_at_s: float | None = None
-    gaps: list[SequenceGap] = field(default_factory=list)
     delays_s: array[float] = field(default_factory=lambda: array("d"))
     """Delay of every datagram heard, from its sending."""
     _next: int = 0
@@ -168,15 +122,12 @@ class Ledger:
             self.reordered += 1
             return
         if number > self._next:
-            self.gaps.append(SequenceGap(self._next, number - self._next, now_s))
             self._missing.update(range(self._next, number))
         self._next = number + 1
 
     def _note_time(self, now_s: float) -> None:
-        if self.last_s is None:
-            self.first_s = now_s
-        elif now_s - self.last_s > self.max_gap_s:
-            self.max_gap_s, self.max_gap_at_s = now_s - self.last_s, now_s
+        if self.last_s is not None:
+            self.max_gap_s = max(self.max_gap_s, now_s - self.last_s)
         self.last_s = now_s
 
     def report(self, socket_drops: int | None) -> ReceiveReport:
@@ -189,13 +140,9 @@ class Ledger:
             reordered=self.reordered,
             foreign=self.foreign,
             socket_drops=socket_drops,
-            first_s=self.first_s,
-            last_s=self.last_s,
             max_gap_ms=self.max_gap_s * 1e3,
-            max_gap_at_s=self.max_gap_at_s,
             median_delay_ms=_at(delays_ms, 0.5),
             p99_delay_ms=_at(delays_ms, 0.99),
-            gaps=tuple(self.gaps),
         )
 
 
@@ -323,35 +270,23 @@ def _socket_drops(sock: socket.socket) -> int | None:
     return words[_MEMINFO_DROPS] if len(words) > _MEMINFO_DROPS else None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="paced_udp", description="Paced, numbered datagrams.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    tx = commands.add_parser("send")
-    tx.add_argument("--to", required=True, help="address of the receiver, v4 or v6")
-    tx.add_argument("--pps", type=float, required=True, help="datagrams per second")
-    tx.add_argument("--payload", type=int, default=600, help="UDP payload in bytes")
-    tx.add_argument("--count", type=int, required=True, help="datagrams to send")
-    rx = commands.add_parser("receive")
-    rx.add_argument("--bind", required=True, help="address to listen on, v4 or v6")
-    for command in (tx, rx):
-        command.add_argument("--port", type=int, default=DEFAULT_PORT)
-        command.add_argument("--ready", type=Path, help="file to create once listening or sending")
-        command.add_argument("--stream", type=int, default=0, help="number of this stream")
-        command.add_argument("--report", type=Path, required=True, help="JSON report to write")
-    return parser
-
-
 def main(arguments: list[str] | None = None) -> None:
-    args = _parser().parse_args(arguments)
-    stop = StopFlag()
-    stop.install()
-    report: SendReport | ReceiveReport
-    if args.command == "send":
-        pace = Pace(args.pps, args.payload, args.count)
-        report = send(args.to, args.port, pace, args.stream, stop, args.ready)
-    else:
-        report = receive(args.bind, args.port, args.stream, stop, args.ready)
-    write_report(args.report, report_to_json(report))
+    line = CommandLine("paced_udp", "Paced, numbered datagrams.", DEFAULT_PORT)
+    line.send.add_argument("--pps", type=float, required=True, help="datagrams per second")
+    line.send.add_argument("--payload", type=int, default=600, help="UDP payload in bytes")
+    line.send.add_argument("--count", type=int, required=True, help="datagrams to send")
+    for end in (line.send, line.receive):
+        end.add_argument("--stream", type=int, default=0, help="number of this stream")
+    line.run(
+        arguments,
+        send=lambda given, stop: send(
+            *(given.to, given.port, Pace(given.pps, given.payload, given.count), given.stream),
+            *(stop, given.ready),
+        ),
+        receive=lambda given, stop: receive(
+            given.bind, given.port, given.stream, stop, given.ready
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hydra.errors import HydraError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_ReportT = TypeVar("_ReportT", bound="DataclassInstance")
 
 
 class WorkloadError(HydraError):
@@ -47,3 +54,15 @@ def read_report(path: Path) -> dict[str, Any]:
     if not isinstance(report, dict):
         raise WorkloadError(f"{path}: the report is a {type(report).__name__}, not an object")
     return report
+
+
+def report_as(kind: type[_ReportT], data: Mapping[str, Any]) -> _ReportT:
+    """A report read back as the dataclass that it was. Raises WorkloadError if a field is missing.
+
+    Fields that are objects themselves stay dictionaries.
+    """
+    names = [item.name for item in fields(kind)]
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise WorkloadError(f"{kind.__module__}: the report lacks {', '.join(missing)}")
+    return kind(**{name: data[name] for name in names})

@@ -16,6 +16,7 @@ import yaml
 
 from apps.openflow.package import NAME, OS_KEN, RYU
 from hydra.model import Fabric
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ControllerProcess, launch
 from mininet_scenarios.stage.stage import Stage
@@ -60,7 +61,7 @@ class Live:
         return self.testbed.fabric
 
     def api(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
-        return httpx.request(method, self.process.base_url + path, timeout=30, **kwargs)
+        return plain_http.request(method, self.process.base_url + path, timeout=30, **kwargs)
 
     def get(self, path: str) -> dict[str, Any]:
         answer = self.api("GET", path)

@@ -20,6 +20,7 @@ from playwright.sync_api import Page, expect
 
 from apps.cli import hydra
 from apps.rest.problems import STANDING_BY
+from mininet_scenarios import plain_http
 from tests.prometheus import DEPLOY, ask
 
 from .live import wait_until
@@ -79,7 +80,7 @@ class Operator:
         answers: list[httpx.Response] = []
 
         def known() -> bool:
-            answers[:] = [httpx.get(asked, timeout=30, trust_env=False)]
+            answers[:] = [plain_http.get(asked, timeout=30)]
             return answers[0].status_code == 200 or answers[0].json()["type"] != STANDING_BY.uri
 
         wait_until(known, 20)

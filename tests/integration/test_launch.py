@@ -15,6 +15,7 @@ import httpx
 import pytest
 import yaml
 
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_process import ALL_THERE, members_of
 
 from .live import DEMO_CONFIG, wait_until
@@ -90,7 +91,7 @@ def started(
 
 def is_ready() -> bool:
     with suppress(httpx.TransportError):
-        return httpx.get(READY, timeout=10).status_code == 200
+        return plain_http.get(READY, timeout=10).status_code == 200
     return False
 
 

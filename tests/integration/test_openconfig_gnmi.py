@@ -39,7 +39,7 @@ def make(request):
 
 @pytest.fixture(scope="module")
 def bench(make):
-    with openconfig(make)() as bench:
+    with openconfig(make) as bench:
         yield bench
 
 

@@ -7,10 +7,10 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
+from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.testbed import ovs
 
@@ -63,10 +63,10 @@ def test_a_switch_of_another_authority_is_not_let_in(process, lab, tmp_path):
         vsctl("del-controller", "hyv-h11")
         vsctl("set-controller", "hyv-h11", target)
         wait_until(lambda: "is not let in as a switch" in process.log.read_text())
-        assert httpx.get(process.base_url + ALL_THERE, timeout=30).status_code == 503
+        assert plain_http.get(process.base_url + ALL_THERE, timeout=30).status_code == 503
     finally:
         use_certificates(lab)
-    wait_until(lambda: httpx.get(process.base_url + ALL_THERE, timeout=30).status_code == 200)
+    wait_until(lambda: plain_http.get(process.base_url + ALL_THERE, timeout=30).status_code == 200)
 
 
 def test_nobody_is_let_in_without_a_certificate(process, lab):

@@ -8,11 +8,11 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 
-import httpx
 import pytest
 
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.catalogue import EMULATORS
 from tests.conformance.devices import emulated
 from tests.conformance.local_devices import PORTS
@@ -42,9 +42,9 @@ def by_tl1(address: str, command: str) -> None:
 
 def by_restconf(address: str, path: str, entry: dict[str, object]) -> None:
     login = EMULATORS["polatis-restconf"]
-    answer = httpx.patch(
-        f"http://{address}/api/data/{path}", json={path: {"port": [{"port-id": EGRESS, **entry}]}},
-        auth=(login.user, login.password), trust_env=False,
+    answer = plain_http.request(
+        "PATCH", f"http://{address}/api/data/{path}",
+        json={path: {"port": [{"port-id": EGRESS, **entry}]}}, auth=(login.user, login.password),
     )  # fmt: skip
     answer.raise_for_status()
 

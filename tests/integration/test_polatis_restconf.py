@@ -11,6 +11,7 @@ import pytest
 
 from drivers.codecs import polatis_restconf as codec
 from hydra.model import CrossConnect
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.netconfd import YANG
 from tests.conformance.devices import emulated
@@ -29,7 +30,7 @@ def bench():
 def client(bench) -> Iterator[httpx.Client]:
     base = f"http://{bench.plane.address}/api"
     login = (DEVICE.user, DEVICE.password)
-    with httpx.Client(base_url=base, auth=login, trust_env=False) as client:
+    with plain_http.client(base_url=base, auth=login) as client:
         client.delete(LIST).raise_for_status()
         yield client
 

@@ -50,7 +50,7 @@ def test_two_releases_hand_over_to_each_other_and_nothing_is_lost(demo_testbed, 
         follower = Follower([urls["b"], urls["a"]])
         promise = Promise(these.http, urls)  # asked of `b`, which carries it to `a`
         dark, dropped = dark_frames(demo_testbed), dropped_frames(demo_testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
             hand_over(these, "a", "b")
             promise.stands("b")
             assert promise.asked_again("b") == promise.id

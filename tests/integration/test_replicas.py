@@ -89,7 +89,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
         follower = Follower([urls["b"], urls["a"]])
         promise = Promise(http, urls)
         dark, dropped = dark_frames(demo_testbed), dropped_frames(demo_testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
             these.kill("a")
             assert these.leader() == "b"
             promise.stands("b")

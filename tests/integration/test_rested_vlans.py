@@ -65,7 +65,7 @@ def many_addresses(network):
 def test_no_id_is_used_again_too_soon_and_no_frame_is_lost_in_the_dark(network):
     lost_s, vlan, soonest_s = {}, None, float("inf")
     dark = network.dark_frames()
-    stream = {"pps": 200, "payload_bytes": 200, "count": 100_000}
+    stream = {"pps": 200, "payload_bytes": 200}
     with (
         many_addresses(network),
         paced_stream(network.stage, "h11", "h21", **stream),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-import httpx
 import pytest
 import yaml
 
 from apps.openflow.package import VARIABLE
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -45,7 +45,7 @@ def bridges_of(stage):
 
 
 def seen_by(process):
-    return lambda: httpx.get(f"{process.base_url}/v1/workers", timeout=30).json()["workers"]
+    return lambda: plain_http.get(f"{process.base_url}/v1/workers", timeout=30).json()["workers"]
 
 
 def dark_frames(testbed):
@@ -68,7 +68,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
         assert worker["shards"] == [0, 1, 2, 3]
         assert worker["serves"] >= SWITCHES
         dropped = dropped_frames(stage.testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
             done = client.reconfigure([PairDemand("r1", "r2", 80)])
             assert (done.state, done.rules_pushed > 0) == ("done", True)
             result = stream.stop()
@@ -88,7 +88,7 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
         both = await_workers(seen, lambda two: all(one["serves"] for one in two))
         assert sorted(both[0]["shards"] + both[1]["shards"]) == [0, 1, 2, 3]
         dark, dropped = dark_frames(stage.testbed), dropped_frames(stage.testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.fault(FaultKind.SLOW, delay_s=MOVING_S)
             before = cross_connects(stage.testbed)
@@ -104,7 +104,8 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.clear()
             all_there(process)
-            shown, name = httpx.get(f"{process.base_url}/metrics", timeout=30).text, owner["name"]
+            shown = plain_http.get(f"{process.base_url}/metrics", timeout=30).text
+            name = owner["name"]
             assert f'hydra_worker_connected{{worker="{name}"}} 0.0' in shown
             gone = f'hydra_worker_sessions_ended_total{{cause="disconnected",worker="{name}"}}'
             assert f"{gone} 1.0" in shown
@@ -164,7 +165,8 @@ def cross_connects(testbed):
 def all_there(process):
     wait_until(
         lambda: (
-            httpx.get(f"{process.base_url}/readyz?complete=true", timeout=30).status_code == 200
+            plain_http.get(f"{process.base_url}/readyz?complete=true", timeout=30).status_code
+            == 200
         ),
         30,
     )
@@ -198,9 +200,11 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
         b.start(ready=False)
         wait_until(lambda: standing_by(a) == [len(bridges)])
         dropped = dropped_frames(stage.testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200, count=40_000) as stream:
+        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
             a.kill()
-            wait_until(lambda: httpx.get(f"{b.base_url}/readyz", timeout=30).status_code == 200, 60)
+            wait_until(
+                lambda: plain_http.get(f"{b.base_url}/readyz", timeout=30).status_code == 200, 60
+            )
             all_there(b)
             (one,) = seen_by(b)()
             assert (one["serves"], one["shards"]) == (len(bridges), [0, 1, 2, 3])
@@ -212,5 +216,5 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
 
 def standing_by(process):
     """Numbers of switches that those who stand by have found."""
-    found = httpx.get(f"{process.base_url}/v1/replicas", timeout=30).json()["standing_by"]
+    found = plain_http.get(f"{process.base_url}/v1/replicas", timeout=30).json()["standing_by"]
     return [one["switches"] for one in found]

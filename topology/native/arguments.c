@@ -6,10 +6,24 @@ void release(Arguments *arguments)
         PyBuffer_Release(&arguments->views[--arguments->count]);
 }
 
+PyObject *ended(Arguments *arguments)
+{
+    release(arguments);
+    if (arguments->failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 void fail(Arguments *arguments, const char *what)
 {
     if (!arguments->failed)
         PyErr_Format(PyExc_ValueError, "argument %zd %s", arguments->position, what);
+    arguments->failed = 1;
+}
+
+void fail_for_memory(Arguments *arguments)
+{
+    PyErr_NoMemory();
     arguments->failed = 1;
 }
 

@@ -20,7 +20,12 @@ typedef struct {
 
 void release(Arguments *arguments);
 
+/* Releases the buffers of a call without a result: None, or NULL after a failure. */
+PyObject *ended(Arguments *arguments);
+
 void fail(Arguments *arguments, const char *what);
+
+void fail_for_memory(Arguments *arguments);
 
 /* The next argument, which must be a contiguous array of items of this size; `*count` of them, or
    as many as there are if it is negative. */

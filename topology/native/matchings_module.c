@@ -51,15 +51,10 @@ PyObject *py_assign_rows(PyObject *self, PyObject *args)
         Py_BEGIN_ALLOW_THREADS;
         result = assign_rows(n, weight, price, column_of);
         Py_END_ALLOW_THREADS;
-        if (result) {
-            PyErr_NoMemory();
-            a.failed = 1;
-        }
+        if (result)
+            fail_for_memory(&a);
     }
-    release(&a);
-    if (a.failed)
-        return NULL;
-    Py_RETURN_NONE;
+    return ended(&a);
 }
 
 PyObject *py_colour_edges(PyObject *self, PyObject *args)
@@ -81,15 +76,10 @@ PyObject *py_colour_edges(PyObject *self, PyObject *args)
         Py_BEGIN_ALLOW_THREADS;
         result = colour_edges(&c);
         Py_END_ALLOW_THREADS;
-        if (result) {
-            PyErr_NoMemory();
-            a.failed = 1;
-        }
+        if (result)
+            fail_for_memory(&a);
     }
-    release(&a);
-    if (a.failed)
-        return NULL;
-    Py_RETURN_NONE;
+    return ended(&a);
 }
 
 PyObject *py_improve_network(PyObject *self, PyObject *args)
@@ -124,10 +114,7 @@ PyObject *py_improve_network(PyObject *self, PyObject *args)
         improve(&net);
         Py_END_ALLOW_THREADS;
     }
-    release(&a);
-    if (a.failed)
-        return NULL;
-    Py_RETURN_NONE;
+    return ended(&a);
 }
 
 /* A column in two rows would have the search for a path run in circles. */
@@ -137,8 +124,7 @@ static void check_distinct(Arguments *arguments, const int32_t *column_of, int32
         return;
     uint8_t *seen = calloc((size_t)n, sizeof *seen);
     if (!seen) {
-        PyErr_NoMemory();
-        arguments->failed = 1;
+        fail_for_memory(arguments);
         return;
     }
     for (int32_t i = 0; i < n; i++)
@@ -164,10 +150,8 @@ PyObject *py_widest_matching(PyObject *self, PyObject *args)
         Py_BEGIN_ALLOW_THREADS;
         level = widest_matching(n, entry, *start, *least, all_or_nothing, column_of, &matched);
         Py_END_ALLOW_THREADS;
-        if (level < 0) {
-            PyErr_NoMemory();
-            a.failed = 1;
-        }
+        if (level < 0)
+            fail_for_memory(&a);
     }
     release(&a);
     return a.failed ? NULL : Py_BuildValue("Li", (long long)level, (int)matched);
@@ -185,8 +169,5 @@ PyObject *py_stuff(PyObject *self, PyObject *args)
         stuff(n, entry, row_lacks, column_lacks);
         Py_END_ALLOW_THREADS;
     }
-    release(&a);
-    if (a.failed)
-        return NULL;
-    Py_RETURN_NONE;
+    return ended(&a);
 }

@@ -81,10 +81,7 @@ static PyObject *py_serve_paths(PyObject *self, PyObject *args)
         serve_paths(start, link, order, n_order, pair, residual, wanted, given);
         Py_END_ALLOW_THREADS;
     }
-    release(&a);
-    if (a.failed)
-        return NULL;
-    Py_RETURN_NONE;
+    return ended(&a);
 }
 
 static PyObject *py_pack_paths(PyObject *self, PyObject *args)
@@ -116,10 +113,8 @@ static PyObject *py_pack_paths(PyObject *self, PyObject *args)
         n_bins = pack_paths(&ground, paths, residents, n_residents, n_occupied, order, n_order,
                             bin_of);
         Py_END_ALLOW_THREADS;
-        if (n_bins < 0) {
-            PyErr_NoMemory();
-            a.failed = 1;
-        }
+        if (n_bins < 0)
+            fail_for_memory(&a);
     }
     release(&a);
     return a.failed ? NULL : PyLong_FromLong(n_bins);

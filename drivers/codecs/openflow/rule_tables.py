@@ -17,8 +17,7 @@ from drivers.codecs.openflow import _tables
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.forwarding.pipeline import (
-    COOKIE_KIND_EPOCH_MASK,
-    COOKIE_KIND_MASK,
+    COOKIE_EPOCH_MASK,
     COOKIE_TAG,
     COOKIE_TAG_MASK,
     RuleKind,
@@ -37,7 +36,7 @@ _HEAD_BYTES: Final = 48
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
-_COUNTED_COOKIE_BITS: Final = _EVERY_BIT & ~COOKIE_KIND_EPOCH_MASK | COOKIE_KIND_MASK
+_COUNTED_COOKIE_BITS: Final = _EVERY_BIT & ~COOKIE_EPOCH_MASK
 """All but the epoch: rules of pairs that a change left alone have that of an earlier one."""
 _KIND_BY_NUMBER: Final = {kind.value: kind for kind in RuleKind}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from hydra.model import DatapathId, Login, Rack, RackId, Tor, VlanId
 from mininet_scenarios.emulators.admin import AdminClient
-from mininet_scenarios.emulators.catalogue import EMULATORS
+from mininet_scenarios.emulators.catalogue import EMULATORS, Emulator
 from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
@@ -24,9 +24,7 @@ from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
 
 REPOSITORY = Path(__file__).parents[3]
 BRIDGE = "hyKtor"
-LOGIN_VARIABLE = "HYDRA_TEST_G8264"
-SONIC_VARIABLE = "HYDRA_TEST_SONIC"
-OPENCONFIG_VARIABLE = "HYDRA_TEST_OPENCONFIG"
+LOGIN_VARIABLE = "HYDRA_TEST_TOR"
 SONIC = EMULATORS["sonic-ocs"]
 """Whom any emulated SONiC lets in."""
 EMULATED = frozenset(
@@ -92,103 +90,66 @@ def netconfd() -> Iterator[TorBench]:
         yield TorBench(wanted, (*ports, lag))
 
 
-def emulated(
-    driver: str, *, console: bool = False
-) -> Callable[[], AbstractContextManager[TorBench]]:
-    """An emulator of ours, as a process of its own behind a real SSH server or pseudo-terminal."""
+@contextmanager
+def serving(module: str, *options: str) -> Iterator[list[str]]:
+    """What an emulator of ours, a process of its own, says of where it listens."""
+    command = [sys.executable, "-m", module, *options]
+    command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
+        try:
+            yield server.stdout.readline().split()
+        finally:
+            server.terminate()
+        assert server.wait(10) == 0
 
-    @contextmanager
-    def start() -> Iterator[TorBench]:
-        with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
-            environment.setenv(LOGIN_VARIABLE, "rack and pinion")
-            line = str(Path(directory) / "console")
-            command = [sys.executable, "-m", "mininet_scenarios.emulators.g8264"]
-            command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-            command += ["--password-env", LOGIN_VARIABLE, "--serial", line]
-            with subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-            ) as server:
-                try:
-                    _, _, address, _, admin, _, *key = server.stdout.readline().split()
-                    host, _, port = admin.rpartition(":")
-                    options: dict[str, object] = {"host_key": " ".join(key)}
-                    if driver == "ibm-g8264-netconf":
-                        options["cli_port"] = int(address.rpartition(":")[2])
-                    if console:
-                        address, options = f"serial:{line}", {"baud": 115200}
-                    login = Login("admin", password_env=LOGIN_VARIABLE)
-                    yield TorBench(
-                        rack(driver, address, login=login, options=options),
-                        ("1", "2", "3", "64"),
-                        5.0,
-                        AdminClient(host, int(port)),
-                    )
-                finally:
-                    server.terminate()
-                assert server.wait(10) == 0
 
-    return start
+def admin_client(address: str) -> AdminClient:
+    host, _, port = address.rpartition(":")
+    return AdminClient(host, int(port))
 
 
 @contextmanager
-def sonic() -> Iterator[TorBench]:
-    """A SONiC switch without OpenFlow, on gNMI."""
+def g8264(driver: str, *, console: bool = False) -> Iterator[TorBench]:
+    """Behind a real SSH server or pseudo-terminal."""
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
-        environment.setenv(SONIC_VARIABLE, SONIC.password)
-        command = [sys.executable, "-m", "mininet_scenarios.emulators.sonic_tor"]
-        command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--directory", directory]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
-            try:
-                _, _, address, _, admin = server.stdout.readline().split()
-                host, _, port = admin.rpartition(":")
-                yield TorBench(
-                    rack(
-                        "sonic-vlan",
-                        address,
-                        login=Login(SONIC.user, password_env=SONIC_VARIABLE),
-                        options={"ca_file": f"{directory}/{CA}"},
-                    ),
-                    ("Ethernet0", "Ethernet4", "Ethernet8", "Ethernet124"),
-                    15.0,
-                    AdminClient(host, int(port)),
-                )
-            finally:
-                server.terminate()
-            assert server.wait(10) == 0
+        environment.setenv(LOGIN_VARIABLE, "rack and pinion")
+        line = str(Path(directory) / "console")
+        login = Login("admin", password_env=LOGIN_VARIABLE)
+        module = "mininet_scenarios.emulators.g8264"
+        with serving(module, "--password-env", LOGIN_VARIABLE, "--serial", line) as said:
+            _, _, address, _, admin, _, *key = said
+            options: dict[str, object] = {"host_key": " ".join(key)}
+            if driver == "ibm-g8264-netconf":
+                options["cli_port"] = int(address.rpartition(":")[2])
+            if console:
+                address, options = f"serial:{line}", {"baud": 115200}
+            wanted = rack(driver, address, login=login, options=options)
+            yield TorBench(wanted, ("1", "2", "3", "64"), 5.0, admin_client(admin))
 
 
-def openconfig(make: str) -> Callable[[], AbstractContextManager[TorBench]]:
-    """A switch with OpenConfig models on gNMI, in the ways of a make."""
+@contextmanager
+def gnmi(
+    driver: str, device: Emulator, ports: Sequence[str], timeout_s: float, *options: str
+) -> Iterator[TorBench]:
+    """A switch without OpenFlow, on gNMI, with authorities of its own."""
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
+        environment.setenv(LOGIN_VARIABLE, device.password)
+        login = Login(device.user, password_env=LOGIN_VARIABLE)
+        ca_file = {"ca_file": f"{directory}/{CA}"}
+        with serving(*options, "--directory", directory) as (_, _, address, _, admin):
+            wanted = rack(driver, address, login=login, options=ca_file)
+            yield TorBench(wanted, tuple(ports), timeout_s, admin_client(admin))
 
-    @contextmanager
-    def start() -> Iterator[TorBench]:
-        with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
-            environment.setenv(OPENCONFIG_VARIABLE, DEVICE.password)
-            command = [sys.executable, "-m", DEVICE.path, "--make", make]
-            command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-            command += ["--directory", directory]
-            with subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-            ) as server:
-                try:
-                    _, _, address, _, admin = server.stdout.readline().split()
-                    host, _, port = admin.rpartition(":")
-                    yield TorBench(
-                        rack(
-                            "openconfig-vlan-gnmi",
-                            address,
-                            login=Login(DEVICE.user, password_env=OPENCONFIG_VARIABLE),
-                            options={"ca_file": f"{directory}/{CA}"},
-                        ),
-                        (*map(MAKES[make].port.format, (1, 2, 32)), MAKES[make].lag.format(1)),
-                        5.0,
-                        AdminClient(host, int(port)),
-                    )
-                finally:
-                    server.terminate()
-                assert server.wait(10) == 0
 
-    return start
+def sonic() -> AbstractContextManager[TorBench]:
+    ports = [f"Ethernet{number}" for number in (0, 4, 8, 124)]
+    return gnmi("sonic-vlan", SONIC, ports, 15.0, "mininet_scenarios.emulators.sonic_tor")
+
+
+def openconfig(make: str) -> AbstractContextManager[TorBench]:
+    """With OpenConfig models, in the ways of a make."""
+    ports = (*map(MAKES[make].port.format, (1, 2, 32)), MAKES[make].lag.format(1))
+    return gnmi("openconfig-vlan-gnmi", DEVICE, ports, 5.0, DEVICE.path, "--make", make)
 
 
 SERIAL = {TorDeviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
@@ -211,20 +172,20 @@ CANDIDATES = [
     *(
         TorCandidate(
             "openconfig-vlan-gnmi",
-            openconfig(make),
+            partial(openconfig, make),
             faults=EMULATED - {FaultKind.PAGER, FaultKind.WRAP},
             variant=make,
         )
         for make in MAKES
     ),
-    TorCandidate("ibm-g8264", emulated("ibm-g8264"), faults=EMULATED),
+    TorCandidate("ibm-g8264", partial(g8264, "ibm-g8264"), faults=EMULATED),
     TorCandidate(
         "ibm-g8264",
-        emulated("ibm-g8264", console=True),
+        partial(g8264, "ibm-g8264", console=True),
         faults=EMULATED,
         deviations=SERIAL,
         variant="console",
     ),
-    TorCandidate("ibm-g8264-netconf", emulated("ibm-g8264-netconf"), faults=EMULATED),
+    TorCandidate("ibm-g8264-netconf", partial(g8264, "ibm-g8264-netconf"), faults=EMULATED),
     TorCandidate("sonic-vlan", sonic, faults=EMULATED - {FaultKind.PAGER, FaultKind.WRAP}),
 ]

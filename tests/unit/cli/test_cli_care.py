@@ -6,7 +6,6 @@ import sqlite3
 import tarfile
 from contextlib import closing
 
-import httpx
 import pytest
 import yaml
 
@@ -16,6 +15,7 @@ from hydra.access import Role, make_token
 from hydra.errors import ConfigError, Problem
 from hydra.journal import Change, Kind, entry
 from hydra.webhooks import Webhook, make_secret
+from mininet_scenarios import plain_http
 from tests.journals import SqliteJournal
 
 from . import DEMO
@@ -182,7 +182,7 @@ def test_a_bundle_has_what_a_report_needs_and_no_secrets(call, config, tmp_path,
         f"INFO begins\nDEBUG Authorization: Bearer {SECRETS[1]}\npassword={SECRETS[0]}\n"
     )
     target = tmp_path / "bundle.tar.gz"
-    metrics = httpx.get(f"{rest.url}/metrics", trust_env=False).text
+    metrics = plain_http.get(f"{rest.url}/metrics").text
     result = call("support", "--config", str(config), "--log", str(log), str(target))
     assert result.exit_code == 0, result.output
     files = contents(target)

@@ -2,11 +2,10 @@
 
 import json
 
-import httpx
-
 from hydra.errors import PlanError
 from hydra.model import NetworkState
 from hydra.sharing.slots import Week, WeekSlot
+from mininet_scenarios import plain_http
 from tests.unit.core.fabrics import path_of, state_of
 
 
@@ -45,7 +44,7 @@ def test_the_document_says_when_each_slot_begins(call, service):
 
 def test_prometheus_sees_it(service, rest):
     service.week = week_of(service.fabric)
-    text = httpx.get(f"{rest.url}/metrics", trust_env=False).text
+    text = plain_http.get(f"{rest.url}/metrics").text
     assert 'hydra_duty_cycle{what="formula"} 0.95' in text
     assert 'hydra_duty_cycle{what="measured"} 0.8' in text
     assert "hydra_slot 2.0" in text

@@ -2,11 +2,11 @@
 
 import json
 
-import httpx
 import pytest
 
 from hydra.errors import DeviceUnavailable
 from hydra.policy import Sharing
+from mininet_scenarios import plain_http
 
 
 def test_it_shows_and_sets(call, service):
@@ -18,7 +18,7 @@ def test_it_shows_and_sets(call, service):
 
 @pytest.mark.parametrize("body", [{}, {"sharing": "fairly"}, {"sharing": 3}, {"sharing": None}])
 def test_there_is_no_such_sharing(service, rest, body):
-    answer = httpx.put(f"{rest.url}/v1/sharing", json=body, trust_env=False)
+    answer = plain_http.request("PUT", f"{rest.url}/v1/sharing", json=body)
     assert answer.status_code == 422
     assert service.shared is Sharing.BY_DEMAND
 

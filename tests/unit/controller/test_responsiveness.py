@@ -20,6 +20,7 @@ import httpx
 import pytest
 import yaml
 
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.planning.test_planner import ROOT, gone, planner_of, wait_until
 
@@ -50,7 +51,7 @@ class Controller:
         config.write_text(yaml.safe_dump(document))
         self.openflow = ("127.0.0.1", openflow)
         self.log = folder / "log"
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{rest}", timeout=40, trust_env=False)
+        self.http = plain_http.client(base_url=f"http://127.0.0.1:{rest}", timeout=40)
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen(
                 [Path(sys.executable).with_name("hydra"), "run", "--config", config],

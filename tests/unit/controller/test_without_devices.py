@@ -11,10 +11,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
+from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.planning.test_planner import wait_until
 
@@ -86,7 +86,7 @@ def test_it_says_once_who_is_missing_answers_briefly_and_ends_at_once(started):
     wait_until(lambda: "REST on" in log.read_text(), START_S)
     wait_until(lambda: "p32: can't connect" in log.read_text(), START_S)
     time.sleep(5)  # a second attempt, 2 s after the first
-    answer = httpx.get(f"{url}/readyz")
+    answer = plain_http.get(f"{url}/readyz")
     assert answer.status_code == 503
     assert "315 more ToRs" in answer.text
     assert len(answer.content) < 4096

@@ -6,7 +6,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
@@ -14,6 +13,7 @@ from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from mininet_scenarios import plain_http
 from tests.prometheus import BIN, DEPLOY, ask, scraping
 from tests.unit.rest.fake_service import FakeService
 from tests.unit.rest.fake_workers import FakeWorkers
@@ -47,7 +47,7 @@ def controller():
 @pytest.fixture(scope="module")
 def exposed(controller):
     """Names of all metrics, also of those that have no samples yet."""
-    text = httpx.get(f"{controller.url}/metrics", trust_env=False).text
+    text = plain_http.get(f"{controller.url}/metrics").text
     families = re.findall(r"^# TYPE (\w+) (\w+)", text, re.MULTILINE)
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {name + end for name, kind in families for end in parts.get(kind, ("",))}

@@ -208,170 +208,135 @@ def test_calient_alarm_of_a_port_that_is_a_plain_number(play):
     assert switch.reports() == (Alarm(Severity.MAJOR, 3, "LOS", "Low power"),)
 
 
-def test_calient_bulk_change_waits_for_its_end(play):
+@pytest.fixture
+def bulk(play):
+    """``bulk(exchange, …)`` → a driver with bulk commands; once open, its device expects these."""
+    options = {"bulk": True}
+    return lambda *script: play("calient-tl1", [*PLAIN, *script], user="admin", options=options)
+
+
+def test_calient_bulk_change_waits_for_its_end(bulk):
     light = [
         connection("1", "2", LIGHT),
         connection("2", "10", LIGHT),
     ]
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "STATUS=Failed")),
-            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
-            (b"RTRV-SAVERECALL:::6;", completed(6, "STATUS=Completed")),
-            (b"RTRV-CRS:::7::ALL;", completed(7)),
-            (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
-            (b"ENT-CRS-BULK::1>2&2>10:9;", completed(9)),
-            (b"RTRV-SAVERECALL:::10;", completed(10, "STATUS=In progress")),
-            (b"RTRV-CRS:::11::ALL;", completed(11, light[0])),
-            (b"RTRV-SAVERECALL:::12;", completed(12, "STATUS=Completed")),
-            (b"RTRV-CRS:::13::ALL;", completed(13, *light)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "STATUS=Failed")),
+        (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+        (b"RTRV-SAVERECALL:::6;", completed(6, "STATUS=Completed")),
+        (b"RTRV-CRS:::7::ALL;", completed(7)),
+        (b"RTRV-SAVERECALL:::8;", completed(8, "STATUS=Completed")),
+        (b"ENT-CRS-BULK::1>2&2>10:9;", completed(9)),
+        (b"RTRV-SAVERECALL:::10;", completed(10, "STATUS=In progress")),
+        (b"RTRV-CRS:::11::ALL;", completed(11, light[0])),
+        (b"RTRV-SAVERECALL:::12;", completed(12, "STATUS=Completed")),
+        (b"RTRV-CRS:::13::ALL;", completed(13, *light)),
     )
     assert switch.capabilities.bulk
     switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5), CrossConnect(2, 6)])
 
 
 @pytest.mark.usefixtures("looks_once")
-def test_calient_bulk_change_that_failed_in_part(play):
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3)),
-            (b"RTRV-SAVERECALL:::4;", denied(4, "SNVS", "No save or recall yet")),
-            (b"ENT-CRS-BULK::1>2&2>10:5;", completed(5)),
-            (b"RTRV-SAVERECALL:::6;", completed(6, "1 connections failed")),
-            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1", "2", LIGHT))),
-            (b"RTRV-CRS:::8::ALL;", completed(8, connection("1", "2", LIGHT))),
-        ],
-        user="admin",
-        options={"bulk": True},
+def test_calient_bulk_change_that_failed_in_part(bulk):
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3)),
+        (b"RTRV-SAVERECALL:::4;", denied(4, "SNVS", "No save or recall yet")),
+        (b"ENT-CRS-BULK::1>2&2>10:5;", completed(5)),
+        (b"RTRV-SAVERECALL:::6;", completed(6, "1 connections failed")),
+        (b"RTRV-CRS:::7::ALL;", completed(7, connection("1", "2", LIGHT))),
+        (b"RTRV-CRS:::8::ALL;", completed(8, connection("1", "2", LIGHT))),
     )
     with pytest.raises(DeviceError, match="1 connections failed; not connected: 2 to 6"):
         switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])
 
 
-def test_calient_what_is_said_of_an_earlier_bulk_command_is_not_believed(play):
+def test_calient_what_is_said_of_an_earlier_bulk_command_is_not_believed(bulk):
     """Here *Failed* is about one before, and stays while the new ones are carried out."""
     said, made = "STATUS=Failed", connection("1", "2", LIGHT)
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, said)),
-            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
-            (b"RTRV-SAVERECALL:::6;", completed(6, said)),
-            (b"RTRV-CRS:::7::ALL;", completed(7, LOOPBACK)),
-            (b"RTRV-SAVERECALL:::8;", completed(8, said)),
-            (b"RTRV-CRS:::9::ALL;", completed(9)),
-            (b"RTRV-SAVERECALL:::10;", completed(10, said)),
-            (b"ENT-CRS-BULK::1>2:11;", completed(11)),
-            (b"RTRV-SAVERECALL:::12;", completed(12, said)),
-            (b"RTRV-CRS:::13::ALL;", completed(13, made)),
-            (b"RTRV-CRS:::14::ALL;", completed(14, made)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, said)),
+        (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+        (b"RTRV-SAVERECALL:::6;", completed(6, said)),
+        (b"RTRV-CRS:::7::ALL;", completed(7, LOOPBACK)),
+        (b"RTRV-SAVERECALL:::8;", completed(8, said)),
+        (b"RTRV-CRS:::9::ALL;", completed(9)),
+        (b"RTRV-SAVERECALL:::10;", completed(10, said)),
+        (b"ENT-CRS-BULK::1>2:11;", completed(11)),
+        (b"RTRV-SAVERECALL:::12;", completed(12, said)),
+        (b"RTRV-CRS:::13::ALL;", completed(13, made)),
+        (b"RTRV-CRS:::14::ALL;", completed(14, made)),
     )
     switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5)])
 
 
-def test_calient_waits_for_somebody_elses_bulk_command(play):
+def test_calient_waits_for_somebody_elses_bulk_command(bulk):
     made = connection("1", "2", LIGHT)
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
-            (b"RTRV-SAVERECALL:::5;", completed(5, "Completed")),
-            (b"ENT-CRS-BULK::1>2:6;", completed(6)),
-            (b"RTRV-SAVERECALL:::7;", completed(7, "PROGRESS=100,STATUS=Completed")),
-            (b"RTRV-CRS:::8::ALL;", completed(8, made)),
-            (b"RTRV-CRS:::9::ALL;", completed(9, made)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
+        (b"RTRV-SAVERECALL:::5;", completed(5, "Completed")),
+        (b"ENT-CRS-BULK::1>2:6;", completed(6)),
+        (b"RTRV-SAVERECALL:::7;", completed(7, "PROGRESS=100,STATUS=Completed")),
+        (b"RTRV-CRS:::8::ALL;", completed(8, made)),
+        (b"RTRV-CRS:::9::ALL;", completed(9, made)),
     )
     switch.change([], [CrossConnect(1, 5)])
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
-def test_calient_the_end_of_a_command_that_came_before_ours_is_not_believed(play, end):
+def test_calient_the_end_of_a_command_that_came_before_ours_is_not_believed(bulk, end):
     """Somebody else's was sent between our look and our command, and is carried out first."""
     made = connection("1", "2", LIGHT)
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
-            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
-            (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
-            (b"RTRV-SAVERECALL:::7;", completed(7, end)),
-            (b"RTRV-CRS:::8::ALL;", completed(8, LOOPBACK)),
-            (b"RTRV-SAVERECALL:::9;", completed(9, "In progress")),
-            (b"RTRV-SAVERECALL:::10;", completed(10, "Completed")),
-            (b"RTRV-CRS:::11::ALL;", completed(11)),
-            (b"RTRV-SAVERECALL:::12;", completed(12, "Completed")),
-            (b"ENT-CRS-BULK::1>2:13;", completed(13)),
-            (b"RTRV-SAVERECALL:::14;", completed(14, "In progress")),
-            (b"RTRV-CRS:::15::ALL;", completed(15, made)),
-            (b"RTRV-CRS:::16::ALL;", completed(16, made)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+        (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+        (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
+        (b"RTRV-SAVERECALL:::7;", completed(7, end)),
+        (b"RTRV-CRS:::8::ALL;", completed(8, LOOPBACK)),
+        (b"RTRV-SAVERECALL:::9;", completed(9, "In progress")),
+        (b"RTRV-SAVERECALL:::10;", completed(10, "Completed")),
+        (b"RTRV-CRS:::11::ALL;", completed(11)),
+        (b"RTRV-SAVERECALL:::12;", completed(12, "Completed")),
+        (b"ENT-CRS-BULK::1>2:13;", completed(13)),
+        (b"RTRV-SAVERECALL:::14;", completed(14, "In progress")),
+        (b"RTRV-CRS:::15::ALL;", completed(15, made)),
+        (b"RTRV-CRS:::16::ALL;", completed(16, made)),
     )
     switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5)])
 
 
-def test_calient_the_failure_of_a_command_that_came_before_ours_is_not_believed(play):
+def test_calient_the_failure_of_a_command_that_came_before_ours_is_not_believed(bulk):
     """Nor where ours connects: it is carried out while the switch still says *Failed*."""
     made = connection("1", "2", LIGHT)
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
-            (b"ENT-CRS-BULK::1>2:5;", completed(5)),
-            (b"RTRV-SAVERECALL:::6;", completed(6, "Failed")),
-            (b"RTRV-CRS:::7::ALL;", completed(7)),
-            (b"RTRV-SAVERECALL:::8;", completed(8, "Failed")),
-            (b"RTRV-CRS:::9::ALL;", completed(9, made)),
-            (b"RTRV-CRS:::10::ALL;", completed(10, made)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+        (b"ENT-CRS-BULK::1>2:5;", completed(5)),
+        (b"RTRV-SAVERECALL:::6;", completed(6, "Failed")),
+        (b"RTRV-CRS:::7::ALL;", completed(7)),
+        (b"RTRV-SAVERECALL:::8;", completed(8, "Failed")),
+        (b"RTRV-CRS:::9::ALL;", completed(9, made)),
+        (b"RTRV-CRS:::10::ALL;", completed(10, made)),
     )
     switch.change([], [CrossConnect(1, 5)])
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-def test_calient_a_bulk_command_refused_for_the_sake_of_its_like(play, is_made):
+def test_calient_a_bulk_command_refused_for_the_sake_of_its_like(bulk, is_made):
     """One like it was sent before, its answer got lost, and it is still carried out."""
     rows = [connection("1", "2", LIGHT)] if is_made else []
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
-            (b"ENT-CRS-BULK::1>2:5;", denied(5, "SROF", "Invalid Connection")),
-            (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
-            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1", "2", ON_THE_WAY))),
-            (b"RTRV-SAVERECALL:::8;", completed(8, "Completed")),
-            (b"RTRV-CRS:::9::ALL;", completed(9, *rows)),
-            (b"RTRV-CRS:::10::ALL;", completed(10, *rows)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+        (b"ENT-CRS-BULK::1>2:5;", denied(5, "SROF", "Invalid Connection")),
+        (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
+        (b"RTRV-CRS:::7::ALL;", completed(7, connection("1", "2", ON_THE_WAY))),
+        (b"RTRV-SAVERECALL:::8;", completed(8, "Completed")),
+        (b"RTRV-CRS:::9::ALL;", completed(9, *rows)),
+        (b"RTRV-CRS:::10::ALL;", completed(10, *rows)),
     )
     if is_made:
         switch.change([], [CrossConnect(1, 5)])
@@ -381,16 +346,10 @@ def test_calient_a_bulk_command_refused_for_the_sake_of_its_like(play, is_made):
 
 
 @pytest.mark.usefixtures("looks_once")
-def test_calient_sends_no_bulk_command_while_another_is_under_way(play):
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
-        ],
-        user="admin",
-        options={"bulk": True},
+def test_calient_sends_no_bulk_command_while_another_is_under_way(bulk):
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
     )
     with pytest.raises(DeviceError, match="another bulk command is under way") as caught:
         switch.change([], [CrossConnect(1, 5)])
@@ -398,20 +357,14 @@ def test_calient_sends_no_bulk_command_while_another_is_under_way(play):
 
 
 @pytest.mark.usefixtures("looks_once")
-def test_calient_nothing_is_connected_while_a_bulk_command_still_disconnects(play):
+def test_calient_nothing_is_connected_while_a_bulk_command_still_disconnects(bulk):
     """What is under way at the end of the time may still take effect: the outcome is unknown."""
-    switch = play(
-        "calient-tl1",
-        [
-            *PLAIN,
-            (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
-            (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
-            (b"DLT-CRS-BULK::1>1:5;", completed(5)),
-            (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
-            (b"RTRV-CRS:::7::ALL;", completed(7, LOOPBACK)),
-        ],
-        user="admin",
-        options={"bulk": True},
+    switch = bulk(
+        (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
+        (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
+        (b"DLT-CRS-BULK::1>1:5;", completed(5)),
+        (b"RTRV-SAVERECALL:::6;", completed(6, "In progress")),
+        (b"RTRV-CRS:::7::ALL;", completed(7, LOOPBACK)),
     )
     with pytest.raises(OutcomeUnknown, match="tearing down: DLT-CRS-BULK: In progress"):
         switch.change([CrossConnect(1, 4)], [CrossConnect(1, 5)])

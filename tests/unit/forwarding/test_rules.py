@@ -21,7 +21,12 @@ from hydra.forwarding.pipeline import (
 )
 from hydra.forwarding.rules import (
     BY_UPLINK,
+    FlowRule,
+    Install,
+    InstallAll,
+    RemoveByCookie,
     account_rules,
+    are_alike,
     circuit_rules,
     divert_rule,
     emulated_rules,
@@ -198,3 +203,13 @@ def test_emulated_rules_of_successive_epochs_are_about_other_racks():
 def test_epochs_beyond_the_cookie_wrap_and_spill_into_nothing():
     assert cookie(RuleKind.CIRCUIT, 0x1_0005, 7) == cookie(RuleKind.CIRCUIT, 5, 7)
     assert cookie_subject(cookie(RuleKind.CIRCUIT, 0xFFFF, 0xFFFF_FFFF)) == 0xFFFF_FFFF
+
+
+def test_changes_are_alike_that_differ_in_epochs_alone():
+    early, late = (circuit_rules(BY_UPLINK, RackId(1), [(100,)], epoch) for epoch in (1, 2))
+    (rule,) = early
+    held = [Install(rule)]
+    assert are_alike(held, [InstallAll(late)])
+    assert not are_alike(held, [Install(*circuit_rules(BY_UPLINK, RackId(1), [(101,)], 1))])
+    assert not are_alike(held, [Install(FlowRule(rule.kind, rule.args, cookie(rule.kind, 1, 7)))])
+    assert not are_alike(held, [RemoveByCookie(rule.cookie, COOKIE_TAG_MASK), *held])

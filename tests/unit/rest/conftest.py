@@ -11,6 +11,7 @@ from apps.rest.server import RestServer
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import load
 from hydra.model import Fabric
+from mininet_scenarios import plain_http
 
 from .fake_service import FakeService
 
@@ -57,7 +58,7 @@ def client(shared_app, service) -> Iterator[httpx.Client]:
     """Talks to ``service``, over HTTP."""
     app, running = shared_app
     app.state.service = service
-    with httpx.Client(base_url=running.url, timeout=15, trust_env=False) as client:
+    with plain_http.client(base_url=running.url, timeout=15) as client:
         yield client
 
 

@@ -22,6 +22,7 @@ from hydra.errors import HydraError
 from hydra.events import EventKind
 from hydra.history import HappeningKind
 from hydra.reservations.reservation import ReservationRequest
+from mininet_scenarios import plain_http
 
 from .fake_service import FakeService, relay_path
 
@@ -106,7 +107,7 @@ def bearer(name):
 @pytest.fixture
 def ask(guarded):
     """Ask as somebody: ask(name, method, path, …)."""
-    with httpx.Client(base_url=guarded.url, timeout=10, trust_env=False) as client:
+    with plain_http.client(base_url=guarded.url, timeout=10) as client:
 
         def send(name, method, path, **kwargs):
             headers = {**bearer(name), **kwargs.pop("headers", {})}
@@ -134,7 +135,7 @@ def test_the_matrix_covers_every_route(service, ask):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_role_by_endpoint(guarded, service, name):
     """What the API thinks of the request otherwise does not matter here."""
-    with httpx.Client(base_url=guarded.url, timeout=10, trust_env=False) as client:
+    with plain_http.client(base_url=guarded.url, timeout=10) as client:
         for route in sorted(ALLOWED["olaf"]):
             method, path = route.split(" ")
             path = re.sub(r"\{\w+\}", "1", path.replace("{server}", "h11"))
@@ -252,7 +253,7 @@ def test_tenants_are_told_of_their_own(guarded, service):
     service.tell(mine)
     headers = {**bearer("tom"), "Last-Event-ID": "run-0"}
     with (
-        httpx.Client(base_url=guarded.url, trust_env=False) as client,
+        plain_http.client(base_url=guarded.url) as client,
         connect_sse(client, "GET", "/v1/events", headers=headers) as source,
     ):
         events = source.iter_sse()
@@ -321,7 +322,7 @@ def test_each_caller_has_a_rate_of_its_own(service, token_file):
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     try:
-        with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+        with plain_http.client(base_url=server.url, timeout=10) as client:
             codes = [
                 client.get("/v1/topology", headers=bearer("vera")).status_code for _ in range(12)
             ]
@@ -388,7 +389,7 @@ def test_tls(fabric, certificate):
             httpx.get(f"{server.url}/healthz", verify=ssl.create_default_context())
         plain = server.url.replace("https", "http")
         with pytest.raises(httpx.RemoteProtocolError):
-            httpx.get(f"{plain}/healthz")
+            plain_http.get(f"{plain}/healthz")
     finally:
         server.stop()
 

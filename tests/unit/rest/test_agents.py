@@ -5,7 +5,6 @@ import secrets
 import time
 from contextlib import ExitStack
 
-import httpx
 import pytest
 
 from apps.connection import Connection, Refusal
@@ -17,6 +16,7 @@ from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.demand.agent_protocol import AgentTrouble
 from hydra.model import NetworkState, Topology, VlanId
+from mininet_scenarios import plain_http
 
 from .fake_service import relay_path
 
@@ -52,7 +52,7 @@ def server(service, tmp_path, tokens, audit_file):
 @pytest.fixture
 def ask(server, tokens):
     """Ask as somebody: ask(name, method, path, …)."""
-    with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+    with plain_http.client(base_url=server.url, timeout=10) as client:
 
         def send(name, method, path, **kwargs):
             headers = {"Authorization": f"Bearer {tokens[name]}", **kwargs.pop("headers", {})}

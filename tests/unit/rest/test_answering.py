@@ -2,13 +2,13 @@
 
 import threading
 
-import httpx
 import pytest
 from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel, field_serializer
 
 from apps.rest.answering import AnsweringRoute
 from apps.rest.server import RestServer
+from mininet_scenarios import plain_http
 
 router = APIRouter(route_class=AnsweringRoute)
 
@@ -49,7 +49,7 @@ def client():
     app.state.closing = threading.Event()
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with plain_http.client(base_url=server.url) as client:
         yield client
     server.stop()
 

@@ -14,6 +14,7 @@ from apps.rest.routes import events as events_route
 from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ReservationRequest
+from mininet_scenarios import plain_http
 
 from .fake_service import relay_path
 
@@ -57,7 +58,7 @@ def follow(server):
     @contextmanager
     def connected(**kwargs):
         kwargs = {"headers": {"Last-Event-ID": "run-0"}, **kwargs}
-        with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+        with plain_http.client(base_url=server.url, timeout=10) as client:
             follower = Follower(client, **kwargs)
             yield follower
             server.stop()
@@ -155,7 +156,7 @@ def test_one_that_never_reads_holds_up_nobody(service, server, follow):
 def test_there_is_an_end_to_subscribers(server, follow, monkeypatch):
     monkeypatch.setattr(events_route, "MOST_SUBSCRIBERS", 1)
     with follow():
-        answer = httpx.get(f"{server.url}/v1/events", trust_env=False)
+        answer = plain_http.get(f"{server.url}/v1/events")
         assert (answer.status_code, answer.json()["type"]) == (
             503,
             "/problems/too-many-subscribers",

@@ -5,13 +5,13 @@ import socket
 import threading
 import time
 
-import httpx
 import pytest
 
 from apps.rest.middleware import BODY_LIMIT_BYTES, body_limit
 from apps.rest.models import MOST_ENTRIES
 from apps.rest.routes.agents import BacklogBody
 from hydra.demand.backlog import MOST_ELEPHANTS
+from mininet_scenarios import plain_http
 
 HEADERS = {"Content-Type": "application/json"}
 PLAN, GROUPS, RESERVATIONS = "/v1/plan", "/v1/groups", "/v1/reservations"
@@ -123,7 +123,7 @@ def test_others_are_answered_while_a_large_body_is_read(server):
     stop = threading.Event()
 
     def send() -> None:
-        with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as client:
+        with plain_http.client(base_url=server.url, timeout=30) as client:
             while not stop.is_set():
                 assert client.post(GROUPS, content=body, headers=HEADERS).status_code == 422
 
@@ -131,7 +131,7 @@ def test_others_are_answered_while_a_large_body_is_read(server):
     for sender in senders:
         sender.start()
     try:
-        with httpx.Client(base_url=server.url, timeout=5, trust_env=False) as client:
+        with plain_http.client(base_url=server.url, timeout=5) as client:
             end_s = time.monotonic() + 2
             while time.monotonic() < end_s:
                 assert client.get("/readyz").status_code == 200

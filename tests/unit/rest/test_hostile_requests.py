@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from apps.rest.app import create_app
@@ -10,6 +9,7 @@ from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from benchmarks._hostile import assault, operations
 from hydra.access import Role, make_token
+from mininet_scenarios import plain_http
 
 NAMES = {Role.VIEWER: "vera", Role.TENANT: "tina", Role.AGENT: "h11"}
 
@@ -27,7 +27,7 @@ def made(service, tmp_path):
 
 def test_nothing_escapes(made, caplog):
     server, tokens = made
-    document = httpx.get(f"{server.url}/openapi.json", trust_env=False).json()
+    document = plain_http.get(f"{server.url}/openapi.json").json()
     outcome = assault(server.port, operations(document), tokens, 500, 1)
     assert outcome.escapes == []
     assert outcome.unanswered_probes == 0

@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,6 +18,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState, PlaneId, PortId, Topology, VlanId
 from hydra.reconfiguration.commands import ApplyRules, Outcome, Pause
 from hydra.service import Reconfiguration, StepTiming
+from mininet_scenarios import plain_http
 
 from .fake_service import SILENT, relay_path, ring_state
 from .fake_workers import FakeWorkers
@@ -84,7 +84,7 @@ def samples(text):
 
 
 def test_the_network_s_state(url):
-    shown = samples(httpx.get(url, trust_env=False).text)
+    shown = samples(plain_http.get(url).text)
     assert shown["hydra_ready",] == 1
     assert shown["hydra_topology_epoch",] == 3
     assert shown["hydra_circuits", "p1", "carrying"] == 1
@@ -110,21 +110,21 @@ def test_the_traffic_of_two_paths_is_counted_once(url, service):
     paths = tuple(replace(relay_path(), circuits=(circuit,)) for circuit in circuits)
     vlans = dict(zip(paths, (VlanId(7), VlanId(8)), strict=True))
     service.network = NetworkState(4, Topology(frozenset(circuits), paths), vlans)
-    shown = samples(httpx.get(url, trust_env=False).text)
+    shown = samples(plain_http.get(url).text)
     assert shown["hydra_demand_bytes_per_second", "optical"] == 12.5e6 / 8
     assert shown["hydra_demand_bytes_per_second", "electrical"] == 3e6 / 8
 
 
 def test_traffic_against_a_one_way_circuit_is_electrical(url, service):
     service.network = ring_state(backwards=True)
-    shown = samples(httpx.get(url, trust_env=False).text)
+    shown = samples(plain_http.get(url).text)
     assert shown["hydra_circuits", "p1", "carrying"] == 3
     assert shown["hydra_demand_bytes_per_second", "optical"] == 0
     assert shown["hydra_demand_bytes_per_second", "electrical"] == 15.5e6 / 8
 
 
 def test_what_the_controller_did(url):
-    shown = samples(httpx.get(url, trust_env=False).text)
+    shown = samples(plain_http.get(url).text)
     assert shown["hydra_reconfigurations_total", "done", "reservation"] == 1
     assert shown["hydra_reconfiguration_substep_duration_seconds_count", "divert"] == 1
     assert shown["hydra_reconfiguration_substep_duration_seconds_sum", "divert"] == 0.004
@@ -141,7 +141,7 @@ def test_what_the_controller_did(url):
 
 
 def test_workers_one_by_one_and_those_that_are_gone(url, workers):
-    shown = samples(httpx.get(url, trust_env=False).text)
+    shown = samples(plain_http.get(url).text)
     assert (shown["hydra_worker_connected", "w1"], shown["hydra_worker_connected", "w2"]) == (1, 0)
     assert shown["hydra_worker_renewal_age_seconds", "w1"] == 0.25
     assert shown["hydra_worker_renewal_age_seconds", "w2"] == 70
@@ -157,14 +157,14 @@ def test_workers_one_by_one_and_those_that_are_gone(url, workers):
     assert ("hydra_worker_switches", "w2") not in shown
     assert (shown["hydra_shards", "yes"], shown["hydra_shards", "no"]) == (2, 2)
     workers.here = ()
-    shown = samples(httpx.get(url, trust_env=False).text)
+    shown = samples(plain_http.get(url).text)
     assert (shown["hydra_shards", "yes"], shown["hydra_shards", "no"]) == (0, 4)
 
 
 def test_where_there_are_no_workers_nothing_is_said_of_them(service):
     server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
     server.start()
-    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    text = plain_http.get(f"{server.url}/metrics").text
     server.stop()
     said = [name in text for name in ("hydra_ready", "hydra_worker", "shards")]
     assert said == [True, False, False]
@@ -172,14 +172,14 @@ def test_where_there_are_no_workers_nothing_is_said_of_them(service):
 
 def test_openmetrics_is_spoken_to_those_who_ask(url):
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    answer = httpx.get(url, headers=accept, trust_env=False)
+    answer = plain_http.get(url, headers=accept)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert "hydra_reconfigurations" in {one.name for one in open_families(answer.text)}
 
 
 def test_promtool_has_nothing_to_say(url):
     """Syntax, names and units, as Prometheus' own linter sees them."""
-    text = httpx.get(url, trust_env=False).content
+    text = plain_http.get(url).content
     done = subprocess.run(
         [PROMTOOL, "check", "metrics"], input=text, capture_output=True, timeout=30, check=False
     )
@@ -188,4 +188,4 @@ def test_promtool_has_nothing_to_say(url):
 
 def test_a_controller_in_trouble_is_not_a_scrape_that_lies(url, service):
     service.fails_with = DeviceUnavailable("controller", "busy")
-    assert httpx.get(url, trust_env=False).status_code == 503
+    assert plain_http.get(url).status_code == 503

@@ -2,7 +2,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 
-import httpx
 import numpy as np
 import pytest
 
@@ -11,6 +10,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.service import PlanRequest
+from mininet_scenarios import plain_http
 
 from .fake_service import FakeService, relay_path, ring_state
 
@@ -381,7 +381,7 @@ def test_a_dense_demand_of_320_racks_is_read_in_either_form():
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.start()
     try:
-        with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as client:
+        with plain_http.client(base_url=server.url, timeout=30) as client:
             sizes = []
             for body in ({"demand": entries}, {"demand_matrix": matrix}):
                 answer = client.post("/v1/plan", json=body)

@@ -2,7 +2,6 @@
 
 import json
 
-import httpx
 import pytest
 
 from apps.rest.app import create_app
@@ -14,6 +13,7 @@ from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.quotas import Quota, Usage
 from hydra.reservations.reservation import ReservationRequest
+from mininet_scenarios import plain_http
 from tests.unit.core.fabrics import reread
 
 from .fake_service import CREATED_UNIX_S
@@ -35,7 +35,7 @@ def tokens(tmp_path):
 def ask(service, tokens):
     server = RestServer(create_app(service, TokenFile(tokens)), "127.0.0.1", 0)
     server.start()
-    with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+    with plain_http.client(base_url=server.url, timeout=10) as client:
 
         def send(name, method, path, **kwargs):
             headers = {"Authorization": f"Bearer hydra_{name}_secret"}

@@ -10,10 +10,11 @@ import pytest
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.errors import HydraError
+from mininet_scenarios import plain_http
 
 
 def get(server, path="/healthz"):
-    return httpx.get(server.url + path, timeout=10, trust_env=False)
+    return plain_http.get(server.url + path, timeout=10)
 
 
 def test_start_and_stop_can_be_repeated(service):
@@ -25,7 +26,7 @@ def test_start_and_stop_can_be_repeated(service):
         assert get(server).json() == {"status": "ok"}
         server.stop()
         with pytest.raises(httpx.ConnectError):
-            httpx.get(url, trust_env=False)
+            plain_http.get(url)
     assert server.port == 0
     assert threading.active_count() <= threads
 

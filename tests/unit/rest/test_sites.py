@@ -4,7 +4,6 @@ import http.server
 import socket
 import threading
 
-import httpx
 import pytest
 
 from apps.rest.app import create_app
@@ -13,6 +12,7 @@ from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
+from mininet_scenarios import plain_http
 from tests.conftest import CHROMIUM
 
 BODY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 1}
@@ -88,9 +88,9 @@ def test_a_token_makes_no_page_ours(fabric, service, tmp_path):
     server = RestServer(create_app(service, TokenFile(tmp_path / "tokens.json")), "127.0.0.1", 0)
     server.start()
     headers = {"Authorization": f"Bearer {token}", "Host": "hydra.example"}
-    assert httpx.post(server.url + PATH, json=BODY, headers=headers).status_code == 201
+    assert plain_http.post(server.url + PATH, json=BODY, headers=headers).status_code == 201
     headers["Origin"] = "http://evil.example"
-    assert httpx.post(server.url + PATH, json=BODY, headers=headers).status_code == 403
+    assert plain_http.post(server.url + PATH, json=BODY, headers=headers).status_code == 403
     server.stop()
 
 
@@ -119,7 +119,7 @@ def test_a_rebound_name_opens_nothing(server, service, evil_page):
 
 
 def test_a_form_of_another_site_commits_nothing(server, client, service, evil_page):
-    identity = httpx.post(server.url + PATH, json={**BODY, "hold_s": 60}).json()["id"]
+    identity = plain_http.post(server.url + PATH, json={**BODY, "hold_s": 60}).json()["id"]
     form = f'<form method="POST" action="{server.url}{PATH}/{identity}/commit"></form>'
 
     class Evil(http.server.BaseHTTPRequestHandler):

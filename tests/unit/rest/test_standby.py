@@ -9,7 +9,6 @@ import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from apps.client import HydraClient, Refused
@@ -25,6 +24,7 @@ from hydra.journal import JournalError, Kind
 from hydra.journal_format import state_record
 from hydra.lifecycle import ReservationState
 from hydra.reservations.records import reservation_record
+from mininet_scenarios import plain_http
 
 from .fake_service import CREATED_UNIX_S, FakeService
 from .test_replicas import WORDS, A, Term
@@ -71,7 +71,7 @@ def serving(app):
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     try:
-        with httpx.Client(base_url=server.url, timeout=20, trust_env=False) as client:
+        with plain_http.client(base_url=server.url, timeout=20) as client:
             yield client
     finally:
         server.stop()

@@ -8,7 +8,6 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from hydra.events import EventKind, EventLog
 from hydra.journal import Change, Kind
 from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
+from mininet_scenarios import plain_http
 from tests.journals import SqliteJournal
 
 from .fake_service import relay_path
@@ -252,7 +252,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
 def api(service, hooks):
     server = RestServer(create_app(service, hooks=hooks), "127.0.0.1", 0)
     server.start()
-    with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+    with plain_http.client(base_url=server.url, timeout=10) as client:
         yield client
     server.stop()
 

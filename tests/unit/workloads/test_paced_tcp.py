@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mininet_scenarios.workloads import paced_tcp
-from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report, report_as
 
 MODULE = "mininet_scenarios.workloads.paced_tcp"
 LONG_S = 60
@@ -55,8 +55,8 @@ def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
     time.sleep(0.3)
     sender.terminate()
     assert (sender.wait(LONG_S), receiver.wait(LONG_S)) == (0, 0)
-    sent = paced_tcp.send_report_from_json(read_report(tx))
-    heard = paced_tcp.receive_report_from_json(read_report(rx))
+    sent = report_as(paced_tcp.SendReport, read_report(tx))
+    heard = report_as(paced_tcp.ReceiveReport, read_report(rx))
     assert heard.complete
     assert (heard.received_bytes, heard.check_sum) == (sent.sent_bytes, sent.check_sum)
     assert (sent.sent_bytes % 300, sent.sent_bytes > 0) == (0, True)
@@ -92,8 +92,8 @@ def test_nobody_who_listens_and_no_pace_are_said():
         paced_tcp.send("127.0.0.1", port, 50.0, 200, StopFlag(), None)
     with pytest.raises(WorkloadError, match="50 writes a second of 4 B"):
         paced_tcp.send("127.0.0.1", port, 50.0, 4, StopFlag(), None)
-    with pytest.raises(WorkloadError, match="lacks check_sum"):
-        paced_tcp.send_report_from_json({"sent_bytes": 1, "sent_again": 0, "timer_ms": 200.0})
+    with pytest.raises(WorkloadError, match="paced_tcp: the report lacks check_sum"):
+        report_as(paced_tcp.SendReport, {"sent_bytes": 1, "sent_again": 0, "timer_ms": 200.0})
 
 
 def test_a_path_without_silence_still_costs_a_timer_and_a_write():
