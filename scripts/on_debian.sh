@@ -41,7 +41,9 @@ exec unshare --mount --pid --fork --kill-child --propagation private bash -euc '
 mount --bind "$root" "$root"
 cd "$root"
 mount -t proc proc proc
-mount --rbind /sys sys
+# Another one shows the interfaces of the network that it was mounted in.
+mount -t sysfs sysfs sys
+mount --rbind /sys/fs/cgroup sys/fs/cgroup
 mount --bind /dev dev
 mount --bind /dev/pts dev/pts
 mount -t tmpfs tmpfs dev/shm

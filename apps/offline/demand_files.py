@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hydra import foreign_json
 from hydra.errors import PlanError
 from hydra.model import DemandMatrix
 from hydra.names import did_you_mean
@@ -202,8 +203,8 @@ def _matrix_of(rows: Sequence[tuple[int, Sequence[str]]]) -> DemandMatrix:
 def _read_json(path: Path, racks: _Racks) -> ArrayLike:
     """A matrix; a list of flows; or an object with either, as below."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        content = foreign_json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, foreign_json.TooDeep) as error:
         raise PlanError(f"is not JSON: {error}") from error
     if isinstance(content, dict):
         if "racks" in content and "mbps" in content:

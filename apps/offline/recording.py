@@ -25,6 +25,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra import foreign_json
 from hydra.errors import PlanError
 from hydra.model import DemandMatrix, Fabric
 from hydra.names import did_you_mean
@@ -157,8 +158,8 @@ def read_trace(path: Path, fabric: Fabric) -> Trace:
 
 def _object(line: str, number: int) -> dict[str, Any]:
     try:
-        found = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        found = foreign_json.loads(line)
+    except ValueError as error:
         raise PlanError(f"line {number} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise PlanError(f"line {number} is no JSON object")

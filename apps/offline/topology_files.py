@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path as FilePath
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from hydra import foreign_json
 from hydra.errors import PlanError
 from hydra.model import Circuit, Fabric, NetworkState, Path, Topology, VlanId
 from topology.checks import check_topology
@@ -55,7 +55,7 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
     Raises PlanError, which names the file and the problem, also if the topology could not stand.
     """
     try:
-        document = _DOCUMENT.validate_python(json.loads(file.read_text(encoding="utf-8")))
+        document = _DOCUMENT.validate_python(foreign_json.loads(file.read_text("utf-8")))
         state = _state(document, fabric)
     except OSError as error:
         raise PlanError(f"{file} can't be read: {error.strerror or error}") from error

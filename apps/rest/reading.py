@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter, ValidationError
 
 from apps.rest.answering import AnsweringRoute
+from hydra import foreign_json
 
 MOST_KEYS: Final = 10_000
 """Most keys of one JSON object."""
@@ -75,13 +76,13 @@ class _Read(Request):
 def read(body: bytes, model: TypeAdapter[Any]) -> object:
     """``body`` as ``model``. Raises MalformedBody, InvalidBody."""
     try:
-        data = json.loads(body, object_pairs_hook=_object)
+        data = foreign_json.loads(body, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise MalformedBody(f"{error.msg} at character {error.pos}") from None
     except UnicodeDecodeError as error:
         raise MalformedBody(f"{error.reason} at byte {error.start}") from None
-    except RecursionError:
-        raise MalformedBody("values are nested too deep") from None
+    except foreign_json.TooDeep as error:
+        raise MalformedBody(str(error)) from None
     except ValueError:
         raise MalformedBody("a number has too many digits") from None
     try:

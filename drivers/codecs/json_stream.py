@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from hydra.foreign_json import MOST_LEVELS, TOO_DEEP
+
 _REST_OF_STRING: Final = r'[^"\\]*(?:\\.[^"\\]*)*("?)'
 _IN_STRING: Final = re.compile(_REST_OF_STRING, re.DOTALL)
 _TOKEN: Final = re.compile(rf'[\[\]{{}}]|"{_REST_OF_STRING}', re.DOTALL)
@@ -45,10 +47,12 @@ class JsonStream:
         """The value, or a text that says what is wrong with it."""
         if not self._done:
             return "the value is not complete"
+        if self._depth > MOST_LEVELS:
+            return f"no JSON: {TOO_DEEP}"
         try:
             text = "".join(self._pieces)
             value = json.loads(text, parse_constant=_refuse, object_hook=self._made_of)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             return f"no JSON: {error}"
         return value if isinstance(value, dict | list) else "no JSON object or array"
 
@@ -70,6 +74,9 @@ class JsonStream:
                     return None
             elif opening in "[{":
                 self._depth += 1
+                if self._depth > MOST_LEVELS:
+                    self._done = True
+                    return None
             else:
                 self._depth -= 1
                 if self._depth == 0:

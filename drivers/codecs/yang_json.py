@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
+
+from hydra import foreign_json
 
 MAX_JSON_BYTES: Final = 16 << 20
 """Longest text that is read: 1024 ports on each side take less than 1 MiB a list."""
@@ -21,8 +22,10 @@ def parse(text: bytes) -> Json:
     if len(text) > MAX_JSON_BYTES:
         raise YangJsonError(f"{len(text)} bytes of JSON, more than {MAX_JSON_BYTES}")
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return foreign_json.loads(text)
+    except foreign_json.TooDeep as error:
+        raise YangJsonError(str(error)) from None
+    except ValueError:
         raise YangJsonError(f"not JSON: {shown(text[:_SHOWN].decode('latin-1'))}") from None
 
 

@@ -73,7 +73,9 @@ class Live:
         body = {"src": src, "dst": dst, "bandwidth_mbps": mbps, **more}
         answer = self.api("POST", "/v1/reservations", json=body, headers={"Prefer": "wait=20"})
         assert answer.status_code == 201, answer.text
-        return answer.json()
+        path = f"/v1/reservations/{answer.json()['id']}"
+        wait_until(lambda: self.get(path)["state"] != "activating")
+        return self.get(path)
 
     def change(self, a: str, b: str, *planes: str) -> Any:
         """Give two racks a circuit on one of these planes; the finished reconfiguration."""

@@ -59,7 +59,7 @@ def test_three_directions_on_circuits_and_three_electrical(network):
     """One plane and one port a rack, and each of three racks has a circuit to the next."""
     ring(network, THERE)
     assert circuits(network) == on("p1", THERE)
-    seen = {}
+    seen, sent = {}, []
     for src, dst in (("h11", "h21"), ("h21", "h31"), ("h31", "h11")):
         for one, other in ((src, dst), (dst, src)):
             with (
@@ -73,7 +73,8 @@ def test_three_directions_on_circuits_and_three_electrical(network):
                     network.stage, one, other, pps=200, payload_bytes=200, count=200
                 ) as udp,
             ):
-                assert udp.finish(30).lost == 0
+                sent.append(udp.finish(30))
+            assert network.lost_but_in_queues(*sent) == 0
             seen[one, other] = (len(optical.frames()) > 0, len(electrical.frames()) > 0)
     assert seen == {
         ("h11", "h21"): (True, False),
@@ -149,10 +150,10 @@ def test_a_ring_that_gets_no_light_stays_electrical(network):
     try:
         body = {"demand": [entry for one in around(THERE) for entry in one.entries()]}
         body |= {"racks": list(THERE), "use_planes": ["p1"]}
-        answer = network.api(
-            "POST", "/v1/reconfigurations", json=body, headers={"Prefer": "wait=20"}
-        )
-        assert answer.json()["state"] == "partial"
+        answer = network.api("POST", "/v1/reconfigurations", json=body)
+        change = answer.json()["id"]
+        wait_until(lambda: network.client.reconfiguration(change).finished)
+        assert network.state_of(change) == "partial"
         assert circuits(network) == []
         assert network.everyone_reaches_everyone()
     finally:

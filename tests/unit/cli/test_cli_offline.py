@@ -204,6 +204,7 @@ ENDS = {"a": {"rack": "r1", "port": "o1"}, "b": {"rack": "r2", "port": "o1"}}
     ("text", "words"),
     [
         ("{", "is not JSON"),
+        ("[" * 30_000, "is not JSON: values are nested more than 64 levels deep"),
         ("[]", "is no topology as `hydra topology --json` prints it: it:"),
         ('{"circuits": [{"a": 5}], "paths": []}', "circuits.0.a"),
         (json.dumps({"circuits": [], "paths": [{"vlan": 5, "hops": []}]}), "paths.0.hops"),

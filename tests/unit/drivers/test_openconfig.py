@@ -189,7 +189,7 @@ def test_vlans_in_the_shapes_of_switches(dialect, port, updates, vlans):
         ([("vlans", {})], "{}", "an answer about 'vlans', not interfaces"),
         ([*ROOT, ("state", {})], "{}", "an answer about 'interfaces/state', not interfaces"),
         ([], "{}", "an answer about '', not interfaces"),
-        (ROOT, '{"interface": ' + "[" * 900 + "]" * 900 + "}", "nested too deep|not an object"),
+        (ROOT, '{"interface": ' + "[" * 64 + "]" * 64 + "}", "nested more than 64 levels"),
     ],
 )
 def test_other_answers_are_refused(path, text, told):

@@ -102,6 +102,7 @@ BAD = {
     "cancel.csv": ("src,dst,mbps\nr1,r2,nan\n", "line 2: nan Mbps"),
     "self.csv": ("src,dst,mbps\nr1,r1,5\n", r"demand\[0, 0\] is 5"),
     "broken.json": ("[[0,1", "is not JSON"),
+    "deep.json": ("[" * 30_000, "is not JSON: values are nested more than 64 levels deep"),
     "scalar.json": ("5", "neither a list of rows"),
     "ragged.json": ("[[0,1],[1]]", "not a matrix of numbers"),
     "text.json": ('[["a"]]', "not a matrix of numbers"),

@@ -71,7 +71,8 @@ def test_the_others_are_counted(client):
     [
         ('{"src": "r1", "src": "r2"}', "'src' stands twice"),
         ("{" + ",".join(f'"k{n}":1' for n in range(10_001)) + "}", "10001 keys"),
-        ("[" * 50_000, "nested too deep"),
+        ("[" * 50_000, "nested more than 64 levels deep"),
+        ("[" * 65 + "]" * 65, "nested more than 64 levels deep"),
         ("1" * 50_000, "too many digits"),
         (b"\xc3(", "at byte"),
     ],
