@@ -91,4 +91,4 @@ class Audit:
         actual, _ = yield from self._care.read()
         state = self._memory.state
         yield from self._care.retag(wrong_vlans(self._fabric, state, actual, self._care.closed))
-        yield from self._care.move(stray_mirrors(self._fabric, state, actual.mirrors))
+        yield from self._care.take_down(stray_mirrors(self._fabric, state, actual.mirrors))

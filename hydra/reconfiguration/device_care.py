@@ -180,8 +180,9 @@ class DeviceCare:
         """Bring these devices to the present state: VLANs first, lest one in use is in the dark.
 
         A plane loses cross-connects on our ports that belong to no circuit, unless the ToR at their
-        end is uncertain, whose VLANs may still lead there. People are not sent to unplug what is in
-        nobody's way. A ToR without VLANs has rules alone: :class:`Switches` sees to those.
+        end is uncertain, whose VLANs may still lead there, or does not answer. People are not sent
+        to unplug what is in nobody's way. A ToR without VLANs has rules alone: :class:`Switches`
+        sees to those.
         """
         wanted = {rack: ports for rack, ports in self.wanted_ports().items() if rack in racks}
         self.uncertain_planes -= self._by_people
@@ -191,16 +192,27 @@ class DeviceCare:
         state = self._memory.state
         yield from self.retag(wrong_vlans(self._fabric, state, actual, self.closed))
         self.uncertain_planes -= actual.mirrors.keys()
-        strays = stray_mirrors(self._fabric, state, actual.mirrors)
+        yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors))
+
+    def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:
+        """Take down cross-connects that belong to no circuit, but on planes where one ends at a ToR
+        that may yet send there: those are uncertain, and tried again.
+        """
         self.uncertain_planes |= (held := self._ends_uncertain(strays))
         yield from self.move({plane: move for plane, move in strays.items() if plane not in held})
 
     def _ends_uncertain(self, strays: Mapping[PlaneId, MirrorMove]) -> set[PlaneId]:
-        """Planes on which a cross-connect to go ends at a ToR that is uncertain."""
+        """Planes on which a cross-connect to go ends at a ToR that is uncertain, or may yet send
+        probes there that it was given.
+        """
+        mute = self._switches.mute() & self._switches.owned.keys()
+        racks = self.uncertain_racks | {
+            rack.id for rack in self._fabric.racks if rack.tor.datapath_id in mute
+        }
         ends = {
             (port.plane, number)
             for port in self._fabric.ports
-            if port.rack in self.uncertain_racks
+            if port.rack in racks
             for number in (port.ingress, port.egress)
         }
         return {

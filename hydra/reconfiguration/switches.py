@@ -80,6 +80,9 @@ class Connections(Protocol):
 
     def connected(self) -> frozenset[DatapathId]: ...
 
+    def mute(self) -> frozenset[DatapathId]:
+        """Switches whose connection stands, and that do not answer: none of those connected."""
+
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
         """A port by name; None if it is not known."""
 
@@ -199,6 +202,10 @@ class Switches:
     def soon_ready(self) -> frozenset[DatapathId]:
         """Slow switches that are about to be brought to the present state."""
         return self.slow() & frozenset(self._untried)
+
+    def mute(self) -> frozenset[DatapathId]:
+        """Switches whose connection stands, and that may yet do what they were told on it."""
+        return self._connections.mute()
 
     @property
     def all_ready(self) -> bool:

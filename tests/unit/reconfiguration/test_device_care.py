@@ -10,7 +10,7 @@ from hydra.model import NetworkState
 from hydra.reconfiguration.commands import AwaitRounds, Outcome, PassMarkers, Pause
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
-from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
+from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network, failure_of
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
@@ -104,3 +104,22 @@ def test_paths_that_are_given_up_and_stand_are_told(network, what):
     found = reconcile(FABRIC, STATE, Actual(mirrors, vlans), dark=dark)
     assert dict(found.standing) == ({path: vlan} if what == "one more VLAN" else {})
     assert (path in found.state.topology.paths) == (what == "as it was")
+
+
+@pytest.mark.parametrize("mute", [True, False])
+def test_mirrors_stay_where_a_tor_may_yet_send_probes_that_it_was_given(mute):
+    """It stands still: whatever it was told to send comes out once it answers."""
+    fabric = openflow_only(FABRIC)
+    network = Network(fabric, NetworkState(), random.Random(1))
+    upkeep = SimulatedUpkeep.at_work(network, NetworkState())
+    crosses = fabric.cross_connects(circuit_between(fabric, 0, 1, 0))
+    network.mirrors[0] = set(crosses)
+    network.late.mute = {fabric.racks[1].tor.datapath_id} if mute else set()
+    network.connected -= network.late.mute
+    upkeep.run(upkeep.care.mend([0], []))
+    assert network.mirrors[0] == (set(crosses) if mute else set())
+    assert upkeep.care.uncertain_planes == ({0} if mute else set())
+    network.late.mute = set()
+    upkeep.run(upkeep.care.mend([0], []))
+    assert not network.mirrors[0]
+    assert not upkeep.care.uncertain_planes

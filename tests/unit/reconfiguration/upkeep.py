@@ -68,6 +68,9 @@ class Seen:
     def connected(self) -> frozenset[DatapathId]:
         return frozenset(self._network.connected | self._network.learning.keys())
 
+    def mute(self) -> frozenset[DatapathId]:
+        return frozenset(self._network.late.mute)
+
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
         server = self._server_at.get((datapath, name))
         heard = self._network.connected | self._network.late.mute
