@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Any
 
-from apps.openflow import package
+from apps.openflow import package, seam
 from apps.openflow.messages import have_read, parsers, port_info
 from apps.openflow.package import (
     CONFIG_DISPATCHER,
@@ -51,7 +51,10 @@ def run_manager(arguments: list[str]) -> None:
     KeyboardInterrupt if a signal comes before the hub runs, the HydraError that was given to
     :func:`~apps.openflow.seam.give_up`, and HydraError if it ends by itself.
     """
-    hubs().run_manager(arguments, _stopping)
+    try:
+        hubs().run_manager(arguments, _stopping)
+    finally:  # also where that came before the hub ran
+        seam.raise_what_was_given_up()
 
 
 def _stopping() -> list[threading.Thread]:

@@ -89,7 +89,6 @@ def run_manager(arguments: list[str], stopping: Stopping) -> None:
     signals: list[int] = []
     eventlet.spawn(_keep_empty, seam.at_signals(interrupt))
     manager.main(args=arguments, prog="ryu-manager")
-    seam.raise_what_was_given_up()
     if not signals:
         raise HydraError(
             "OpenFlow's listener has ended by itself, the log says why: start it again"

@@ -79,7 +79,6 @@ def run_manager(arguments: list[str], stopping: Stopping) -> None:
         LOOP.run_until_complete(over)
     finally:
         manager.close()
-    seam.raise_what_was_given_up()
 
 
 def _leave_listening_to_us(_handler: Any) -> None:

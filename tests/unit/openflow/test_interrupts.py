@@ -47,6 +47,31 @@ class App(framework.OpenFlowApp):
 BUSY = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 80.0").replace("SPINS", "True")
 STUCK = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 1.0").replace("SPINS", "False")
 
+GIVES_UP = """
+from apps.openflow import framework, seam
+from hydra.errors import HydraError
+
+def give_up():
+    seam.give_up(HydraError("nothing can be done here"))
+
+class Application:
+    openflow_address = ("127.0.0.1", 0)
+    openflow_tls = events = None
+    openflow_connections = 10
+
+    def start(self):
+        if WHERE == "start":
+            give_up()
+
+    def stop(self):
+        pass
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        if WHERE == "compose":
+            give_up()
+        return Application()
+"""
 
 DELETING = """
 import time
@@ -195,3 +220,20 @@ def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
     assert ended.returncode == 1
     assert "closed" in ended.stdout
     assert "read no more: MemoryError('no memory for it')" in ended.stderr
+
+
+@pytest.mark.parametrize("where", ["compose", "start"])
+def test_what_gives_up_before_the_hub_runs_says_why(where, tmp_path, package):
+    """Else the process would end as if it were told to, and nothing would start it again."""
+    app = tmp_path / "app.py"
+    app.write_text(f"WHERE = {where!r}\n{GIVES_UP}")
+    manager = Path(sys.executable).with_name("ryu-manager")
+    done = subprocess.run(
+        [manager, "--ofp-tcp-listen-port", "0", app],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "nothing can be done here" in done.stderr
