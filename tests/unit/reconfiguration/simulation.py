@@ -381,7 +381,7 @@ class Network:
         sent = self._sent.get(datapath)
         if sent is None:
             sent = self._sent[datapath] = self._all_sent(server.rack, self.tables[datapath])
-        cached = self._cached(datapath)
+        cached = self.cached(datapath)
         if not cached:
             return sent
         off = self.dead_uplinks | self.closed
@@ -937,7 +937,7 @@ class Network:
         return bool(self.stale) and any(
             self._passes(way, server.rack, end)
             for server in self.fabric.servers
-            if self._cached(self.switch_of[server.name].datapath)
+            if self.cached(self.switch_of[server.name].datapath)
             for _, way in self.sent(server)
         )
 
@@ -946,7 +946,7 @@ class Network:
             return way[0] in self.vlans[end].tagged
         return end in self.followed(way, here)[:-1]
 
-    def _cached(self, datapath: DatapathId) -> list[Stale]:
+    def cached(self, datapath: DatapathId) -> list[Stale]:
         """Tables that a vswitch has replaced and still forwards some packets by."""
         entries = self.stale.get(datapath)
         if not entries:

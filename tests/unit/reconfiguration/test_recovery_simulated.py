@@ -185,7 +185,7 @@ def next_controller(
     last = network.journal[-1] if network.journal else None
     upkeep = kind(network, saved, interrupted(network.fabric, saved, last), watch.look)
     upkeep.unbrought |= set(watch.excused())
-    watch.excused = lambda: upkeep.unbrought
+    watch.excused = upkeep.excused
     return upkeep
 
 

@@ -100,6 +100,8 @@ class SimulatedUpkeep:
         self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
         self.unbrought: set[str] = set()
         """Servers whose switch has not been brought to the state, although it was tried."""
+        self._forgets_s: dict[str, float] = {}
+        """When switches that have been brought forget what they had cached before."""
         self.steps: list[str] = []
         self.jobs: list[Callable[[], None]] = []
         """Jobs of courses that let others in, in turn."""
@@ -184,8 +186,17 @@ class SimulatedUpkeep:
         for server, switch in self.network.switch_of.items():
             if switch.datapath in failed:
                 self.unbrought.add(server)
-            elif switch.datapath in brought:
+            elif switch.datapath in brought and server in self.unbrought:
                 self.unbrought.discard(server)
+                cached = self.network.cached(switch.datapath)
+                self._forgets_s[server] = max((one.until_s for one in cached), default=0.0)
+
+    def excused(self) -> set[str]:
+        """Servers whose switch could not be told that circuits go, or still forwards by what it had
+        cached by then.
+        """
+        now_s = self.network.now_s
+        return self.unbrought.union(s for s, until_s in self._forgets_s.items() if now_s < until_s)
 
     @property
     def uncertain(self) -> set[PlaneId | str]:
