@@ -340,24 +340,26 @@ def test_one_on_a_device_of_which_something_is_open_has_its_turn(stage):
     assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
 
 
-def test_a_change_does_not_stand_still_for_others_for_good(stage, monkeypatch):
-    clock = iter(range(1000))  # each look at it is a second later
+@pytest.fixture
+def _seconds_fly(monkeypatch):
+    """Each look of the mover's at the clock is a second later."""
+    clock = iter(range(1000))
     monkeypatch.setattr(
         "apps.controller.mover.time",
         SimpleNamespace(monotonic=lambda: float(next(clock)), time=lambda: 0.0),
     )
+
+
+@pytest.mark.usefixtures("_seconds_fly")
+def test_a_change_does_not_stand_still_for_others_for_good(stage):
     asked = []
     stage.mover.let_in(lambda: asked.append(len(stage.ledger.under_way)) or True)
     assert stage.change().state is ReconfigurationState.DONE
     assert asked == [1]
 
 
-def test_while_it_waits_anyway_it_does_not_stand_still(stage, monkeypatch):
-    clock = iter(range(1000))  # each look at it is a second later
-    monkeypatch.setattr(
-        "apps.controller.mover.time",
-        SimpleNamespace(monotonic=lambda: float(next(clock)), time=lambda: 0.0),
-    )
+@pytest.mark.usefixtures("_seconds_fly")
+def test_while_it_waits_anyway_it_does_not_stand_still(stage):
     asked = []
     stage.mover.let_in(lambda: stage.only_waits and len(asked) < 9 and not asked.append(1))
 
