@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -121,8 +122,8 @@ class Runner:
         self._policing = policing
         self._wait_for = wait_for
         self._look_soon = look_soon
-        self._only_slow: set[int] = set()
-        """Commands that wait for nobody but slow switches, by ``id``."""
+        self._only_slow: dict[int, threading.Event] = {}
+        """Commands under way, by ``id``: set once they wait for nobody but slow switches."""
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
@@ -200,15 +201,20 @@ class Runner:
         else being confirmed: for the thread that performs it.
         """
         some = self._in_flight
-        if some and not self._only_slow.isdisjoint(id(command) for command, _ in some):
+        if any(map(self._waits_for_slow, (command for command, _ in some))):
             return all(
-                future.result().confirmed if future.done() else id(command) in self._only_slow
+                future.result().confirmed if future.done() else self._waits_for_slow(command)
                 for command, future in some
             )
         return bool(some) and all(
             isinstance(command, _WAITING) or (isinstance(command, StageRules) and future.done())
             for command, future in some
         )
+
+    def _waits_for_slow(self, command: Command) -> bool:
+        """True if only slow switches owe a command their answers."""
+        only_slow = self._only_slow.get(id(command))
+        return only_slow is not None and only_slow.is_set()
 
     @property
     def over_since_s(self) -> float | None:
@@ -259,8 +265,10 @@ class Runner:
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
         timeout_s, name = self._policy.now.timeouts.vswitch_s, id(command)
 
-        def only_slow_left() -> None:
-            self._only_slow.add(name)
+        only_slow = self._only_slow[name] = threading.Event()
+
+        def only_slow_left() -> None:  # the last prompt one may answer once this is over
+            only_slow.set()
             self._look_soon()
 
         try:
@@ -272,7 +280,7 @@ class Runner:
                 only_slow_left=only_slow_left,
             )
         finally:
-            self._only_slow.discard(name)
+            del self._only_slow[name]
         for datapath, failure in failures.items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 self._mastership.forget(datapath)

@@ -161,6 +161,25 @@ def test_it_only_waits_for_slow_switches_once_all_else_is_confirmed(runner, monk
     assert not runner._only_slow
 
 
+def test_who_answers_once_a_command_is_over_is_not_taken_for_the_next_one_s(runner, monkeypatch):
+    """Of two commands one after the other, Python gives both the same ``id``, perhaps."""
+    held, seen, told = threading.Event(), [], []
+
+    def apply(changes, _timeout_s, *, only_slow_left, **_named):
+        told.append(only_slow_left)
+        held.wait(5)
+        return dict.fromkeys(changes)
+
+    monkeypatch.setattr(runner._fleet, "apply", apply)
+    monkeypatch.setattr(runner, "_wait_for", waits_for(runner, held, seen))
+    push = ApplyRules({}, slow=frozenset({1}))
+    for _ in range(2):
+        held.clear()
+        runner.perform(Batch("move", (push,)))
+        told[0]()
+    assert seen == [False, False]
+
+
 def waits_for(runner, held, seen):
     def wait_for(futures):
         wait(futures[1:])
