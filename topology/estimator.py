@@ -80,6 +80,7 @@ def estimate(
     out_mbps: Floats,
     in_mbps: Floats,
     came_mbps: Floats | None = None,
+    peak_mbps: Floats | None = None,
 ) -> Estimate:
     """Demand in Mbps, and which of it rests on a guess.
 
@@ -87,7 +88,8 @@ def estimate(
     where they say nothing. ``out_mbps`` are the links of the senders, ``in_mbps`` those of the
     racks: the limits of an ideal switch. ``came_mbps``, shape (R,), is what is sent into the queue
     of each resource, 0 where nobody counts it: of far more than it lets through, what is sent is
-    what is wanted.
+    what is wanted. ``peak_mbps``, shape (R,), is the load as one reading alone may tell it: it
+    makes no resource full, but none below it is clear; None: as ``load_mbps``.
 
     Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
     max-min fair share of what that leaves of the ideal switch, by its number of connections as far
@@ -119,7 +121,8 @@ def estimate(
     if traffic.most_mbps is not None:
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
-    near = ~(load_mbps < CLEAR * capacity_mbps)
+    peak = load_mbps if peak_mbps is None else np.maximum(load_mbps, peak_mbps)
+    near = ~(peak < CLEAR * capacity_mbps)
     clear = ~along(np.logical_or, near, traffic.uses)
     met_odd = traffic.uses[doubted]
     shown = ~constrained | np.isfinite(most)

@@ -162,7 +162,9 @@ class DemandEstimator:
         np.add.at(waiting, self._pairs_of(backlog), backlog.mbps)
         ways = self._ways_of(state.topology, now_s)
         into = self._into(seen.received_mbps)
-        load, came, uses = self._loads(seen, pair, ways, into)
+        load, came = self._loads(seen, _confirmed(sent), pair, ways, into)
+        peak, _ = self._loads(seen, np.maximum(sent.mbps, sent.latest_mbps), pair, ways, into)
+        uses = self._uses(sent, pair, ways)
         more = self._of_entries(backlog, backlog.mbps, sent)
         changed_s = now_s - self._changed_s
         lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
@@ -173,7 +175,8 @@ class DemandEstimator:
         capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
         if seen.metered:
             load, capacity, uses = self._with_meters(seen.metered, sent, load, capacity, uses)
-            came = np.concatenate([came, np.zeros(len(load) - len(came))])
+            meters = np.zeros(len(load) - len(came))
+            came, peak = np.concatenate([came, meters]), np.concatenate([peak, meters])
         found = estimate(
             Traffic(
                 sent.source,
@@ -189,6 +192,7 @@ class DemandEstimator:
             self._link_mbps,
             self._fabric.server_rate_mbps * self._receiving(into[0]),
             came,
+            peak,
         )
         self._tell(found.odd, load, capacity, ways)
         wanted, expected = np.zeros((2, racks, racks))
@@ -267,18 +271,17 @@ class DemandEstimator:
     def _loads(
         self,
         seen: _Seen,
+        now: NDArray[np.float64],
         pair: tuple[NDArray[np.intp], NDArray[np.intp]],
         ways: _Ways,
         into: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """Load of each resource now, what comes to its queue as far as that is counted, and the
-        resources that each entry of ``sent`` uses.
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Load of each resource, and what comes to its queue as far as that is counted, where the
+        entries of ``sent`` send ``now`` Mbps.
         """
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
-        sent, way = seen.sent, ways.of_pair[pair]
-        now = sent.latest_mbps
-        electrical = np.where(way < 0, 1.0, seen.spilled[pair])
-        by_packets = electrical * now
+        sent = seen.sent
+        by_packets = np.where(ways.of_pair[pair] < 0, 1.0, seen.spilled[pair]) * now
         load, came = np.zeros((2, last + 1))
         np.add.at(load, at.link + sent.source, now)
         # Counters see what comes to the first queue. What leaves it comes to the next one.
@@ -290,7 +293,15 @@ class DemandEstimator:
         for place, mbps in zip((at.inlet, at.downlink), np.nan_to_num(into), strict=True):
             np.maximum.at(load, place + self._rack_of_server, mbps)
         load[at.circuits : last] = [seen.ports_mbps.get(port, np.nan) for port in ways.senders]
-        uses = np.full((len(now), 6 + ways.listed.shape[1]), last)
+        return load, came
+
+    def _uses(
+        self, sent: Sent, pair: tuple[NDArray[np.intp], NDArray[np.intp]], ways: _Ways
+    ) -> NDArray[np.intp]:
+        """The resources that each entry of ``sent`` uses, an entry a row."""
+        at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
+        way = ways.of_pair[pair]
+        uses = np.full((len(way), 6 + ways.listed.shape[1]), last)
         uses[:, 0], uses[:, 1] = at.link + sent.source, at.inlet + sent.to
         # Mice of pairs with a path may stay electrical.
         shared = np.flatnonzero((way < 0) | self._policy.now.sharing.elephants_only)
@@ -305,7 +316,7 @@ class DemandEstimator:
         ):
             uses[shared, column] = place + where[shared]
         uses[way >= 0, 6:] = ways.listed[way[way >= 0]]
-        return load, came, uses
+        return uses
 
     def _with_meters(
         self,
@@ -428,6 +439,15 @@ class DemandEstimator:
         what = "server_rate_mbps" if place < at.downlink else "electrical rate"
         rack = (place - at.inlet) % len(self._servers)
         return f"server receives above its {what}", fabric.racks[rack].name
+
+
+def _confirmed(sent: Sent) -> NDArray[np.float64]:
+    """Mbps of each entry in the last interval, as far as another reading says so too.
+
+    That is the average or the interval before: one alone may hold what was sent in two
+    (:attr:`~hydra.demand.counters.Sent.least_mbps`), and would fill a link.
+    """
+    return np.minimum(sent.latest_mbps, np.maximum(sent.mbps, sent.least_mbps))
 
 
 class _Ways:

@@ -59,10 +59,12 @@ class Network:
         after_s=10.0,
         spilled=None,
     ):
-        """``sent`` are (source, rack, Mb/s), and Mb/s in the last two intervals if they differ."""
+        """``sent`` are (source, rack, Mb/s); Mb/s in the last interval and in the lesser of the
+        last two, if they differ."""
         self.now_s += after_s
-        table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
-        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T, table[:, 3])
+        table = np.array([(*one, one[-1], one[-1])[:5] for one in sent], dtype=float)
+        table = table.reshape(-1, 5)
+        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
         return self.estimator.find(
             seen,
             ports or {},
@@ -141,6 +143,22 @@ def test_averages_may_lag_behind_what_fills_an_uplink():
     found = Network().find((H11, R2, 3.0, 9.5))
     assert found.constrained[R1, R2]
     assert found.wanted_mbps[R1, R2] == pytest.approx(100.0)
+
+
+def test_one_reading_that_holds_what_was_sent_in_two_fills_no_uplink():
+    """A busy Open vSwitch brings counters up to date late."""
+    found = Network().find((H11, R2, 6.6, 12.6, 0.3))
+    assert not found.constrained.any()
+    assert found.wanted_mbps[R1, R2] == pytest.approx(6.6 * HEADROOM)
+
+
+def test_nothing_is_learnt_of_what_may_be_full():
+    """One reading tells of a full uplink, or of a calm one after it: neither shows a demand."""
+    for average_mbps, latest_mbps, least_mbps in ((3.0, 9.5, 0.0), (9.0, 0.5, 0.5)):
+        network = Network()
+        network.find((H11, R2, average_mbps, latest_mbps, least_mbps))
+        found = network.find((H11, R2, 9.2))
+        assert found.wanted_mbps[R1, R2] == pytest.approx(100.0)
 
 
 def test_a_pair_on_a_circuit_of_its_own_is_measured():
