@@ -23,11 +23,12 @@ from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
 from apps.openflow.replies import Reply
 from apps.process.metrics import Metrics
-from drivers.codecs.openflow.rule_tables import is_exact, table_drift
+from drivers.codecs.openflow.rule_tables import cookies_among, is_exact, table_drift
 from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
+from hydra.forwarding.rules import ROUND_RULES
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, RackId
 from hydra.policy import CurrentPolicy
@@ -42,6 +43,7 @@ from hydra.reconfiguration.commands import (
     CompareRules,
     ConfirmRules,
     Course,
+    HeldRules,
     Marker,
     MoveMirrors,
     Outcome,
@@ -63,6 +65,7 @@ from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
+_ROUND_COOKIES = tuple(rule.cookie for rule in ROUND_RULES.rules)
 _WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 """Commands that change nothing, and mostly wait. Probes of new paths are none of them: what they
 find is to be acted upon at once.
@@ -320,13 +323,15 @@ class Runner:
                 )
         return found
 
-    def _confirm_rules(self, command: ConfirmRules) -> frozenset[DatapathId]:
+    def _confirm_rules(self, command: ConfirmRules) -> HeldRules:
         intended, timeout_s = command.intended, self._policy.now.timeouts.vswitch_s
-        return frozenset(
-            datapath
-            for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s)
-            if is_exact(intended[datapath], ports, body)
-        )
+        exact, rounds = set[DatapathId](), dict[DatapathId, frozenset[int]]()
+        for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
+            if is_exact(intended[datapath], ports, body):
+                exact.add(datapath)
+            else:
+                rounds[datapath] = frozenset(cookies_among(_ROUND_COOKIES, body))
+        return HeldRules(frozenset(exact), rounds)
 
     def _stage_rules(self, command: StageRules) -> None:
         self._fleet.stage(command.changes)

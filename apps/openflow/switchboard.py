@@ -287,7 +287,7 @@ class Switchboard(Requests):
         """Messages that have a switch look at all its flows (any change does), and tell the end."""
         rounds = switch.rounds
         again = self._round_again(rounds.number)
-        rounds.number = (rounds.number + 1) % ROUND_RULES
+        rounds.number = (rounds.number + 1) % len(ROUND_RULES.rules)
         return again + encode_end_of_round(rounds.number, self._next_xid())
 
     # -- calls: native threads ------------------------------------------------------------------

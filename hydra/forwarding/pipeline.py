@@ -261,6 +261,7 @@ class RuleKind(Enum):
     TOR_DELIVERED_V6 = 0x75
     TOR_DELIVERED_HOST_V4 = 0x76
     TOR_DELIVERED_HOST_V6 = 0x77
+    # The only kind from 0x80 on: what renews tables spares it.
     ROUND = 0x80
 
 
@@ -649,6 +650,9 @@ COOKIE_KIND_MASK: Final = 0xFFFF << 48
 COOKIE_EPOCH_MASK: Final = 0xFFFF << 32
 COOKIE_KIND_EPOCH_MASK: Final = COOKIE_KIND_MASK | COOKIE_EPOCH_MASK
 COOKIE_SUBJECT_MASK: Final = 0xFFFF_FFFF
+RENEWED: Final = COOKIE_TAG
+RENEWED_MASK: Final = COOKIE_TAG_MASK | 0x80 << 48
+"""What cookies of all kinds but ``ROUND`` have in common."""
 DELIVERY_COUNTERS: Final = COOKIE_TAG | 0x70 << 48
 DELIVERY_COUNTERS_MASK: Final = COOKIE_TAG_MASK | 0xF0 << 48
 """Together with :data:`DELIVERY_COUNTERS`, picks the rules that count what reservations get."""

@@ -26,7 +26,7 @@ _EMULATED_RACKS = 0x1_0000
 _NOBODYS: Final = (IPv4Network("0.0.0.0/32"), IPv6Network("::/128"), IPv6Network("fe80::/10"))
 """Source addresses of an ARP probe (RFC 5227), of one for duplicates (RFC 4862), and those that
 each link has anew."""
-ROUND_RULES: Final = 12
+_ROUND_RULES: Final = 12
 """Rules of a switch that tell the end of a look at its cached flows; three are used by a change."""
 _CLAIMS: Final = {
     4: (RuleKind.PORT_ARP,),
@@ -226,9 +226,9 @@ def round_rule(number: int) -> FlowRule:
     return FlowRule(RuleKind.ROUND, (number,), cookie(RuleKind.ROUND, subject=number))
 
 
-def round_rules() -> Iterator[FlowRule]:
-    """All of a switch's, used in turn, since each has to be a second old before it can end."""
-    return map(round_rule, range(ROUND_RULES))
+ROUND_RULES: Final = InstallAll(tuple(map(round_rule, range(_ROUND_RULES))))
+"""All of a switch's, by number; used in turn, since each has to be a second old before it can end.
+"""
 
 
 def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterator[FlowRule]:

@@ -8,7 +8,7 @@ So it needs no threads, sockets or clock, and can be driven by devices or by a s
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hydra.failures import Failure
@@ -182,11 +182,19 @@ class CompareRules:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRules:
+    """What switches that were read hold of the rules that they should."""
+
+    exact: frozenset[DatapathId] = frozenset()
+    """Those that hold just these. A rule's cookie may have an earlier epoch."""
+    rounds: Mapping[DatapathId, frozenset[int]] = field(default_factory=dict)
+    """Cookies of the rules that tell of rounds, as far as others hold them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmRules:
     """Read the tables of switches, and find those that hold exactly the rules of these
-    installations, as they would be given them now.
-
-    Value: their datapaths, a frozenset. A rule's cookie may have an earlier epoch.
+    installations, as they would be given them now; value: :class:`HeldRules`.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]

@@ -13,8 +13,8 @@ from dataclasses import replace
 from hydra.failures import Failure
 from hydra.forwarding.pipeline import (
     COOKIE_KIND_MASK,
-    COOKIE_TAG,
-    COOKIE_TAG_MASK,
+    RENEWED,
+    RENEWED_MASK,
     RuleKind,
     cookie,
 )
@@ -65,13 +65,16 @@ def unrelayed(
 
 
 def wipe(*, spare_relays: bool) -> list[RuleChange]:
-    """Remove every rule of ours; or all but those of relays, which others may still count on."""
+    """Remove every rule of ours that may differ from switch to switch, or from time to time.
+
+    Rules that tell of rounds stay: they have to be a second old. ``spare_relays``: those of relays
+    stay, too, which others may still count on.
+    """
     if not spare_relays:
-        return [RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)]
+        return [RemoveByCookie(RENEWED, RENEWED_MASK)]
+    spared = RuleKind.TOR_RELAY, RuleKind.ROUND
     return [
-        RemoveByCookie(cookie(kind), COOKIE_KIND_MASK)
-        for kind in RuleKind
-        if kind is not RuleKind.TOR_RELAY
+        RemoveByCookie(cookie(kind), COOKIE_KIND_MASK) for kind in RuleKind if kind not in spared
     ]
 
 

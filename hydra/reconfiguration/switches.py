@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.rules import (
+    ROUND_RULES,
     FlowRule,
     Install,
     InstallAll,
@@ -40,6 +41,7 @@ from hydra.reconfiguration.commands import (
     Batch,
     ConfirmRules,
     Course,
+    HeldRules,
     Pause,
     Steps,
     TakeSwitches,
@@ -233,6 +235,7 @@ class Switches:
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
         common = {} if common is None else common
         tor_rules = tuple(map(Install, substrate.tor_rules()))
+        rounds = (ROUND_RULES,) if substrate.tells_rounds else ()
         for datapath in datapaths:
             if datapath not in self.owned:
                 yield datapath, tor_rules
@@ -247,6 +250,7 @@ class Switches:
                 (
                     *map(Install, own),
                     common[rack],
+                    *rounds,
                     *diverts.get(datapath, ()),
                     *map(Install, added),
                 ),
@@ -354,10 +358,12 @@ class Switches:
             return
         tables = dict(self._whole_tables(taken))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
-        exact: frozenset[DatapathId] = read.value or frozenset()
-        changes = {dp: self._anew(dp, table) for dp, table in tables.items() if dp not in exact}
+        held: HeldRules = read.value or HeldRules()
+        changes = {
+            dp: self._anew(dp, table, held) for dp, table in tables.items() if dp not in held.exact
+        }
         (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
-        brought = set(exact)
+        brought = set(held.exact)
         for datapath, error in done.value.items():
             if error is not None:
                 LOG.error("switch %#x was not synchronised: %s", datapath, error)
@@ -394,10 +400,13 @@ class Switches:
         left &= {*(yield from self._take(tuple(sorted(left)), beside=True))}
         tables = dict(self._whole_tables(sorted(left)))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
-        held = {dp: self._anew(dp, tables[dp]) for dp in read.value or ()}
+        before: HeldRules = read.value or HeldRules()
+        held = {dp: self._anew(dp, tables[dp], before) for dp in before.exact}
         while self.settled:  # else all switches are brought once the state is known
             left -= self._renewed
-            wanted = {dp: self._anew(dp, table) for dp, table in self._whole_tables(sorted(left))}
+            wanted = {
+                dp: self._anew(dp, table, before) for dp, table in self._whole_tables(sorted(left))
+            }
             changes = {
                 dp: some
                 for dp, some in wanted.items()
@@ -422,10 +431,20 @@ class Switches:
             self._common_in, self._common = self._memory.state, {}
         yield from self.tables(datapaths, self._common)
 
-    def _anew(self, datapath: DatapathId, table: Sequence[Installation]) -> tuple[RuleChange, ...]:
-        """Changes that leave a switch with this table, whatever it holds."""
-        wiped = wipe(spare_relays=self.spares_relays) if datapath in self.owned else ()
-        return (*wiped, *table)
+    def _anew(
+        self, datapath: DatapathId, table: Sequence[Installation], held: HeldRules
+    ) -> tuple[RuleChange, ...]:
+        """Changes that leave a switch with this table, whatever it holds.
+
+        Rules that tell of rounds stay where it has them, since new ones can't tell for a second.
+        """
+        if datapath not in self.owned:
+            return tuple(table)
+        rounds = held.rounds.get(datapath)
+        if rounds:
+            table = [one for one in table if one is not ROUND_RULES]
+            table += [Install(one) for one in ROUND_RULES.rules if one.cookie not in rounds]
+        return (*wipe(spare_relays=self.spares_relays), *table)
 
     def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
         """Note the uplinks that are down; True if they are others than before.

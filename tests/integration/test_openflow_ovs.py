@@ -36,8 +36,6 @@ from drivers.codecs.openflow.rules import (
 from drivers.codecs.openflow.statistics import decode_flow_stats, decode_port_stats
 from hydra.config import Loaded
 from hydra.forwarding.pipeline import (
-    COOKIE_TAG,
-    COOKIE_TAG_MASK,
     SHAPES,
     Action,
     Arg,
@@ -57,6 +55,7 @@ from hydra.forwarding.pipeline import (
 from hydra.forwarding.rules import (
     BY_PORT,
     BY_UPLINK,
+    ROUND_RULES,
     FlowRule,
     Install,
     InstallAll,
@@ -70,6 +69,7 @@ from hydra.forwarding.rules import (
 from hydra.forwarding.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
 from hydra.model import Fabric, NetworkState, RackId, VlanId
 from hydra.policy import SourceCheck
+from hydra.reconfiguration.relaying import wipe
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -253,12 +253,15 @@ def test_removal_by_cookie_spares_what_is_not_ours(
     foreign = "cookie=0x1234,table=0,priority=7,actions=drop"
     add_by_hand(empty.bridge, [foreign])
     alone = empty.flows()
-    wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
-    changes = [wipe, *map(Install, rules)]
+    (removal,) = wipe(spare_relays=False)
+    changes = [removal, *map(Install, rules), ROUND_RULES]
     assert empty.confirm(encode_changes(changes, PORTS, 1, 1), 1) == []
     assert len(empty.flows()) > 1
-    assert empty.confirm(encode_changes([wipe], PORTS, 2, 2), 2) == []
-    assert empty.flows() == alone
+    assert empty.confirm(encode_changes([removal], PORTS, 2, 2), 2) == []
+    left = [flow for flow in empty.flows() if flow not in alone]
+    assert len(left) == len(ROUND_RULES.rules)
+    assert all(f"table={int(Table.ROUNDS)}," in flow for flow in left)
+    assert len(empty.flows()) == len(left) + len(alone)
 
 
 def limit_circuits(bridge: str, rules: int | None) -> None:

@@ -30,7 +30,6 @@ from hydra.forwarding.rules import (
     RemoveByCookie,
     match_key,
     round_rule,
-    round_rules,
 )
 from hydra.model import RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
@@ -133,10 +132,10 @@ def test_the_same_messages_have_the_same_effect(
 
 def test_a_fin_ends_one_rule_which_is_told(played: BareSwitch) -> None:
     """As of a real one by tests/integration/test_cached_flows.py."""
-    assert played.confirm(encode_changes(map(Install, round_rules()), PORTS, 1, None), 1) == []
+    assert played.confirm(encode_changes([ROUND_RULES], PORTS, 1, None), 1) == []
     told = played.await_message(encode_end_of_round(3, XID), _FLOW_REMOVED)
     assert struct.unpack_from("!8xQ2xB", told) == (round_rule(3).cookie, _BY_TIME)
-    assert len(table(played)) == ROUND_RULES - 1
+    assert len(table(played)) == len(ROUND_RULES.rules) - 1
     assert table(played, TABLE_ALL, round_rule(3).cookie, 2**64 - 1) == []
 
 

@@ -113,6 +113,13 @@ def decode_rules(body: bytes) -> RuleTable:
     return table
 
 
+def cookies_among(wanted: Iterable[int], body: bytes) -> Iterator[int]:
+    """Those cookies that an entry of an OFPMP_FLOW reply body has; of our own ones, which nothing
+    else in a table looks like.
+    """
+    return (cookie for cookie in wanted if cookie.to_bytes(8, "big") in body)
+
+
 _ALL_COMMON: Final[WeakKeyDictionary[InstallAll, dict[SwitchPorts, _tables.Table]]] = (
     WeakKeyDictionary()
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hydra.forwarding.rules import FlowRule, Lane, divert_rule, in_lanes
+from hydra.forwarding.rules import ROUND_RULES, FlowRule, Lane, divert_rule, in_lanes
 from hydra.model import (
     DatapathId,
     Fabric,
@@ -107,6 +107,8 @@ class Substrate(ABC):
         """
         yield from self.own_rules(datapath, dead, source_check)
         yield from self.common_rules(datapath, state)
+        if self.tells_rounds:
+            yield from ROUND_RULES.rules
 
     @abstractmethod
     def own_rules(
@@ -116,7 +118,9 @@ class Substrate(ABC):
 
     @abstractmethod
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
-        """The other rules of an owned switch: all owned switches of its rack hold them alike."""
+        """The other rules of an owned switch, but those that tell of rounds: all owned switches of
+        its rack hold them alike.
+        """
 
     @abstractmethod
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:

@@ -18,7 +18,6 @@ from hydra.forwarding.rules import (
     default_rules,
     host_rules,
     own_rack_rules,
-    round_rules,
     uplink_exceptions,
 )
 from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
@@ -65,7 +64,6 @@ class _TaggingServers(Substrate):
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         yield from account_rules(self.fabric, self.fabric.server_by_datapath[datapath].rack)
         yield from default_rules()
-        yield from round_rules()
         yield from self.path_rules(datapath, state)
 
     def tor_rules(self) -> Iterator[FlowRule]:

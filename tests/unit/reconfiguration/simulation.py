@@ -20,6 +20,7 @@ from hydra.forwarding.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wir
 from hydra.forwarding.rules import (
     BY_PORT,
     BY_UPLINK,
+    ROUND_RULES,
     FlowRule,
     Install,
     InstallAll,
@@ -53,6 +54,7 @@ from hydra.reconfiguration.commands import (
     Command,
     CompareRules,
     ConfirmRules,
+    HeldRules,
     Marker,
     MoveMirrors,
     Outcome,
@@ -693,15 +695,20 @@ class Network:
 
     def _confirm_rules(self, command: ConfirmRules) -> Doing:
         """As tables are: silent switches say nothing."""
-        exact = set()
+        exact, rounds = set(), {}
         for datapath, installations in command.intended.items():
             if self.hears(datapath) and not self._hit(self.faults.read):
                 wanted = {match_key(rule): rule.args for rule in installed(installations)}
-                held = {key: rule.args for key, rule in self.tables[datapath].items()}
-                if held == wanted:
+                table = self.tables[datapath]
+                if {key: rule.args for key, rule in table.items()} == wanted:
                     exact.add(datapath)
+                else:
+                    cookies = {rule.cookie for rule in ROUND_RULES.rules}
+                    rounds[datapath] = frozenset(
+                        rule.cookie for rule in table.values() if rule.cookie in cookies
+                    )
         yield
-        return frozenset(exact), None
+        return HeldRules(frozenset(exact), rounds), None
 
     def _apply_rules(self, command: ApplyRules) -> Doing:
         failures: dict[DatapathId, Failure | None] = {}

@@ -7,7 +7,14 @@ import pytest
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import InstallAll, constant, installed, match_key
+from hydra.forwarding.rules import (
+    ROUND_RULES,
+    InstallAll,
+    RemoveByCookie,
+    constant,
+    installed,
+    match_key,
+)
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
@@ -39,7 +46,8 @@ def test_tables_are_the_rules_of_each_switch_with_what_a_rack_has_in_common_once
         assert len(rules) == len(set(rules))
         of_state = switches._substrate.rules(datapath, STATE, switches.dead_uplinks)
         assert set(rules) == {*of_state, *switches._added_rules(datapath)}
-        (several,) = (one for one in table if isinstance(one, InstallAll))
+        several, rounds = (one for one in table if isinstance(one, InstallAll))
+        assert rounds is ROUND_RULES
         rack = FABRIC.server_by_datapath[datapath].rack
         assert common.setdefault(rack, several) is several
         assert {RuleKind.ACCOUNT_V4, RuleKind.DIVERT_NONE} <= {one.kind for one in several.rules}
@@ -130,7 +138,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
         course.send([Outcome(frozenset({datapath}))])
         batch = course.send([Outcome(frozenset())])
         (command,) = batch.commands
-        (several,) = (one for one in command.changes[datapath] if isinstance(one, InstallAll))
+        several, _ = (one for one in command.changes[datapath] if isinstance(one, InstallAll))
         with pytest.raises(StopIteration):
             course.send([Outcome({datapath: None})])
         made.append(several)
@@ -176,6 +184,38 @@ def test_switches_that_hold_what_they_should_are_left_as_they_are():
     assert network.tables[lacking].keys() - before[lacking].keys()
     assert match_key(more) not in network.tables[other]
     assert switches.all_ready
+
+
+def test_rules_that_tell_of_rounds_stay_where_a_switch_has_them():
+    """New ones have to be a second old before they tell."""
+    network = Network(FABRIC, STATE, random.Random(1))
+    core = SimulatedUpkeep.at_work(network, STATE)
+    switches = core.switches
+    first, second, *_ = sorted(switches.owned)
+    switches.settled = True
+    lost = ROUND_RULES.rules[3]
+    del network.tables[second][match_key(lost)]
+    more = constant(RuleKind.CLASS_MICE)
+    for datapath in (first, second):
+        network.tables[datapath][match_key(more)] = more
+        switches.renewed(datapath)
+    written: list[Command | None] = []
+    core.look = written.append
+    core.run(switches.synchronise([first, second]))
+    changes = next(one.changes for one in written if isinstance(one, ApplyRules))
+    told = {
+        datapath: [
+            rule
+            for rule in installed(one for one in some if not isinstance(one, RemoveByCookie))
+            if rule.kind is RuleKind.ROUND
+        ]
+        for datapath, some in changes.items()
+    }
+    assert told == {first: [], second: [lost]}
+    for datapath in (first, second):
+        assert match_key(more) not in network.tables[datapath]
+        held = network.tables[datapath].values()
+        assert {*ROUND_RULES.rules} <= {*held}
 
 
 def test_a_switch_that_could_not_be_read_is_written(core):

@@ -175,7 +175,7 @@ class SimulatedUpkeep:
         elif isinstance(command, AwaitSwitches):
             self._note_unbrought(set(command.datapaths) - outcome.value, ())
         elif isinstance(command, ConfirmRules):
-            self._note_unbrought((), outcome.value)
+            self._note_unbrought((), outcome.value.exact)
         elif isinstance(command, ApplyRules) and step == "synchronise":
             failed = {datapath for datapath, error in outcome.value.items() if error}
             self._note_unbrought(failed, outcome.value.keys() - failed)
