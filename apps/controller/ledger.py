@@ -47,7 +47,14 @@ from hydra.lifecycle import (
 )
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reconfiguration.executor import Execution, intent
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, vlans_changed
+from hydra.reconfiguration.plan import (
+    SETTLED,
+    Pair,
+    Unsettled,
+    pair_of,
+    paths_by_pair,
+    vlans_changed,
+)
 from hydra.reconfiguration.recovery import interrupted, rested
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
@@ -97,7 +104,7 @@ class Ledger:
         self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
-        self._unsettled: frozenset[Path] = frozenset()
+        self._unsettled = SETTLED
         self._under_way: tuple[Execution, ...] = ()
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
@@ -275,15 +282,15 @@ class Ledger:
             return self._state
 
     @property
-    def unsettled(self) -> frozenset[Path]:
-        """Paths that a change which broke off may have ended; none once :meth:`save` was called."""
+    def unsettled(self) -> Unsettled:
+        """What a change that broke off leaves open; nothing once :meth:`save` was called."""
         with self._lock:
             return self._unsettled
 
-    def unsettle(self, paths: Collection[Path]) -> None:
-        """Note that a change broke off which may have ended these paths."""
+    def unsettle(self, more: Unsettled) -> None:
+        """Note that a change broke off, which leaves this open."""
         with self._lock:
-            self._unsettled |= frozenset(paths)
+            self._unsettled |= more
 
     @property
     def under_way(self) -> tuple[Execution, ...]:
@@ -409,7 +416,7 @@ class Ledger:
             more = intent(self._fabric, state, state, self._under_way)
             changes.append(entry(now_s, more.what, more.details))
         self._write_records(self._by_id(placed), news=_news(placed), more=changes)
-        self._unsettled, self._late_state = frozenset(), None
+        self._unsettled, self._late_state = SETTLED, None
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
         """Append to the journal, with the events that wait to be told; not in the lock: what can't

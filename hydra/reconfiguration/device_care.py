@@ -6,9 +6,8 @@ Its courses yield commands and are sent outcomes, as the executor does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
@@ -18,9 +17,7 @@ from hydra.reconfiguration.commands import (
     AwaitPortsUp,
     AwaitRounds,
     Batch,
-    Command,
     Course,
-    Marker,
     MoveMirrors,
     PassMarkers,
     Pause,
@@ -29,9 +26,9 @@ from hydra.reconfiguration.commands import (
     SetVlans,
     Steps,
 )
-from hydra.reconfiguration.draining import markers
+from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import MirrorMove, PortsToTag, pair_of
+from hydra.reconfiguration.plan import MirrorMove, PortsToTag
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
 from hydra.reconfiguration.switches import Memory, Switches
 
@@ -106,61 +103,100 @@ class DeviceCare:
         planes = (plane.id for plane in self._fabric.planes)
         return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
 
-    def drain(self, left: Mapping[Path, VlanId] = MappingProxyType({})) -> Steps:
+    def drain(self) -> Steps:
         """Wait until frames sent by replaced rules are gone: a barrier confirms tables only.
 
         Switches first tell that they forward by no flow that they cached earlier. What they sent
-        until then is given the drain's bound. Over paths that are ``left``, and still stand,
-        markers follow the last frames: a ToR that passes on nothing for a while keeps both, and is
-        waited for, up to ``timeouts.tor_s``.
+        until then is given the drain's bound.
         """
-        policy = self._policy.now
-        # Learning ToRs have no rules that could tell.
-        ready = tuple(sorted(self._switches.ready() & self._switches.owned.keys()))
-        if self._substrate.tells_rounds and ready:
-            told = AwaitRounds(ready, policy.timeouts.vswitch_s)
-            (outcome,) = yield Batch("drain", (told,))
-            if late := outcome.value or ():
-                LOG.warning(
-                    "%d vswitch(es) have not looked at all their cached flows within %g s",
-                    len(late),
-                    policy.timeouts.vswitch_s,
-                )
+        yield from self._await_rounds()
+        yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
+
+    def run_empty(self, standing: Sequence[tuple[Path, VlanId]], *, sure: bool) -> Steps:
+        """The same where all that frames can still come through are the paths that are
+        ``standing``: once these are empty, nobody waits.
+
+        A marker that does not come out is sent again: a ToR that passes on nothing for a while
+        keeps it, and frames before it. It is waited for, up to ``timeouts.tor_s``. Where a switch
+        may still send, a path is there with two VLAN-IDs, or it is not ``sure`` what stands, the
+        drain's bound is waited for as well.
+        """
+        policy, paths = self._policy.now, dict(standing)
         bound_s = policy.drain.bound_ms / 1000
-        beside: tuple[Command, ...] = (Pause(bound_s),)
-        missing = self._markers(left)
-        for _ in range(1 + int(policy.timeouts.tor_s / max(bound_s, _BRIEF_S))):
-            passing = (PassMarkers(missing, bound_s),) if missing else ()
-            outcomes = yield Batch("drain", (*passing, *beside))
-            if not passing:
-                return
-            if outcomes[0].confirmed:
-                missing = outcomes[0].value
+        told = yield from self._await_rounds()
+        sure = sure and told and len(paths) == len(standing)
+        beside = () if sure else (Pause(bound_s),)
+        used = self._memory.state.topology.circuits
+        own = {one for path in paths for one in path.circuits} - used
+        hidden = [path for path in paths if own.isdisjoint(path.circuits)]
+        draining = Draining(self._fabric, paths, (own, hidden), policy.drain, cache_told=told)
+        senders, receivers = self._ends_of(draining.ends)
+        yield from draining.run(senders, receivers, beside)
+        if beside and not paths:
+            yield Batch("drain", beside)
+        missing = draining.missing
+        for _ in range(int(policy.timeouts.tor_s / max(bound_s, _BRIEF_S))):
             if not missing:
                 return
-            beside = ()
-        racks = sorted({self._fabric.racks[one.src.rack].name for one in missing})
-        LOG.warning("what %s sent over circuits that end may be lost", ", ".join(racks))
+            (outcome,) = yield Batch("drain", (PassMarkers(missing, bound_s),))
+            missing = outcome.value if outcome.confirmed else missing
+        if missing:
+            racks = sorted({self._fabric.racks[one.src.rack].name for one in missing})
+            LOG.warning("what %s sent over circuits that end may be lost", ", ".join(racks))
 
-    def _markers(self, left: Mapping[Path, VlanId]) -> tuple[Marker, ...]:
-        """Markers over these paths, by all switches at their ends that can send."""
+    def _await_rounds(self) -> Course[bool]:
+        """True if all switches have told that they forward by no flow that they cached earlier.
+
+        Learning ToRs have no rules that could tell.
+        """
+        owned = self._switches.owned.keys()
+        ready = tuple(sorted(self._switches.ready() & owned))
+        if not ready or not self._substrate.tells_rounds:
+            return False
+        timeout_s = self._policy.now.timeouts.vswitch_s
+        (outcome,) = yield Batch("drain", (AwaitRounds(ready, timeout_s),))
+        late = outcome.value or ()
+        if late:
+            LOG.warning(
+                "%d vswitch(es) have not looked at all their cached flows within %g s",
+                len(late),
+                timeout_s,
+            )
+        return outcome.confirmed and not late and len(ready) == len(owned)
+
+    def _ends_of(
+        self, racks: Collection[RackId]
+    ) -> tuple[dict[RackId, list[Server]], dict[RackId, list[Server]]]:
+        """Servers of these racks for markers: one of each switch that can send, and those that can
+        receive.
+        """
         ready, dead = self._switches.ready(), self._switches.dead_uplinks | self.closed
         senders: dict[RackId, list[Server]] = {}
-        for rack in {rack for path in left for rack in pair_of(path)}:
+        receivers: dict[RackId, list[Server]] = {}
+        for rack in racks:
             for switch in self._substrate.steering(rack):
                 able = [server for server in switch.servers if server.name not in dead]
                 if switch.datapath in ready:
                     senders.setdefault(rack, []).extend(able[:1])
-        return markers(left, (), senders, senders)
+                    receivers.setdefault(rack, []).extend(able)
+        return senders, receivers
 
-    def dark_ports(self, racks: Collection[RackId]) -> Course[frozenset[PortId]]:
-        """Ports of these racks that are to receive light and, as their ToRs say, have none.
+    def dark_ports(
+        self, racks: Collection[RackId], *, begun: bool = False
+    ) -> Course[frozenset[PortId]]:
+        """Ports of these racks that are to receive light and, as their ToRs say, have none; with
+        ``begun``, those among them that a change was about to give light which broke off.
 
         A ToR that does not answer says nothing.
         """
+        circuits = set(self._memory.state.topology.circuits)
+        if begun:
+            circuits.update(
+                one for path, _ in self._memory.unsettled.begun for one in path.circuits
+            )
         ends = {
             (port.rack, port.tor_port): end
-            for circuit in self._memory.state.topology.circuits
+            for circuit in circuits
             for end in circuit.receivers
             if (port := self._fabric.ports[end]).rack in racks
         }

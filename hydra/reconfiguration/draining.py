@@ -179,7 +179,7 @@ def circuits_left(plan: Plan) -> tuple[set[Circuit], set[Path]]:
 
 
 class Draining:
-    """The course in which the paths that a plan's diverted pairs leave run empty.
+    """The course in which paths that are left run empty.
 
     Markers follow the last frames, and the counters at both ends of the circuits have to stand
     still. OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
@@ -193,25 +193,43 @@ class Draining:
     def __init__(
         self,
         fabric: Fabric,
+        paths: Mapping[Path, VlanId],
+        left: tuple[Collection[Circuit], Collection[Path]],
+        policy: DrainPolicy,
+        *,
+        cache_told: bool,
+    ) -> None:
+        """``paths`` are left; ``left`` is as :func:`circuits_left` says. ``cache_told``: switches
+        have told that they forward by no flow of earlier, so that markers show all.
+        """
+        self._policy = policy
+        self._cache_told = cache_told
+        self._left, self._hidden = set(left[0]), set(left[1])
+        self._readings = Readings(fabric, self._left, policy.reads)
+        self._paths = paths
+        self._lost: set[Path] = set()
+        self._let_go: set[Path] = set()
+        self.missing: tuple[Marker, ...] = ()
+        """Markers that did not come out."""
+        self.outcomes: list[Outcome] = []
+        self.bound_reached = False
+
+    @classmethod
+    def of(
+        cls,
+        fabric: Fabric,
         plan: Plan,
         dead: frozenset[Pair],
         policy: DrainPolicy,
         *,
         cache_told: bool,
-    ) -> None:
-        """``dead``: pairs whose path has died, which are off it already. ``cache_told``: switches
-        have told that they forward by no flow of earlier, so that markers show all.
+    ) -> Draining:
+        """What the diverted pairs of a plan leave, but for the ``dead``, whose path has died, and
+        which are off it already.
         """
-        self._policy = policy
-        self._cache_told = cache_told
-        self._left, self._hidden = circuits_left(plan)
-        self._readings = Readings(fabric, self._left, policy.reads)
         living = plan.affected - dead
-        self._paths = {p: vlan for p, vlan in plan.current.vlans.items() if pair_of(p) in living}
-        self._lost: set[Path] = set()
-        self._let_go: set[Path] = set()
-        self.outcomes: list[Outcome] = []
-        self.bound_reached = False
+        paths = {p: vlan for p, vlan in plan.current.vlans.items() if pair_of(p) in living}
+        return cls(fabric, paths, circuits_left(plan), policy, cache_told=cache_told)
 
     def let_go(self, pairs: Collection[Pair], ports: Collection[PortId]) -> None:
         """Wait no more for these pairs' paths and circuits at these ports: another does."""
@@ -248,9 +266,9 @@ class Draining:
             outcomes = yield Batch("drain", (*reads, *passing, *beside))
             outcomes = outcomes[: len(reads) + len(passing)]
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
-                missing = outcome.value if outcome.confirmed else command.markers
+                self.missing = outcome.value if outcome.confirmed else command.markers
                 mine = [one for one in command.markers if one.path not in self._let_go]
-                self._lost |= unshown(mine, set(missing).intersection(mine))
+                self._lost |= unshown(mine, set(self.missing).intersection(mine))
             waiting = (waiting | self._hidden & self._lost) - self._let_go
             beside, passing = (), ()
             self.outcomes += outcomes

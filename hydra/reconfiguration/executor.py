@@ -481,7 +481,7 @@ class Execution:
             beside = ()
             late = seen[0].value or frozenset()
             self._hold_for_silent({one: _late(one) for one in leaving if one.datapath in late})
-        draining = self._draining = Draining(
+        draining = self._draining = Draining.of(
             self.fabric,
             self.plan,
             self.conditions.diverted,

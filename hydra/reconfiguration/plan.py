@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
@@ -154,14 +155,38 @@ def moving_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]
     return changed_pairs(current, target) | _darkened_pairs(current, target, moved)
 
 
-def unsettled_paths(current: NetworkState, target: NetworkState) -> frozenset[Path]:
-    """Paths of ``current`` that may be no more once a change to ``target`` has broken off.
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """What a change that broke off leaves open."""
+
+    ended: frozenset[Path] = frozenset()
+    """Paths of before that may be no more.
 
     Paths that are to stay are among them, if their pair moves: a path that no probe came through is
     given up.
     """
-    moving = moving_pairs(current, target)
-    return frozenset(path for path in current.topology.paths if pair_of(path) in moving)
+    begun: frozenset[tuple[Path, VlanId]] = frozenset()
+    """Paths that may carry frames already, each with its VLAN-ID."""
+
+    @classmethod
+    def by(cls, current: NetworkState, target: NetworkState) -> Unsettled:
+        """A change from ``current`` to ``target``."""
+        moving = moving_pairs(current, target)
+        return cls(
+            frozenset(path for path in current.topology.paths if pair_of(path) in moving),
+            begun_by(current, target),
+        )
+
+    def __or__(self, other: Unsettled) -> Unsettled:
+        return Unsettled(self.ended | other.ended, self.begun | other.begun)
+
+
+SETTLED: Final = Unsettled()
+
+
+def begun_by(current: NetworkState, target: NetworkState) -> frozenset[tuple[Path, VlanId]]:
+    """Paths of ``target`` that are not in ``current``, or have another VLAN-ID there."""
+    return frozenset(target.vlans.items() - current.vlans.items())
 
 
 def mirror_moves(

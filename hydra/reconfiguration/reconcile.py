@@ -6,7 +6,7 @@ paths go electrical, and whatever else stands on our ports is taken down.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hydra.forwarding.substrate import substrate_of
@@ -21,7 +21,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.reconfiguration.plan import MirrorMove, port_trunks
+from hydra.reconfiguration.plan import SETTLED, MirrorMove, Unsettled, port_trunks
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import Mirrors, PortVlans
 
@@ -49,49 +49,49 @@ class Reconciled:
     dropped: frozenset[Circuit]
     unlit: Mapping[Circuit, frozenset[PortId]]
     """Those among them that the mirrors pass, and the ports that have no light from them."""
-    standing: Mapping[Path, VlanId]
-    """Remembered paths that are given up, and on which frames pass as the devices say."""
+    standing: Sequence[tuple[Path, VlanId]]
+    """Paths that are given up, remembered or begun, and on which frames pass as the devices say."""
 
 
 def reconcile(
     fabric: Fabric,
     remembered: NetworkState,
     actual: Actual,
-    unsettled: Collection[Path] = frozenset(),
+    unsettled: Unsettled = SETTLED,
     closed: Collection[str] = (),
     dark: Collection[PortId] = (),
 ) -> Reconciled:
     """The part of ``remembered`` that is real, and the differences to mend.
 
-    ``unsettled`` paths may have ended when a change broke off: relays may know them no more.
+    Relays may know paths no more that a change which broke off, and left ``unsettled``, has ended.
     The ports of ``closed`` servers stay as they are. ``dark`` ports receive no light.
     """
     relays = substrate_of(fabric).relays
     passed = {one for one in remembered.topology.circuits if actual.passes(fabric, one)}
-    unlit = {one: ends for one in passed if (ends := frozenset(one.receivers) & set(dark))}
+    dark_ports = frozenset(dark)
+    unlit = {one: ends for one in passed if (ends := dark_ports.intersection(one.receivers))}
     kept = whole_rings(passed - unlit.keys())
     wanted = port_trunks(fabric, remembered)
     paths = tuple(
         path
         for path in remembered.topology.paths
         if kept.issuperset(path.circuits)
-        and not (path in unsettled and relays(path, remembered.vlans[path], remembered.epoch))
+        and not (path in unsettled.ended and relays(path, remembered.vlans[path], remembered.epoch))
         and all(
             _tagged_as_wanted(fabric, actual, wanted, end)
             for circuit in path.circuits
             for end in circuit.ends
         )
     )
-    kept_paths = frozenset(paths)
     used = rings_of({circuit for path in paths for circuit in path.circuits}, kept)
-    lit = passed - unlit.keys()
-    standing = {
-        path: vlan
-        for path, vlan in remembered.vlans.items()
-        if path not in kept_paths
-        and lit.issuperset(path.circuits)
+    kept_lanes = {(path, remembered.vlans[path]) for path in paths}
+    standing = [
+        (path, vlan)
+        for path, vlan in sorted((remembered.vlans.items() | unsettled.begun) - kept_lanes)
+        if all(actual.passes(fabric, one) for one in path.circuits)
+        and all(dark_ports.isdisjoint(one.receivers) for one in path.circuits)
         and all(vlan in _tagged(fabric, actual, end) for one in path.circuits for end in one.ends)
-    }
+    ]
     state = NetworkState(
         remembered.epoch,
         Topology(used, paths),

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PortId
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PortId
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitSwitches,
@@ -26,7 +26,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import resting_beside, unsettled_paths
+from hydra.reconfiguration.plan import SETTLED, Unsettled, begun_by, resting_beside
 from hydra.reconfiguration.reconcile import reconcile, servers_closed
 from hydra.reconfiguration.switches import Memory, Switches, reachable_on
 
@@ -37,18 +37,19 @@ CONNECT_S: Final = 5.0
 
 def interrupted(
     fabric: Fabric, state: NetworkState, last: tuple[str, Mapping[str, Any]] | None
-) -> frozenset[Path]:
-    """Paths of ``state`` that a change which was not saved has ended, or may have.
+) -> Unsettled:
+    """What a change from ``state`` that was not saved leaves open.
 
     ``last`` is the journal's last entry: what was recorded, and its details. Raises what
     :func:`~hydra.journal_format.read_state` raises.
     """
     if last is None or last[0] not in (INTENDED, FINISHED):
-        return frozenset()
+        return SETTLED
     if last[0] == INTENDED:
-        return unsettled_paths(state, read_state(fabric, last[1]["target"]))
+        return Unsettled.by(state, read_state(fabric, last[1]["target"]))
     result = read_state(fabric, last[1]["state"])
-    return frozenset(state.topology.paths) - frozenset(result.topology.paths)
+    gone = frozenset(state.topology.paths) - frozenset(result.topology.paths)
+    return Unsettled(gone, begun_by(state, result))
 
 
 def rested(
@@ -88,7 +89,7 @@ class Recovery:
 
         Switches may hold rules of what it was about, and of paths that are given up for it.
         """
-        self._memory.unsettle(unsettled_paths(execution.plan.current, execution.plan.target))
+        self._memory.unsettle(Unsettled.by(execution.plan.current, execution.plan.target))
         self._switches.doubt(self._switches.known)
         self._switches.settled = self.done = False
 
@@ -98,14 +99,14 @@ class Recovery:
         An error of the journal ends it; it may be run again.
         """
         memory, switches, care = self._memory, self._switches, self._care
-        actual, _ = yield from care.read()
+        actual, silent = yield from care.read()
         ready = switches.ready()
         care.closed = frozenset(
             name
             for name in servers_closed(self._fabric, actual)
             if switches.switch_of[name] not in ready
         )
-        dark = yield from care.dark_ports([rack.id for rack in self._fabric.racks])
+        dark = yield from care.dark_ports([rack.id for rack in self._fabric.racks], begun=True)
         found = reconcile(self._fabric, memory.state, actual, memory.unsettled, care.closed, dark)
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
@@ -129,7 +130,7 @@ class Recovery:
         self._recorded = True
         if found.mirrors or found.retag:
             yield from self._tidy_relays_if_ready()
-            yield from care.drain(found.standing)
+            yield from care.run_empty(found.standing, sure=not silent)
             yield from care.retag(found.retag)
             yield from care.move(found.mirrors)
         yield Batch("save", (SaveState("reconciled"),))

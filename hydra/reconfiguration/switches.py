@@ -47,7 +47,7 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Pair, moving_pairs, pair_of, without
+from hydra.reconfiguration.plan import Pair, Unsettled, moving_pairs, pair_of, without
 from hydra.reconfiguration.relaying import only, relays_as_in, wipe
 from hydra.rings import rings_of
 
@@ -62,14 +62,14 @@ class Memory(Protocol):
     def state(self) -> NetworkState: ...
 
     @property
-    def unsettled(self) -> Collection[Path]:
-        """Paths that a change which broke off may have ended."""
+    def unsettled(self) -> Unsettled:
+        """What a change that broke off leaves open."""
 
     def settle(self, state: NetworkState) -> None:
         """Note that the network is in ``state`` from now on."""
 
-    def unsettle(self, paths: Collection[Path]) -> None:
-        """Note that a change broke off which may have ended these paths."""
+    def unsettle(self, more: Unsettled) -> None:
+        """Note that a change broke off, which leaves this open."""
 
 
 class SeenPort(Protocol):

@@ -185,7 +185,9 @@ def test_what_a_death_leaves_half_done_is_in_the_journal_last_entry(stage):
     current, target = (read_state(FABRIC, details[one]) for one in ("current", "target"))
     assert paths(current) == {HERE, THERE}
     assert paths(target) == {LATER, THERE}
-    assert interrupted(FABRIC, current, (what, details)) == {HERE}, "what was made beside it stands"
+    assert interrupted(FABRIC, current, (what, details)).ended == {HERE}, (
+        "what was made beside it stands"
+    )
 
 
 def test_one_that_needs_what_the_change_moves_has_its_turn_after_it(stage):

@@ -20,6 +20,7 @@ from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
+from hydra.reconfiguration.plan import Unsettled
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
@@ -354,7 +355,7 @@ def test_what_an_earlier_release_had_finished_and_not_saved_rests_too(disk, cloc
     first.record(FINISHED, {"state": state_record(FABRIC, STANDING)})
     other = restarted(disk)
     assert other.state.resting == frozenset(STANDING.vlans.values())
-    assert other.unsettled == frozenset()
+    assert other.unsettled == Unsettled(begun=frozenset(STANDING.vlans.items()))
 
 
 @pytest.fixture

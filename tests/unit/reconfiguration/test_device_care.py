@@ -1,17 +1,20 @@
 """Devices and the frames under way to them."""
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from hydra.failures import FailureKind
-from hydra.model import NetworkState
-from hydra.reconfiguration.commands import AwaitRounds, Outcome, PassMarkers, Pause
+from hydra.model import NetworkState, VlanId
+from hydra.reconfiguration.commands import AwaitRounds, Outcome, PassMarkers, Pause, ReadPortPackets
+from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network, failure_of
+from tests.unit.reconfiguration.test_reconcile import devices_of
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
@@ -39,13 +42,47 @@ def _drained(network, still_s):
     upkeep = SimulatedUpkeep.at_work(network, STATE)
     began_s = network.now_s
     network.still_until_s[0] = began_s + still_s
-    steps = upkeep.care.drain(STATE.vlans)
+    steps = upkeep.care.run_empty(tuple(STATE.vlans.items()), sure=True)
     batch = next(steps)
     while True:
         try:
             batch = steps.send(network.perform(batch, lambda _: None))
         except StopIteration:
             return network.now_s - began_s
+
+
+def _steps(steps, answer):
+    """The batches of a course whose commands are answered so."""
+    batches, outcomes = [], None
+    with suppress(StopIteration):
+        while True:
+            batches.append(steps.send(outcomes))
+            outcomes = [answer(one) for one in batches[-1].commands]
+    return batches
+
+
+@pytest.mark.parametrize("doubt", ["none", "what stands", "a switch", "a second VLAN-ID"])
+def test_nobody_waits_where_markers_and_counters_show_that_all_is_empty(network, doubt):
+    upkeep = SimulatedUpkeep.at_work(network, STATE)
+    upkeep.memory.state = NetworkState()
+    lanes = list(STATE.vlans.items())
+    if doubt == "a second VLAN-ID":
+        lanes += [(path, VlanId(vlan + 1)) for path, vlan in lanes]
+    if doubt == "a switch":
+        upkeep.switches.renewed(min(upkeep.switches.owned))
+
+    def answer(command):
+        value = {AwaitRounds: frozenset(), PassMarkers: ()}.get(type(command))
+        if isinstance(command, ReadPortPackets):
+            value = dict.fromkeys(command.ports, 7)
+        return Outcome(value, None, 0.0, 0.001)
+
+    batches = _steps(upkeep.care.run_empty(lanes, sure=doubt != "what stands"), answer)
+    commands = [one for batch in batches for one in batch.commands]
+    bounds = [one for one in commands if one == Pause(POLICY.drain.bound_ms / 1000)]
+    assert len(bounds) == (doubt != "none")
+    read = [one for one in commands if isinstance(one, ReadPortPackets)]
+    assert len(read) == 2 * POLICY.drain.reads, "at both ends of the circuit"
 
 
 @pytest.mark.parametrize("still_s", [0.5, 2.5])
@@ -66,18 +103,10 @@ def test_a_drain_of_what_nothing_comes_over_ends_with_a_warning(network, caplog)
 def test_a_marker_that_can_not_be_sent_is_tried_again(network):
     """Whatever keeps it, the drain ends."""
     upkeep = SimulatedUpkeep.at_work(network, STATE)
-    steps, batches = upkeep.care.drain(STATE.vlans), []
-    outcomes = None
-    try:
-        while True:
-            batch = steps.send(outcomes)
-            batches.append(batch)
-            outcomes = [
-                Outcome(None, failure_of(one, FailureKind.NOT_CONNECTED), 0.0, 0.0)
-                for one in batch.commands
-            ]
-    except StopIteration:
-        pass
+    batches = _steps(
+        upkeep.care.run_empty(tuple(STATE.vlans.items()), sure=True),
+        lambda one: Outcome(None, failure_of(one, FailureKind.NOT_CONNECTED), 0.0, 0.0),
+    )
     assert [type(one) for one in batches[1].commands] == [PassMarkers, Pause]
     assert 2 < len(batches) < 1000
 
@@ -104,6 +133,21 @@ def test_paths_that_are_given_up_and_stand_are_told(network, what):
     found = reconcile(FABRIC, STATE, Actual(mirrors, vlans), dark=dark)
     assert dict(found.standing) == ({path: vlan} if what == "one more VLAN" else {})
     assert (path in found.state.topology.paths) == (what == "as it was")
+
+
+def test_paths_that_a_change_had_begun_are_told_if_they_stand(network):
+    """It may have activated them before it broke off, and remembered is what was before."""
+    (lane,) = STATE.vlans.items()
+    before = NetworkState()
+    unsettled = Unsettled.by(before, STATE)
+    assert unsettled.begun == {lane}
+    actual = devices_of(FABRIC, STATE)
+    found = reconcile(FABRIC, before, actual, unsettled)
+    assert found.standing == [lane]
+    assert found.state.topology.paths == ()
+    receivers = lane[0].circuits[0].receivers
+    assert reconcile(FABRIC, before, actual, unsettled, dark=receivers).standing == []
+    assert reconcile(FABRIC, STATE, actual, unsettled).standing == [], "it is kept"
 
 
 @pytest.mark.parametrize("mute", [True, False])

@@ -13,6 +13,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, MoveMirrors
 from hydra.reconfiguration.drift import standing_cross_connects
+from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
@@ -143,7 +144,7 @@ def test_after_a_crash_a_relayed_path_that_was_being_given_up_is_not_trusted(uns
         plane.id: Mirrors(standing_cross_connects(FABRIC, state, plane.id))
         for plane in FABRIC.planes
     }
-    found = reconcile(FABRIC, state, Actual(lit, {}), (*unsettled, direct))
+    found = reconcile(FABRIC, state, Actual(lit, {}), Unsettled(frozenset({*unsettled, direct})))
     kept = (direct,) if unsettled else tuple(sorted((VIA_R2, direct)))
     assert found.state.topology.paths == kept
     assert found.retag == {}

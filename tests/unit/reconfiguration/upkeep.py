@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 from apps.controller.runner import BesideOthers
-from hydra.model import DatapathId, Fabric, NetworkState, Path, PlaneId
+from hydra.model import DatapathId, Fabric, NetworkState, PlaneId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.commands import (
     ApplyRules,
@@ -24,6 +24,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import SeenPort, Switches
 from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
@@ -37,7 +38,7 @@ class Remembered:
     """What a controller knows of the state; ``saved`` is what the next one starts from."""
 
     state: NetworkState
-    unsettled: Collection[Path] = ()
+    unsettled: Unsettled = SETTLED
     saved: NetworkState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,8 +47,8 @@ class Remembered:
     def settle(self, state: NetworkState) -> None:
         self.state = state
 
-    def unsettle(self, paths: Collection[Path]) -> None:
-        self.unsettled = {*self.unsettled, *paths}
+    def unsettle(self, more: Unsettled) -> None:
+        self.unsettled |= more
 
 
 class Seen:
@@ -86,7 +87,7 @@ class SimulatedUpkeep:
         self,
         network: Network,
         state: NetworkState,
-        unsettled: Collection[Path] = (),
+        unsettled: Unsettled = SETTLED,
         look: Callable[[Command | None], None] = lambda _command: None,
     ) -> None:
         """``look`` sees the network after every single change."""
