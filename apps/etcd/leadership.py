@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
-from typing import Any, Final
+from typing import Final
 
 from apps.etcd.gateway import (
     Answer,
@@ -38,8 +38,10 @@ LOG = logging.getLogger("hydra.leadership")
 DRIFT: Final = 0.01
 """Bound on how much faster etcd's clock may run. NTP slews by 0.0005 at most."""
 MARGIN_S: Final = 0.1
-_RENEWALS: Final = 5
-"""Renewals in the time of a lease."""
+_RENEWALS: Final = 10
+"""Renewals in the time of a lease. They write nothing in etcd."""
+_TRIES: Final = 6
+"""Members of etcd that may keep a request, one after the other, in the time of a lease."""
 _LOOKS: Final = 10
 """Looks of a standby whether somebody leads, in the time of a lease."""
 _LOOK_S: Final = 2.0
@@ -84,8 +86,8 @@ class Leadership:
         self._end = end
         self._switches = switches
         self._me = Replica(uuid.uuid4().hex, name, url, release, time.time())
-        try_s = settings.lease_s / (_RENEWALS + 1)
-        self._etcd = Etcd(settings, try_s=try_s)
+        self._try_s = settings.lease_s / _TRIES
+        self._etcd = Etcd(settings, try_s=self._try_s)
         self._observer = Etcd(settings)
         self._patience_s = settings.lease_s / 2
         self._lease: int | None = None
@@ -280,12 +282,14 @@ class Leadership:
         if self._lease is None:
             self._grant(asked_s)
             return
-        answer = self._ask("/lease/keepalive", {"ID": str(self._lease)})
+        # Of one member, so that the lease counts from when the one that answers was asked.
+        kept = {"ID": str(self._lease)}
+        answer = self._etcd.ask("/lease/keepalive", kept, patience_s=self._try_s)
         granted_s = int(answer.get("result", {}).get("TTL", 0))
         if granted_s > 0:
+            self._note_until(asked_s, granted_s)
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
                 self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
-            self._note_until(asked_s, granted_s)
             self._tell_switches()
         elif self.leads:
             self._on_lost("etcd says that its lease has ended")
@@ -294,7 +298,8 @@ class Leadership:
             self._grant(boot_s())
 
     def _grant(self, asked_s: float) -> None:
-        answer = self._ask("/lease/grant", {"TTL": str(self._settings.lease_s), "ID": "0"})
+        wanted = {"TTL": str(self._settings.lease_s), "ID": "0"}
+        answer = self._etcd.ask("/lease/grant", wanted, patience_s=self._patience_s)
         lease, granted_s = int(answer["ID"]), int(answer["TTL"])
         self._tell(lease)
         self._lease = lease
@@ -359,9 +364,6 @@ class Leadership:
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
     ) -> Answer:
         return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
-
-    def _ask(self, path: str, body: dict[str, Any]) -> Json:
-        return self._etcd.ask(path, body, patience_s=self._patience_s)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

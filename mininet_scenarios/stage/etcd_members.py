@@ -17,7 +17,7 @@ from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
 from hydra.policy import EtcdSettings
 
 PROGRAM: Final = "/usr/bin/etcd"
-QUICK: Final = ("--heartbeat-interval", "50", "--election-timeout", "500")
+QUICK: Final = ("--heartbeat-interval", "20", "--election-timeout", "400")
 """Options as in ``deploy/three-machines``: a lease of two seconds outlasts an election."""
 _START_S: Final = 30.0
 _END_S: Final = 10.0

@@ -197,13 +197,14 @@ def test_a_renewal_that_is_not_answered_is_repeated_at_once(tmp_path, monkeypatc
                 asked.append((began_s, boot_s()))
                 raise
 
-        renew = a.leadership._ask
-        monkeypatch.setattr(a.leadership, "_ask", ask)
+        renew = a.leadership._etcd.ask
+        monkeypatch.setattr(a.leadership._etcd, "ask", ask)
         members.signal(members.names[0], signal.SIGSTOP)
         wait_until(lambda: len(asked) > 1)
         members.signal(members.names[0], signal.SIGCONT)
-        (_, gave_up_s), (again_s, _) = asked[:2]
+        (began_s, gave_up_s), (again_s, _) = asked[:2]
         assert again_s - gave_up_s < LEASE_S / 10
+        assert gave_up_s - began_s < LEASE_S / 3, "the lease counts from when it was asked for"
 
 
 def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
@@ -212,7 +213,7 @@ def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
         EtcdMembers(tmp_path, 1) as members,
         candidate(members.settings(lease_s=LEASE_S), "a") as a,
     ):
-        a.leadership._patience_s = LONG_S
+        a.leadership._patience_s = a.leadership._try_s = LONG_S
         a.leads.get(timeout=LONG_S)
         members.signal(members.names[0], signal.SIGSTOP)
         _, why = a.lost.get(timeout=LONG_S)
