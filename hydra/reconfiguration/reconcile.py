@@ -51,6 +51,10 @@ class Reconciled:
     """Those among them that the mirrors pass, and the ports that have no light from them."""
     standing: Sequence[tuple[Path, VlanId]]
     """Paths that are given up, remembered or begun, and on which frames pass as the devices say."""
+    sure: bool
+    """False if there are more of them that mirrors and VLANs let pass, and only light is missing:
+    it may be there by now.
+    """
 
 
 def reconcile(
@@ -85,12 +89,16 @@ def reconcile(
     )
     used = rings_of({circuit for path in paths for circuit in path.circuits}, kept)
     kept_lanes = {(path, remembered.vlans[path]) for path in paths}
-    standing = [
+    passing = [
         (path, vlan)
         for path, vlan in sorted((remembered.vlans.items() | unsettled.begun) - kept_lanes)
         if all(actual.passes(fabric, one) for one in path.circuits)
-        and all(dark_ports.isdisjoint(one.receivers) for one in path.circuits)
         and all(vlan in _tagged(fabric, actual, end) for one in path.circuits for end in one.ends)
+    ]
+    standing = [
+        (path, vlan)
+        for path, vlan in passing
+        if all(dark_ports.isdisjoint(one.receivers) for one in path.circuits)
     ]
     state = NetworkState(
         remembered.epoch,
@@ -108,6 +116,7 @@ def reconcile(
         remembered.topology.circuits - used,
         unlit,
         standing,
+        sure=len(standing) == len(passing),
     )
 
 

@@ -130,7 +130,7 @@ class Recovery:
         self._recorded = True
         if found.mirrors or found.retag:
             yield from self._tidy_relays_if_ready()
-            yield from care.run_empty(found.standing, sure=not silent)
+            yield from care.run_empty(found.standing, sure=found.sure and not silent)
             yield from care.retag(found.retag)
             yield from care.move(found.mirrors)
         yield Batch("save", (SaveState("reconciled"),))

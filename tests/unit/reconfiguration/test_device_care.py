@@ -146,7 +146,9 @@ def test_paths_that_a_change_had_begun_are_told_if_they_stand(network):
     assert found.standing == [lane]
     assert found.state.topology.paths == ()
     receivers = lane[0].circuits[0].receivers
-    assert reconcile(FABRIC, before, actual, unsettled, dark=receivers).standing == []
+    assert found.sure
+    dark = reconcile(FABRIC, before, actual, unsettled, dark=receivers)
+    assert (dark.standing, dark.sure) == ([], False)
     assert reconcile(FABRIC, STATE, actual, unsettled).standing == [], "it is kept"
 
 

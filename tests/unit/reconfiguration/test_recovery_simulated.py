@@ -227,6 +227,12 @@ def test_whenever_a_lease_ends_the_next_one_leads_and_nobody_is_cut_off(seeds):
     hold(simulate_leases, seeds)
 
 
+@pytest.mark.parametrize("seed", [2043091, 2067019, 2075636, 2157130])
+def test_a_path_on_which_light_alone_is_missing_is_given_the_drains_bound(seed):
+    """Light may be there by now, and frames of a ToR that stood still come out."""
+    hold(simulate_leases, (seed,))
+
+
 @pytest.mark.parametrize("seed", [5934, 9291, 28621])
 def test_what_waits_in_front_of_a_tor_is_waited_for_by_the_next_leader(seed):
     """A ToR stands still for longer than a lease: frames come out under the next leader."""
