@@ -216,7 +216,7 @@ class HydraApplication:
         where = self.openflow_address or ("workers", "none here")
         LOG.info("OpenFlow on %s:%s, REST on %s", *where, self._rest.url)
         if self._take_part is not None and self._view is not None:
-            self._view.start(self._take_part, give_up)
+            self._view.start(self._take_part, give_up, self._controller.look_ahead)
 
     def _begin(self) -> None:
         """Decide and act from now on."""

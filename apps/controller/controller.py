@@ -55,7 +55,7 @@ from hydra.faults.conditions import RefusedWorker
 from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
-from hydra.journal import Journal
+from hydra.journal import Journal, JournalCopy
 from hydra.model import DatapathId, Server
 from hydra.policy import CurrentPolicy, Mode
 from hydra.reconfiguration.audit import Audit
@@ -275,6 +275,10 @@ class Controller:
         fleet.watch_rivals(ledger.tell_alarm)
 
     # -- life -------------------------------------------------------------------------------------
+
+    def look_ahead(self, copy: JournalCopy) -> None:
+        """Read what another controller has written, so that :meth:`start` has less to do."""
+        self._ledger.look_ahead(copy)
 
     def start(self) -> None:
         """Raises HydraError if the journal can't be used, or another controller is at work."""

@@ -90,6 +90,7 @@ class StoredView:
         self._ended = threading.Event()
         self._then: Callable[[], None] = lambda: None
         self._refuse: Callable[[HydraError], None] = lambda _error: None
+        self._ahead: Callable[[JournalCopy], None] = lambda _copy: None
         self._thread = threading.Thread(target=self._follow, name="stored", daemon=True)
         self._state = _Read(Kind.STATE, lambda record: read_state(fabric, record["state"]))
         self._reservations = _Read(
@@ -99,14 +100,20 @@ class StoredView:
         self._history = _Read(Kind.HISTORY, Happening.from_record)
         self._ports = _Read(Kind.QUARANTINE, lambda record: list(record["ports"]))
 
-    def start(self, then: Callable[[], None], refuse: Callable[[HydraError], None]) -> None:
+    def start(
+        self,
+        then: Callable[[], None],
+        refuse: Callable[[HydraError], None],
+        ahead: Callable[[JournalCopy], None] = lambda _copy: None,
+    ) -> None:
         """Look at the store every now and then, so that there is something when it is lost.
 
         ``then`` is called after the first look, answered or not: whoever is known to stand by has
         something to answer with. ``refuse`` is called instead, or later, if a release that writes
-        another format of the journal is found there: this one can't lead after that.
+        another format of the journal is found there: this one can't lead after that. ``ahead`` is
+        given each copy, the first one before ``then``.
         """
-        self._then, self._refuse = then, refuse
+        self._then, self._refuse, self._ahead = then, refuse, ahead
         self._thread.start()
 
     def stop(self) -> None:
@@ -124,7 +131,7 @@ class StoredView:
 
     def _look(self) -> None:
         try:
-            self._copies.look()
+            self._ahead(self._copies.look())
         except JournalOfAnotherFormat as error:
             if not self._ended.is_set():
                 self._ended.set()
