@@ -352,6 +352,9 @@ class EtcdJournal:
     # -- reading ----------------------------------------------------------------------------------
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
+        with self._lock:
+            if self._read is not None and not self._closed:
+                return _newest([*self._read[kind].values()], newest)
         return [document["record"] for document in self._documents(kind, newest)]
 
     def changes(self, kind: Kind) -> list[Change]:
