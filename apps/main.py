@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from apps.controller.controller import Controller
-from apps.controller.stored import VIEWED, StoredView
+from apps.controller.stored import StoredView
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
@@ -171,11 +171,13 @@ class HydraApplication:
         etcd = needs_etcd("apps.journal.etcd")
         leadership = needs_etcd("apps.etcd.leadership")
         journal = etcd.EtcdJournal(settings.etcd, later=True, kept_days=settings.journal_days)
-        view = StoredView(fabric, needs_etcd("apps.journal.copy").Copying(settings.etcd, VIEWED))
+        copies = needs_etcd("apps.journal.copy").Copying(settings.etcd)
+        view = StoredView(fabric, copies)
 
         def lead() -> None:
             try:
-                journal.open(term.conditions())
+                view.stop()
+                journal.open(term.conditions(), copies.hand_over())
                 if self._exchange is not None and settings.etcd is not None:
                     self._worker_leases = needs_etcd("apps.workers.leases").WorkerLeases(
                         settings.etcd, self._exchange, term.conditions
@@ -183,7 +185,6 @@ class HydraApplication:
                     self._worker_leases.start()
                 self._begin()
                 term.note_begun()
-                view.stop()
                 spare_what_stays()
             except HydraError as error:
                 give_up(error)
@@ -215,7 +216,7 @@ class HydraApplication:
         where = self.openflow_address or ("workers", "none here")
         LOG.info("OpenFlow on %s:%s, REST on %s", *where, self._rest.url)
         if self._take_part is not None and self._view is not None:
-            self._view.start(self._take_part, give_up)
+            self._view.start(self._take_part, give_up, self._controller.look_ahead)
 
     def _begin(self) -> None:
         """Decide and act from now on."""

@@ -75,10 +75,11 @@ class JournalCopy(Protocol):
         """The last moment at which it is known to have been like this."""
         ...
 
-    def texts(self, kind: Kind) -> Mapping[str, str]:
-        """Records of a kind as JSON, by their places, in the order of their first writing.
+    def records(self, kind: Kind) -> Mapping[int, Record]:
+        """Records of a kind, by their places, in the order of their first writing.
 
-        The same mapping as in an earlier copy if none has changed since.
+        The same mapping as in an earlier copy if none has changed since, and of the others the same
+        objects. Whoever owns the journal later and has changed nothing yet reads the same ones.
         """
         ...
 

@@ -61,6 +61,8 @@ class Conductor:
         self._duties: list[Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self._nap_s: Callable[[float], float] = lambda most_s: most_s
+        self._ends = False
+        """True once no duty is begun any more."""
 
     def duty(
         self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
@@ -80,8 +82,12 @@ class Conductor:
             self._nap_s = nap_s
         self._thread.start()
 
+    def end_soon(self) -> None:
+        """Begin no duty from now on; jobs are done until :meth:`stop`."""
+        self._ends = True
+
     def stop(self) -> None:
-        """End after the job under way."""
+        """End after the jobs that have been put."""
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
@@ -149,7 +155,7 @@ class Conductor:
         conductor's thread.
         """
         every_s = duty.every_s()
-        if every_s is None:
+        if every_s is None or self._ends:
             return
         if time.monotonic() >= max(duty.last_s, duty.in_part_s) + every_s:
             self._safely(action, duty.stage)
@@ -191,7 +197,8 @@ class Conductor:
     def _conduct(self) -> None:
         while True:
             for duty in self._duties:
-                self._do_if_due(duty)
+                if not self._ends:
+                    self._do_if_due(duty)
                 self._do_first()
             try:
                 job = self._jobs.get(timeout=self._nap_s(_LONGEST_NAP_S))

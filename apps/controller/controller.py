@@ -55,7 +55,7 @@ from hydra.faults.conditions import RefusedWorker
 from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
-from hydra.journal import Journal
+from hydra.journal import Journal, JournalCopy
 from hydra.model import DatapathId, Server
 from hydra.policy import CurrentPolicy, Mode
 from hydra.reconfiguration.audit import Audit
@@ -89,7 +89,7 @@ class Controller:
         another controller is at work. ``term``: when this one leads; None: always. ``catch_up``:
         see :class:`~apps.openflow.switchboard.Switchboard`. ``workers_refused``: as of now.
         """
-        term = term or Alone()
+        term = self._term = term or Alone()
         fabric, at_start = loaded.fabric, loaded.policy
         policy = self._policy = CurrentPolicy(at_start)
         substrate, timeout_s = substrate_of(fabric), at_start.timeouts.vswitch_s
@@ -276,6 +276,10 @@ class Controller:
 
     # -- life -------------------------------------------------------------------------------------
 
+    def look_ahead(self, copy: JournalCopy) -> None:
+        """Read what another controller has written, so that :meth:`start` has less to do."""
+        self._ledger.look_ahead(copy)
+
     def start(self) -> None:
         """Raises HydraError if the journal can't be used, or another controller is at work."""
         self._devices.claim()
@@ -293,7 +297,12 @@ class Controller:
         self._policing.start()
 
     def end_soon(self) -> None:
-        """Begin nothing more by itself; what is asked for is done until :meth:`stop`."""
+        """Begin nothing more by itself; what is asked for is done until :meth:`stop`, but for what
+        the journal has others go on with, where others may lead.
+        """
+        if self._term.is_shared:
+            self._conductor.end_soon()
+            self._reservations.end_soon()
         self._devices.end_soon()
         self._policing.stop()
         self._prober.stop()
@@ -301,7 +310,7 @@ class Controller:
         self._announcer.stop()
 
     def stop(self, nothing_follows: Callable[[], None] = lambda: None) -> None:
-        """End after the job under way; the network goes on as it is.
+        """End after the jobs that have been asked for; the network goes on as it is.
 
         ``nothing_follows`` is called once no device and no journal is written any more: another
         controller may lead from then on, while the rest of this one ends.

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from apps.controller.ahead import Ahead
 from apps.controller.teller import Teller
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
@@ -27,11 +28,10 @@ from hydra.events import (
     EventLog,
     Progress,
     event_record,
-    read_event,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import Happening, HappeningKind, History
-from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
+from hydra.journal import KEPT, Change, Journal, JournalCopy, JournalError, Kind, Record, entry
 from hydra.journal_format import (
     Unfinished,
     read_unfinished,
@@ -60,7 +60,7 @@ from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
-from hydra.reservations.records import out_of_date, read_reservation, reservation_record
+from hydra.reservations.records import out_of_date, reservation_record
 from hydra.reservations.reservation import GONE, Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
 
@@ -122,11 +122,18 @@ class Ledger:
         self._builders = Builders(fabric)
         self.events = EventLog(uuid.uuid4().hex[:8], stored=stored_events)
         self._teller: Teller | None = None
+        self._ahead = Ahead(fabric)
+
+    def look_ahead(self, copy: JournalCopy) -> None:
+        """Read a copy of the journal, so that :meth:`load` has less to do. For any thread, while
+        another controller leads; nobody sees anything of it.
+        """
+        self._ahead.look(copy)
 
     def load(self) -> None:
         """Take over the journal's records. Raises HydraError if it can't be used."""
         remembered = saved_state(self._fabric, self._journal)
-        with self._lock:
+        with self._lock, self._ahead.lock:
             if remembered is not None:
                 entries = self._journal.records(Kind.ENTRY, newest=1)
                 last = next(((one["what"], one["details"]) for one in entries), None)
@@ -139,6 +146,7 @@ class Ledger:
             self._keep_standing()
             self._load_decisions()
             self._load_builders()
+            self._ahead.end()
             self.note(HappeningKind.CONTROLLER, f"release {__version__} started")
 
     def _load_events(self) -> None:
@@ -147,7 +155,7 @@ class Ledger:
         records = self._journal.records(Kind.EVENT)
         for record in records:
             try:
-                read.append(read_event(self._fabric, record))
+                read.append(self._ahead.events.of(record))
             except HydraError as error:
                 LOG.warning("an event of another release is left out: %s", error)
         if records:
@@ -184,9 +192,7 @@ class Ledger:
         """Read reservations; those that change by being read are written before anybody is told."""
         self._load_history()
         records = self._journal.records(Kind.RESERVATION)
-        now_s = time.time()
-        read = (read_reservation(self._fabric, record, now_s) for record in records)
-        self._book = ReservationBook(self._fabric, read)
+        self._book = self._ahead.book.of(records)
         self._resume()
         pairs = zip(records, self._book, strict=True)
         stale = [reservation for record, reservation in pairs if out_of_date(record, reservation)]
@@ -201,7 +207,7 @@ class Ledger:
         lines = []
         for record in self._journal.records(Kind.HISTORY):
             try:
-                lines.append(Happening.from_record(record))
+                lines.append(self._ahead.history.of(record))
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("a line of history of another release is left out: %r", error)
         self._history = History(lines)

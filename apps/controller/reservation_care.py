@@ -68,11 +68,20 @@ class ReservationCare:
     these might leave anything.
     """
 
+    _ends: bool = field(default=False, init=False)
+    """True once the next leader is to go on with what is queued here."""
+
     def __post_init__(self) -> None:
         self._substrate = substrate_of(self._fabric)
         self._mover.let_in(self.beside)
 
     # -- from any thread --------------------------------------------------------------------------
+
+    def end_soon(self) -> None:
+        """Admit and let go as ever, and leave it to the next leader to bring up, hold and take
+        down: the journal says what there is to do, and nobody leads before it begins.
+        """
+        self._ends = True
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable, PlanError."""
@@ -246,7 +255,7 @@ class ReservationCare:
         Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
         """
         reservation = self._ledger.modify(reservation_id, change, self._limits(), seen)
-        self._enqueue(self._upkeep.hold_reserved)
+        self._enqueue(self._hold)
         return reservation
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
@@ -257,6 +266,10 @@ class ReservationCare:
         return reservation
 
     # -- in the conductor's thread ----------------------------------------------------------------
+
+    def _hold(self) -> None:
+        if not self._ends:
+            self._upkeep.hold_reserved()
 
     def resume(self) -> None:
         """After a start: finish what the last run had begun, and bring back what was lost."""
@@ -316,9 +329,13 @@ class ReservationCare:
         """End the reservations whose time is up, and begin those whose time has come."""
         self._ledger.catch_up()
         for reservation_id in self._ledger.expired():
+            if self._ends:
+                return
             self._expire(reservation_id)
         due = self._ledger.due()
         for reservation_id in due:
+            if self._ends:
+                return
             self._ledger.change(reservation_id, ReservationState.ACTIVATING)
         if due:
             self._place(due)
@@ -337,6 +354,8 @@ class ReservationCare:
 
         The others keep their turn.
         """
+        if self._ends:
+            return False
         for reservation_id in sorted(self._in_turn):
             under_way = tuple((one, one.may_leave) for one in self._ledger.under_way)
             if self._tried_beside.get(reservation_id) == under_way:
@@ -416,11 +435,13 @@ class ReservationCare:
         reasons: list[str] = []
         for _ in range(_PLACEMENT_ATTEMPTS):
             waiting = self._not_placed(ids)
-            if not waiting:
+            if self._ends or not waiting:
                 return
             self._avoid_blocked(waiting, reasons)
             reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
             for reservation in self._not_placed(ids):
+                if self._ends:
+                    return
                 self._note_placed(reservation)
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
@@ -482,6 +503,8 @@ class ReservationCare:
         # One of them is to blame: the others need not suffer.
         problems = []
         for reservation_id in ids:
+            if self._ends:
+                break
             others = frozenset(ids) - {reservation_id}
             others -= {r.id for r in self._placed(others)}
             try:
@@ -503,8 +526,8 @@ class ReservationCare:
 
     def _release(self, reservation_id: str) -> None:
         reservation = self._ledger.reservation(reservation_id)
-        if reservation.state is not ReservationState.RELEASING:
-            return  # asked for before :meth:`resume`, which has seen to it
+        if self._ends or reservation.state is not ReservationState.RELEASING:
+            return  # asked for before :meth:`resume`, which has seen to it, or will
         self._take_down(reservation)
         self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
 

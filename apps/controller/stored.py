@@ -6,7 +6,6 @@ what happened. Rates, devices and conditions are the leader's to tell.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -20,7 +19,7 @@ from hydra.errors import HydraError, UnknownName
 from hydra.faults.conditions import Condition, store_unavailable
 from hydra.faults.quarantine import read_quarantine
 from hydra.history import Happening, HappeningKind, History
-from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind
+from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind, Record
 from hydra.journal_format import read_state
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.reservations.records import read_reservation
@@ -28,8 +27,6 @@ from hydra.reservations.reservation import Reservation
 from hydra.service import QuarantinedPort
 
 LOG = logging.getLogger("hydra.stored")
-VIEWED: Final = (Kind.STATE, Kind.RESERVATION, Kind.DECISION, Kind.HISTORY, Kind.QUARANTINE)
-"""Kinds of records that a view needs."""
 _EVERY_S: Final = 1.0
 _T = TypeVar("_T")
 
@@ -53,25 +50,28 @@ class _Read(Generic[_T]):
     def __init__(self, kind: Kind, read: Callable[[Mapping[str, Any]], _T | None]) -> None:
         self._kind = kind
         self._read = read
-        self._texts: Mapping[str, str] = {}
-        self._by_text: dict[str, _T | None] = {}
+        self._records: Mapping[int, Record] = {}
+        self._by_place: dict[int, tuple[Record, _T | None]] = {}
         self._found: list[_T] = []
 
     def of(self, copy: JournalCopy) -> list[_T]:
-        texts = copy.texts(self._kind)
-        if texts is not self._texts:
-            known = self._by_text
-            self._by_text = {
-                text: known[text] if text in known else self._one(text) for text in texts.values()
+        records = copy.records(self._kind)
+        if records is not self._records:
+            known = self._by_place
+            self._by_place = {
+                place: before
+                if (before := known.get(place)) is not None and before[0] is record
+                else (record, self._one(record))
+                for place, record in records.items()
             }
-            read = (self._by_text[text] for text in texts.values())
+            read = (one for _, one in self._by_place.values())
             self._found = [one for one in read if one is not None]
-            self._texts = texts
+            self._records = records
         return self._found
 
-    def _one(self, text: str) -> _T | None:
+    def _one(self, record: Record) -> _T | None:
         try:
-            return self._read(json.loads(text)["record"])
+            return self._read(record)
         except (HydraError, KeyError, TypeError, ValueError) as error:
             LOG.warning("a record of kind %s can't be read, and is left out: %r", self._kind, error)
             return None
@@ -90,6 +90,7 @@ class StoredView:
         self._ended = threading.Event()
         self._then: Callable[[], None] = lambda: None
         self._refuse: Callable[[HydraError], None] = lambda _error: None
+        self._ahead: Callable[[JournalCopy], None] = lambda _copy: None
         self._thread = threading.Thread(target=self._follow, name="stored", daemon=True)
         self._state = _Read(Kind.STATE, lambda record: read_state(fabric, record["state"]))
         self._reservations = _Read(
@@ -99,14 +100,20 @@ class StoredView:
         self._history = _Read(Kind.HISTORY, Happening.from_record)
         self._ports = _Read(Kind.QUARANTINE, lambda record: list(record["ports"]))
 
-    def start(self, then: Callable[[], None], refuse: Callable[[HydraError], None]) -> None:
+    def start(
+        self,
+        then: Callable[[], None],
+        refuse: Callable[[HydraError], None],
+        ahead: Callable[[JournalCopy], None] = lambda _copy: None,
+    ) -> None:
         """Look at the store every now and then, so that there is something when it is lost.
 
         ``then`` is called after the first look, answered or not: whoever is known to stand by has
         something to answer with. ``refuse`` is called instead, or later, if a release that writes
-        another format of the journal is found there: this one can't lead after that.
+        another format of the journal is found there: this one can't lead after that. ``ahead`` is
+        given each copy, the first one before ``then``.
         """
-        self._then, self._refuse = then, refuse
+        self._then, self._refuse, self._ahead = then, refuse, ahead
         self._thread.start()
 
     def stop(self) -> None:
@@ -124,7 +131,7 @@ class StoredView:
 
     def _look(self) -> None:
         try:
-            self._copies.look()
+            self._ahead(self._copies.look())
         except JournalOfAnotherFormat as error:
             if not self._ended.is_set():
                 self._ended.set()

@@ -101,17 +101,22 @@ def get(
     last: bool = False,
     revision: int = 0,
     written_since: int = 0,
+    keys_only: bool = False,
+    counts_only: bool = False,
 ) -> Json:
     """Range of keys in their order; ``last``: from the end.
 
     ``revision``: as they were then; ``written_since``: those alone that this revision, or one
-    after it, has written.
+    after it, has written. ``keys_only``: without their values; ``counts_only``: none is found, and
+    the answer says how many there are.
     """
     order = {"sortOrder": "DESCEND", "sortTarget": "KEY"} if last else {}
     asked = {
         "limit": str(limit),
         "revision": str(revision),
         "min_mod_revision": str(written_since),
+        "keys_only": keys_only,
+        "count_only": counts_only,
     }
     return {"requestRange": {**_range(first, end), **order, **asked}}
 

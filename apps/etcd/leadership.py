@@ -48,6 +48,8 @@ _LOOK_S: Final = 2.0
 _SOON_S: Final = 0.02
 """Between two looks of a standby while the leader ends."""
 _TELL_S: Final = 0.5
+_HEARD_S: Final = 0.1
+"""A look itself takes less than this, mostly."""
 _BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
 _ENDS: Final = "this controller ends, and another one leads soon: ask again in a moment"
 _UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
@@ -181,10 +183,9 @@ class Leadership:
 
     def replicas(self) -> Replicas:
         store = self._members()
-        first = f"{self._settings.prefix}replicas/"
         try:
             answer = self._observer.transaction(
-                [], [get(self._leader_key), get(first, f"{first[:-1]}0")], patience_s=_LOOK_S
+                [], [get(self._leader_key), get(*self._replicas)], patience_s=_LOOK_S
             )
         except (EtcdRefused, EtcdUnanswered) as error:
             return Replicas(None, (), store, str(error))
@@ -221,7 +222,11 @@ class Leadership:
             return
         told = put(self._ending_key, self._me.id, lease)
         with suppress(EtcdRefused, EtcdUnanswered):  # they go on looking as often as ever
-            self._observer.transaction(self.conditions(), [told], patience_s=_TELL_S)
+            (everybody,) = self._observer.transaction(
+                self.conditions(), [told, get(*self._replicas)], patience_s=_TELL_S
+            ).found or ((),)
+            if any(_replica(one).id != self._me.id for one in everybody):
+                self._closing.wait(self._look_s + _HEARD_S)
 
     def _members(self) -> tuple[StoreMember, ...]:
         said = dict(self._observer.members())
@@ -252,8 +257,19 @@ class Leadership:
         """Key of a leader that is about to end; it is gone with the leader's lease."""
         return f"{self._settings.prefix}ending"
 
+    @property
+    def _replicas(self) -> tuple[str, str]:
+        """Range of the keys of all controllers."""
+        first = f"{self._settings.prefix}replicas/"
+        return first, f"{first[:-1]}0"
+
+    @property
+    def _look_s(self) -> float:
+        """Between two looks of a standby, as long as nobody ends."""
+        return self._settings.lease_s / _LOOKS
+
     def _stand(self) -> None:
-        look_s = self._settings.lease_s / _LOOKS
+        look_s = self._look_s
         renew_s = self._settings.lease_s / _RENEWALS
         renewed_s = float("-inf")
         while not self._closing.is_set():

@@ -1,19 +1,5 @@
-"""The journal in etcd, for controllers on several machines.
-
-Keys, after the prefix, and what they hold:
-
-``format``
-    the number of this layout.
-``owner``
-    who opened the journal for writing last, and the number of its last write. Each write is one
-    transaction that finds the number before its own there, or changes nothing. So a write that was
-    not answered can be asked for again: it is made once.
-``records/KIND/ORDER/PART``
-    a record as JSON text, in parts of at most :data:`_PART`; ORDER grows by first writing.
-``redo``, ``staged/N``
-    a write that is too large for one transaction: all of it is staged first, and made when ``redo``
-    says how many pieces it has. Then it is carried over to ``records``, by whoever owns the
-    journal; a reader does so for itself.
+"""The journal in etcd, for controllers on several machines; :mod:`apps.journal.layout` says what
+is where.
 """
 
 from __future__ import annotations
@@ -22,8 +8,7 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -41,112 +26,37 @@ from apps.etcd.gateway import (
     is_absent,
     put,
 )
-from hydra.journal import (
-    KEPT,
-    Change,
-    JournalError,
-    JournalOfAnotherFormat,
-    JournalTaken,
-    Kind,
+from apps.journal import reading
+from apps.journal.layout import (
+    FORMAT,
+    NOTHING_STAGED,
+    PART,
+    Held,
+    KindHeld,
+    Work,
+    after,
+    carry,
+    check_format,
+    in_one_moment,
+    place_of,
+    staged,
+    staged_key,
+    texts,
 )
+from apps.journal.reading import Reading
+from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind, Record
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
-FORMAT: Final = "1"
-"""To be raised with every change of the layout or of records that earlier releases can't read."""
-_PART: Final = 400_000
-"""Characters of a value. etcd takes requests of 1.5 MiB."""
-_MOST_OPERATIONS: Final = 100
-"""Of etcd's 128 in a transaction."""
-_MOST_CHARACTERS: Final = 1_000_000
-_PAGE: Final = 500
-_MOST_READINGS: Final = 5
-"""Attempts at one reading: etcd may compact what it began to read."""
-_COMPACTED: Final = "has been compacted"
 _FULL: Final = "space exceeded"
 _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
 _T = TypeVar("_T")
-_KINDS: Final = frozenset(kind.value for kind in Kind)
 _AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    key: str | None
-    unix_s: float | None
-    text: str
-
-    @property
-    def parts(self) -> int:
-        return -(-len(self.text) // _PART)
-
-
-@dataclass(slots=True)
-class _KindHeld:
-    """Records of a kind, by their order, which ascends."""
-
-    records: dict[int, _Held] = field(default_factory=dict)
-    orders: dict[str, int] = field(default_factory=dict)
-    """Of those with a key."""
-    oldest_s: float = float("inf")
-    """None is older."""
-
-    def see_oldest(self) -> None:
-        times = (one.unix_s for one in self.records.values() if one.unix_s is not None)
-        self.oldest_s = min(times, default=float("inf"))
-
-    def set(self, order: int, held: _Held | None) -> None:
-        old = self.records.pop(order, None) if held is None else self.records.get(order)
-        if old is not None and old.key is not None and held is None:
-            self.orders.pop(old.key, None)
-        if held is not None:
-            self.records[order] = held
-            if held.key is not None:
-                self.orders[held.key] = order
-            if held.unix_s is not None:
-                self.oldest_s = min(self.oldest_s, held.unix_s)
-
-
-_Delta = dict[tuple[Kind, int], _Held | None]
+_Delta = dict[tuple[Kind, int], Held | None]
 """Records to be written, or deleted, by kind and order."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Keys to put, and ranges of keys to delete; all after the prefix. No key is touched twice."""
-
-    puts: Mapping[str, str]
-    deletes: Sequence[tuple[str, str]]
-
-    @property
-    def is_small(self) -> bool:
-        characters = sum(len(key) + len(value) for key, value in self.puts.items())
-        number = len(self.puts) + len(self.deletes)
-        return number <= _MOST_OPERATIONS and characters <= _MOST_CHARACTERS
-
-    def pieces(self) -> Iterator[_Work]:
-        """The same in pieces that are small."""
-        for begin in range(0, len(self.deletes), _MOST_OPERATIONS):
-            yield _Work({}, self.deletes[begin : begin + _MOST_OPERATIONS])
-        some: dict[str, str] = {}
-        characters = 0
-        for key, value in self.puts.items():
-            characters += len(key) + len(value)
-            if some and (len(some) == _MOST_OPERATIONS or characters > _MOST_CHARACTERS):
-                yield _Work(some, ())
-                some, characters = {}, len(key) + len(value)
-            some[key] = value
-        if some:
-            yield _Work(some, ())
-
-    def text(self) -> str:
-        return json.dumps({"put": dict(self.puts), "delete": [list(one) for one in self.deletes]})
-
-    @classmethod
-    def read(cls, text: str) -> _Work:
-        document = json.loads(text)
-        return cls(document["put"], [(first, end) for first, end in document["delete"]])
 
 
 class EtcdJournal:
@@ -179,16 +89,16 @@ class EtcdJournal:
         self._closed = later
         self._number = 0
         self._id = uuid.uuid4().hex
-        self._held = {kind: _KindHeld() for kind in Kind}
+        self._held = {kind: KindHeld() for kind in Kind}
         self._next_order = 1
-        self._is_fresh = False
-        """True from opening to the first write: what was read then is what there is.
+        self._read: Mapping[Kind, Mapping[int, Record]] | None = None
+        """What was read at the opening, until the first write: it is what there is.
 
         Between the two a controller begins to lead, and nobody does meanwhile.
         """
-        self._unknown: tuple[str, _Work] | None = None
+        self._unknown: tuple[str, Work] | None = None
         """(The owner's value after a write that was not answered, what takes that back)."""
-        self._to_carry: list[_Work] = []
+        self._to_carry: list[Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
         if not later:
             try:
@@ -197,16 +107,18 @@ class EtcdJournal:
                 self._etcd.close()
                 raise
 
-    def open(self, compare: Sequence[Json] = ()) -> None:
+    def open(self, compare: Sequence[Json] = (), known: Reading | None = None) -> None:
         """``compare``: conditions of every write beside those of the journal, as that this
-        controller leads. Raises JournalError.
+        controller leads. ``known``: what has been read already, so that only what has changed since
+        is asked for; it is the journal's from now on. Raises JournalError.
         """
         with self._lock:
             self._compare = tuple(compare)
             try:
-                self._check_format()
-                if not self._read_only:
-                    self._own()
+                if self._read_only:
+                    check_format(self.name, self._ask([], [get(self._key("format"))]).found[0])
+                else:
+                    self._own(known or Reading(self._prefix, self.name))
             except (EtcdRefused, EtcdUnanswered) as error:
                 raise self._error("open", error) from error
             self._closed = False
@@ -224,45 +136,35 @@ class EtcdJournal:
 
     # -- opening ----------------------------------------------------------------------------------
 
-    def _check_format(self) -> None:
-        check_format(self.name, self._ask([], [get(self._key("format"))]).found[0])
+    def _own(self, known: Reading) -> None:
+        """Own the journal as it is ``known``, and carry over what was staged.
 
-    def _own(self) -> None:
-        """Own the journal, carry over what was staged, and learn what there is."""
+        Whoever owned it before can write nothing any more, and each of its writes has changed the
+        owner's value: so nothing has been written since that was known.
+        """
         mine, owner = self._owner_of(self._number), self._key("owner")
-        while True:
-            found = self._ask([], [get(owner)]).found[0]
-            if found and found[0].value == mine:  # the answer to the last attempt was lost
-                break
-            before = has_value(owner, found[0].value) if found else is_absent(owner)
+        if not known.revision:
+            known.look(self._ask)
+        while known.owner != mine:  # it is if the answer to the last attempt was lost
+            seen = known.owner
+            before = is_absent(owner) if seen is None else has_value(owner, seen)
             answer = self._ask(
-                [before, *self._compare], [put(owner, mine), put(self._key("format"), FORMAT)]
+                [before, *self._compare],
+                [put(owner, mine), put(self._key("format"), FORMAT)],
+                known.ranges(),
             )
             if answer.succeeded:
                 break
-            now = self._ask(list(self._compare), [], [])
-            if not now.succeeded:
+            known.take(answer, self._ask)
+            if known.owner == seen:
                 raise self._taken()
-        self._learn()
-
-    def _learn(self) -> None:
-        entries = self._everything("")
-        work = staged(entries)
-        for key in [key for key in entries if not key.startswith("records/")]:
-            del entries[key]
-        if work is not None:
-            carry(entries, work)
-            self._to_carry = [*work.pieces(), _NOTHING_STAGED]
-        else:
-            self._to_carry = [_NOTHING_STAGED]
-        for kind, order, text in texts(entries):
-            document = self._read_json(text)
-            record = document["record"]
-            held = _Held(document.get("key"), record.get("unix_s"), text)
-            self._held[kind].set(order, held)
-            self._next_order = max(self._next_order, order + 1)
+        for why in known.unreadable.values():
+            raise self._no_json(why)
+        self._held, self._read = known.held, known.records
+        newest = (next(reversed(one.records), 0) for one in self._held.values())
+        self._next_order = max(self._next_order, *(order + 1 for order in newest))
+        self._to_carry = known.to_carry
         self._carry_over()
-        self._is_fresh = True
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -272,7 +174,7 @@ class EtcdJournal:
                 raise self._error("write", _CLOSED)
             if self._read_only:
                 raise self._error("write", "it was opened to be read")
-            self._is_fresh = False
+            self._read = None
             try:
                 self._settle()
                 self._carry_over()
@@ -318,7 +220,7 @@ class EtcdJournal:
             else:
                 document["key"] = key
                 orders[kind, key] = order
-            delta[kind, order] = _Held(key, record.get("unix_s"), json.dumps(document))
+            delta[kind, order] = Held(key, record.get("unix_s"), json.dumps(document))
         for kind, unix_s in appended.items():
             self._forget_old(delta, kind, unix_s)
         unknown = [
@@ -349,7 +251,7 @@ class EtcdJournal:
             if one.unix_s is not None and one.unix_s < too_old_s:
                 delta[kind, order] = None
 
-    def _work(self, delta: _Delta, before: _Delta) -> _Work:
+    def _work(self, delta: _Delta, before: _Delta) -> Work:
         """Keys that make it so, where it was as ``before`` says."""
         puts: dict[str, str] = {}
         ranges: list[tuple[str, str]] = []
@@ -358,9 +260,9 @@ class EtcdJournal:
             if held is None:
                 gone.setdefault(kind, set()).add(order)
                 continue
-            place = _place(kind, order)
+            place = place_of(kind, order)
             for part in range(held.parts):
-                puts[f"{place}/{part:04x}"] = held.text[part * _PART : (part + 1) * _PART]
+                puts[f"{place}/{part:04x}"] = held.text[part * PART : (part + 1) * PART]
             old = before[kind, order]
             if old is not None and old.parts > held.parts:
                 ranges.append((f"{place}/{held.parts:04x}", f"{place}0"))
@@ -371,30 +273,32 @@ class EtcdJournal:
                     break
                 first.append(order)
             if len(first) > 1:  # the oldest go as one range
-                ranges.append((f"records/{kind}/", f"{_place(kind, first[-1])}0"))
+                ranges.append((f"records/{kind}/", f"{place_of(kind, first[-1])}0"))
                 orders.difference_update(first)
-            ranges += [(f"{_place(kind, one)}/", f"{_place(kind, one)}0") for one in sorted(orders)]
-        return _Work(puts, ranges)
+            ranges += [
+                (f"{place_of(kind, one)}/", f"{place_of(kind, one)}0") for one in sorted(orders)
+            ]
+        return Work(puts, ranges)
 
-    def _make(self, work: _Work, undone: _Work) -> None:
+    def _make(self, work: Work, undone: Work) -> None:
         """Make all of it or nothing. ``undone`` takes it back, should it not be answered."""
         if work.is_small:
             self._step(work, undone)
             return
         text = work.text()
-        pieces = [text[begin : begin + _PART] for begin in range(0, len(text), _PART)]
-        self._step(_NOTHING_STAGED, _Work({}, ()))
+        pieces = [text[begin : begin + PART] for begin in range(0, len(text), PART)]
+        self._step(NOTHING_STAGED, Work({}, ()))
         for number, piece in enumerate(pieces):
-            self._step(_Work({_staged_key(number): piece}, ()), _Work({}, ()))
-        self._step(_Work({"redo": str(len(pieces))}, ()), _NOTHING_STAGED)
-        self._to_carry = [*work.pieces(), _NOTHING_STAGED]
+            self._step(Work({staged_key(number): piece}, ()), Work({}, ()))
+        self._step(Work({"redo": str(len(pieces))}, ()), NOTHING_STAGED)
+        self._to_carry = [*work.pieces(), NOTHING_STAGED]
 
     def _carry_over(self) -> None:
         while self._to_carry:
             self._step(self._to_carry[0], self._to_carry[0])
             del self._to_carry[0]
 
-    def _step(self, work: _Work, undone: _Work) -> None:
+    def _step(self, work: Work, undone: Work) -> None:
         """One transaction, made once. Raises JournalTaken, EtcdRefused, EtcdUnanswered.
 
         The last of these leaves what it came to unknown; :meth:`_settle` ends that.
@@ -448,6 +352,9 @@ class EtcdJournal:
     # -- reading ----------------------------------------------------------------------------------
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
+        with self._lock:
+            if self._read is not None and not self._closed:
+                return _newest([*self._read[kind].values()], newest)
         return [document["record"] for document in self._documents(kind, newest)]
 
     def changes(self, kind: Kind) -> list[Change]:
@@ -461,24 +368,28 @@ class EtcdJournal:
         with self._lock:
             if self._closed:
                 raise self._error("read", _CLOSED)
-            if self._is_fresh:
-                found = [one.text for one in self._held[kind].records.values()]
-            else:
-                try:
-                    entries = self._entries(kind, newest)
-                except (EtcdRefused, EtcdUnanswered) as error:
-                    raise self._error("read", error) from error
-                found = [text for _, _, text in texts(entries)]
-        if newest is not None:
-            found = found[len(found) - min(newest, len(found)) :]
-        return [self._read_json(text) for text in found]
+            if self._read is not None:
+                return _newest(list(self._known(kind, self._read[kind])), newest)
+            try:
+                entries = self._entries(kind, newest)
+            except (EtcdRefused, EtcdUnanswered) as error:
+                raise self._error("read", error) from error
+        found = [text for _, _, text in texts(entries)]
+        return [self._read_json(text) for text in _newest(found, newest)]
+
+    def _known(self, kind: Kind, records: Mapping[int, Record]) -> Iterator[dict[str, Any]]:
+        for order, one in self._held[kind].records.items():
+            yield {"key": one.key, "record": records[order]}
 
     def _read_json(self, text: str) -> dict[str, Any]:
         try:
             document: dict[str, Any] = json.loads(text)
         except ValueError as error:
-            raise self._error("read", f"a record is no JSON: {error}") from error
+            raise self._no_json(str(error)) from error
         return document
+
+    def _no_json(self, why: str) -> JournalError:
+        return self._error("read", f"a record is no JSON: {why}")
 
     def _entries(self, kind: Kind, newest: int | None) -> dict[str, str]:
         """Keys of a kind with their values, as of one moment."""
@@ -521,11 +432,13 @@ class EtcdJournal:
 
         while True:
             others = [get(self._key(one), revision=revision) for one in more]
-            answer = self._ask([], [get(begin, end, limit=_PAGE, revision=revision), *others])
+            answer = self._ask(
+                [], [get(begin, end, limit=reading.PAGE, revision=revision), *others]
+            )
             revision = revision or answer.revision
             for found in answer.found:
                 add(found)
-            if len(answer.found[0]) < _PAGE:
+            if len(answer.found[0]) < reading.PAGE:
                 return entries
             begin = answer.found[0][-1].key + "\0"
 
@@ -548,66 +461,6 @@ class EtcdJournal:
         return f"{self._id} {number}"
 
 
-def check_format(name: str, found: Sequence[Entry]) -> None:
-    """``found``: the key ``format``, if it is there. Raises JournalOfAnotherFormat."""
-    written = found[0].value if found else FORMAT
-    if written != FORMAT:
-        raise JournalOfAnotherFormat(
-            f"the journal {name} has format {written}, this release reads {FORMAT}: start the "
-            "release that wrote it, or choose another controller.store.etcd.prefix"
-        )
-
-
-def _place(kind: Kind, order: int) -> str:
-    return f"records/{kind}/{order:016x}"
-
-
-def _staged_key(number: int) -> str:
-    return f"staged/{number:08x}"
-
-
-_NOTHING_STAGED: Final = _Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
-
-
-def in_one_moment(read: Callable[[], _T]) -> _T:
-    """What ``read`` returns, which reads as of one moment; again, if etcd has compacted that
-    meanwhile. Raises EtcdRefused, EtcdUnanswered.
-    """
-    for _ in range(_MOST_READINGS - 1):
-        try:
-            return read()
-        except EtcdRefused as error:
-            if _COMPACTED not in str(error):
-                raise
-    return read()
-
-
-def after(prefix: str) -> str:
-    """The first key beyond all that begin with ``prefix``, which ends in a character of ASCII."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
-def staged(entries: Mapping[str, str]) -> _Work | None:
-    """The staged write that was made, in keys without the prefix; None: there is none."""
-    if "redo" not in entries:
-        return None
-    return _Work.read("".join(entries[_staged_key(one)] for one in range(int(entries["redo"]))))
-
-
-def carry(entries: dict[str, str], work: _Work) -> None:
-    """Make a staged write in ``entries``."""
-    for first, end in work.deletes:
-        for key in [key for key in entries if first <= key < end]:
-            del entries[key]
-    entries.update(work.puts)
-
-
-def texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
-    """Kind, order and text of each record, in their order; kinds of later releases are left out."""
-    parts: dict[tuple[str, str], list[str]] = {}
-    for key, value in sorted(entries.items()):
-        _, kind, order, _ = key.split("/")
-        parts.setdefault((kind, order), []).append(value)
-    for (kind, order), some in parts.items():
-        if kind in _KINDS:
-            yield Kind(kind), int(order, 16), "".join(some)
+def _newest(found: list[_T], number: int | None) -> list[_T]:
+    """The last of those found, at most so many; None: all."""
+    return found if number is None else found[len(found) - min(number, len(found)) :]

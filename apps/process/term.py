@@ -63,7 +63,7 @@ class Standby:
 
 
 class Term(Protocol):
-    """Usable from any thread; nothing waits but :meth:`replicas`."""
+    """Usable from any thread; nothing waits but :meth:`replicas` and :meth:`end_soon`."""
 
     @property
     def is_shared(self) -> bool:
@@ -99,7 +99,9 @@ class Term(Protocol):
         ...
 
     def end_soon(self) -> None:
-        """Tell those that stand by that this controller is about to end."""
+        """Tell those that stand by that this controller is about to end; return once they look so
+        often whether it has that one of them leads at once. It leads meanwhile as ever.
+        """
         ...
 
     def take_no_more(self) -> None:

@@ -62,7 +62,7 @@ class ReservationBook:
         """Ids of reservations that have, or are getting, circuits."""
         self._over: set[str] = set()
         for reservation in reservations:
-            self._insert(reservation)
+            self.enter(reservation)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -150,7 +150,7 @@ class ReservationBook:
         for one in displaced:
             self._give_way(one, reservation)
         self._displaced[reservation_id] = displaced
-        self._insert(reservation)
+        self.enter(reservation)
         return reservation
 
     def _find_place(
@@ -235,7 +235,8 @@ class ReservationBook:
             within_quota_mbps(request.quota, mine, request.least_mbps, start_unix_s, end_unix_s),
         )
 
-    def _insert(self, reservation: Reservation) -> None:
+    def enter(self, reservation: Reservation) -> None:
+        """Enter a reservation as it is, asked for and admitted elsewhere. Raises LifecycleError."""
         if reservation.id in self._by_id:
             raise LifecycleError(f"there is a reservation {reservation.id!r} already")
         if reservation.retry is not None:

@@ -112,6 +112,28 @@ def test_a_job_that_waits_is_not_put_again(conductor):
     assert done == ["job", "job"]
 
 
+def test_one_that_ends_begins_no_duty_and_does_what_is_asked(conductor):
+    turn, done = threading.Semaphore(0), []
+
+    def once():
+        turn.acquire()
+        done.append("duty")
+        conductor.end_soon()
+
+    conductor.duty("first", once, lambda: 0.0)
+    conductor.duty("second", lambda: done.append("another duty"), lambda: 0.0)
+    audit = conductor.duty("audit", lambda: None, lambda: 10.0)
+    conductor.start()
+    turn.release(5)
+    asked = ["job", "job after it"]
+    for name in asked:
+        conductor.ask(lambda name=name: done.append(name))
+    audit.last_s = float("-inf")
+    conductor.ask(lambda: conductor.in_part(audit, lambda: done.append("a part of a duty")))
+    conductor.stop()
+    assert done == ["duty", *asked]
+
+
 def test_what_goes_wrong_is_logged_and_counted_and_the_next_job_runs(conductor, caplog):
     over = threading.Event()
 

@@ -487,6 +487,70 @@ def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
     assert stage.ledger.state.topology.paths == (stays.booked,)
 
 
+# --- a leader that ends ---------------------------------------------------------------------
+
+
+def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal):
+    """It breaks off between two reservations of one job, and begins no other job."""
+    fabric = small_fabric(racks=4, planes=2)
+    stage = Stage(journal, fabric)
+    several = [TO_R3, replace(TO_R3, src="h21", dst="r4"), replace(TO_R3, src="h31", dst="r4")]
+    kept, taken_back, late = (
+        stage.reservations.reserve_all([one], all_or_nothing=True).admitted[0] for one in several
+    )
+    stage.conduct()
+    group = stage.reservations.reserve_all(
+        [replace(TO_R3, bandwidth_mbps=mbps) for mbps in (20.0, 10.0)], all_or_nothing=True
+    ).admitted
+    held = []
+
+    def hold_reserved():
+        held.append(stage.ledger.active())
+        stage.reservations.end_soon()
+
+    stage.upkeep.hold_reserved = hold_reserved
+    stage.conduct()
+    assert len(held) == 1
+    stage.reservations.release(taken_back.id)
+    stage.reservations.modify(late.id, Modification(bandwidth_mbps=50.0))
+    last = stage.reservations.reserve(replace(TO_R3, bandwidth_mbps=5.0))
+    stage.conduct()
+    stage.reservations.keep_time()
+    assert len(held) == 1
+    assert [stage.ledger.reservation(one.id).state for one in (*group, taken_back, last)] == [
+        State.ACTIVE,
+        State.ACTIVATING,
+        State.RELEASING,
+        State.ACTIVATING,
+    ]
+
+    following = Stage(journal, fabric)
+    following.ledger.load()
+    following.reservations.resume()
+    states = {one.id: one.state for one in following.ledger.reservations()}
+    assert states.pop(taken_back.id) is State.RELEASED
+    assert states == dict.fromkeys(
+        (kept.id, late.id, last.id, *(one.id for one in group)), State.ACTIVE
+    )
+    assert following.ledger.reservation(late.id).bandwidth_mbps == 50.0
+
+
+def test_a_leader_that_ends_begins_and_ends_no_more_by_the_clock(journal):
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    soon_s = time.time() + 0.05
+    due = [
+        stage.reservations.reserve(replace(TO_R3, bandwidth_mbps=10.0, start_unix_s=soon_s))
+        for _ in range(2)
+    ]
+    over = stage.reservations.reserve(replace(TO_R3, src="h21", dst="r4", duration_s=0.05))
+    stage.conduct()
+    time.sleep(0.1)
+    stage.reservations.end_soon()
+    stage.reservations.keep_time()
+    states = [stage.ledger.reservation(one.id).state for one in (*due, over)]
+    assert states == [State.SCHEDULED, State.SCHEDULED, State.ACTIVE]
+
+
 # --- many at once ---------------------------------------------------------------------------
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import apps.journal.copy as copy_module
-import apps.journal.etcd as journal_module
+import apps.journal.reading as reading_module
 from apps.etcd.gateway import Etcd, EtcdRefused, delete, put
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
@@ -159,8 +158,7 @@ def test_clocks_that_are_set_change_nothing(etcd, monkeypatch):
 @pytest.mark.parametrize("reader", ["journal", "copy"])
 def test_etcd_compacts_what_is_being_read(etcd, monkeypatch, reader):
     """A reading is of one moment, which a compaction takes away between two of its pages."""
-    monkeypatch.setattr(journal_module, "_PAGE", 2)
-    monkeypatch.setattr(copy_module, "_PAGE", 2)
+    monkeypatch.setattr(reading_module, "PAGE", 2)
     settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
     with closing(EtcdJournal(settings)) as journal, closing(Etcd(settings)) as other:
         journal.write([webhook(str(one)) for one in range(7)])
@@ -169,7 +167,7 @@ def test_etcd_compacts_what_is_being_read(etcd, monkeypatch, reader):
         def compacting(self, path, body, **more):
             answer = ask(self, path, body, **more)
             if self is not other and not compacted:
-                compacted.append(journal_module)
+                compacted.append(True)
                 journal.write([webhook("7")])
                 revision = other.transaction([], []).revision
                 other.ask("/kv/compaction", {"revision": str(revision), "physical": True})
@@ -180,7 +178,7 @@ def test_etcd_compacts_what_is_being_read(etcd, monkeypatch, reader):
                 monkeypatch.setattr(Etcd, "ask", compacting)
                 assert ids(looking) == [*map(str, range(8))]
         else:
-            with closing(Copying(settings, (Kind.WEBHOOK,))) as copies:
+            with closing(Copying(settings)) as copies:
                 monkeypatch.setattr(Etcd, "ask", compacting)
-                assert len(copies.look().texts(Kind.WEBHOOK)) == 8
+                assert len(copies.look().records(Kind.WEBHOOK)) == 8
         assert compacted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
 import time
 import uuid
 from contextlib import closing
@@ -154,7 +155,9 @@ def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
     settings = etcd.settings(f"/test/{uuid.uuid4().hex}/", 120)
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
+        asked_s = boot_s()
         a.leadership.end_soon()
+        assert boot_s() - asked_s < 10, "it waits for nobody where nobody stands by"
         with candidate(settings, "b") as b:
             await_standby(a)
             wait_until(lambda: b.leadership.standby().leader is not None)
@@ -162,6 +165,28 @@ def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
             a.leadership.close()
             assert b.leads.get(timeout=LONG_S) - given_back_s < 10
             assert not b.leadership._leader_ends
+
+
+def test_a_leader_leads_until_those_that_stand_by_look_more_often(etcd, monkeypatch):
+    """They have looked just before they are told, and would look next after three seconds."""
+    settings = etcd.settings(f"/test/{uuid.uuid4().hex}/", 30)
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        with candidate(settings, "b") as b:
+            await_standby(a)
+            looked, look = threading.Event(), b.leadership._try_to_lead
+
+            def looking():
+                look()
+                looked.set()
+
+            monkeypatch.setattr(b.leadership, "_try_to_lead", looking)
+            assert looked.wait(LONG_S)
+            a.leadership.end_soon()
+            assert not a.leadership.over()
+            given_back_s = boot_s()
+            a.leadership.close()
+            assert b.leads.get(timeout=LONG_S) - given_back_s < 1.5
 
 
 def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from apps.controller import stored
-from apps.controller.stored import VIEWED, StoredView
+from apps.controller.stored import StoredView
 from apps.etcd.gateway import Etcd, put
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
@@ -125,7 +125,7 @@ def begin(fabric, settings, monkeypatch):
 
         def begun():
             called = queue.SimpleQueue()
-            copies = stack.enter_context(closing(Copying(settings, VIEWED)))
+            copies = stack.enter_context(closing(Copying(settings)))
             view = StoredView(fabric, copies)
             view.start(lambda: called.put("it stands by"), called.put)
             stack.callback(view.stop)

@@ -37,7 +37,7 @@ class Copy:
         self.as_of_unix_s = as_of_unix_s
         self._kinds = kinds
 
-    def texts(self, kind):
+    def records(self, kind):
         return self._kinds.get(kind, {})
 
 
@@ -57,8 +57,7 @@ class Copies:
         return self.last
 
     def put(self, kind, *records):
-        texts = (json.dumps({"record": record}) for record in records)
-        self.kinds = {**self.kinds, kind: {str(n): text for n, text in enumerate(texts)}}
+        self.kinds = {**self.kinds, kind: dict(enumerate(json.loads(json.dumps(records))))}
 
 
 def reserved(leader, service):

@@ -1,0 +1,130 @@
+"""Records read ahead: a controller that stands by reads what it is to go on with if it leads.
+
+Each record is read once, and the book is kept as the records say; so what is left to do when the
+controller leads is what has changed since the last look.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+from hydra.errors import HydraError
+from hydra.events import Event, read_event
+from hydra.history import Happening
+from hydra.journal import JournalCopy, Kind, Record
+from hydra.model import Fabric
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.records import out_of_date, read_reservation
+from hydra.reservations.reservation import Reservation
+
+LOG = logging.getLogger("hydra.ledger")
+_UNREADABLE: Final = (HydraError, KeyError, TypeError, ValueError)
+_T = TypeVar("_T")
+
+
+class ReadOnce(Generic[_T]):
+    """What records say, read once for each as long as it is the same object."""
+
+    def __init__(self, read: Callable[[Record], _T]) -> None:
+        self._read = read
+        self._known: dict[int, tuple[Record, _T]] = {}
+        """By :func:`id`; the record is kept, so that no other one has its id."""
+
+    def see(self, records: Iterable[Record]) -> None:
+        """Read those of these records that are new, and forget all others."""
+        known, self._known = self._known, {}
+        for record in records:
+            before = known.get(id(record))
+            try:
+                self._known[id(record)] = before or (record, self._read(record))
+            except _UNREADABLE as error:
+                LOG.debug("a record is not read ahead: %r", error)
+
+    def of(self, record: Record) -> _T:
+        """What a record says. Raises what reading it raises."""
+        known = self._known.get(id(record))
+        return self._read(record) if known is None else known[1]
+
+
+class ReadBook:
+    """The book of reservations as records say, which takes what they change."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._book = ReservationBook(fabric)
+        self._known: dict[str, tuple[Record, Reservation]] = {}
+
+    def of(self, records: Sequence[Record]) -> ReservationBook:
+        """The book of these reservations, in this order. It is the caller's until the next call.
+
+        Raises HydraError if one of them can't be read, or is there twice.
+        """
+        try:
+            self._change(records)
+        except Exception:
+            self._book, self._known = ReservationBook(self._fabric), {}
+            raise
+        return self._book
+
+    def _change(self, records: Sequence[Record]) -> None:
+        now_s, left = time.time(), self._known
+        known: dict[str, tuple[Record, Reservation]] = {}
+        for record in records:
+            before = left.pop(record.get("id", ""), None)
+            if before is None or before[0] is not record or out_of_date(*before):
+                reservation = read_reservation(self._fabric, record, now_s)
+                if before is None:
+                    self._book.enter(reservation)
+                else:
+                    self._book.put_back(reservation)
+                before = record, reservation
+            known[before[1].id] = before
+        for name in left:
+            self._book.remove(name)
+        self._known = known
+        if any(one.id != name for one, name in zip(self._book, known, strict=True)):
+            # One that was gone has come back: a write was taken back.
+            self._book = ReservationBook(self._fabric, (one for _, one in known.values()))
+
+
+class Ahead:
+    """Thread-safe as far as :meth:`look` goes, and what is done in :attr:`lock`."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self.lock = threading.Lock()
+        self.events: ReadOnce[Event] = ReadOnce(lambda record: read_event(fabric, record))
+        self.history: ReadOnce[Happening] = ReadOnce(Happening.from_record)
+        self.book = ReadBook(fabric)
+        self._seen: dict[Kind, Mapping[int, Record]] = {}
+        self._is_over = False
+
+    def look(self, copy: JournalCopy) -> None:
+        """Read what has changed since the last copy; nothing once :meth:`end` was called."""
+        looks: Mapping[Kind, Callable[[Sequence[Record]], object]] = {
+            Kind.EVENT: self.events.see,
+            Kind.HISTORY: self.history.see,
+            Kind.RESERVATION: self.book.of,
+        }
+        with self.lock:
+            for kind, look in looks.items():
+                records = copy.records(kind)
+                if self._is_over or records is self._seen.get(kind):
+                    continue
+                try:
+                    look(tuple(records.values()))
+                except _UNREADABLE as error:
+                    LOG.debug("records of kind %s are not read ahead: %r", kind, error)
+                self._seen[kind] = records
+
+    def end(self) -> None:
+        """Forget everything: it is in use from now on. For those that hold :attr:`lock`."""
+        self._is_over = True
+        for one in (self.events, self.history):
+            one.see(())
+        self.book = ReadBook(self._fabric)
+        self._seen.clear()

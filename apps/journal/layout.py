@@ -1,0 +1,187 @@
+"""The layout of the journal in etcd: keys and values, for whoever writes or reads them.
+
+Keys, after the prefix, and what they hold:
+
+``format``
+    the number of this layout.
+``owner``
+    who opened the journal for writing last, and the number of its last write. Each write is one
+    transaction that finds the number before its own there, or changes nothing. So a write that was
+    not answered can be asked for again: it is made once.
+``records/KIND/ORDER/PART``
+    a record as JSON text, in parts of at most :data:`PART`; ORDER grows by first writing.
+``redo``, ``staged/N``
+    a write that is too large for one transaction: all of it is staged first, and made when ``redo``
+    says how many pieces it has. Then it is carried over to ``records``, by whoever owns the
+    journal; a reader does so for itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from apps.etcd.gateway import Entry, EtcdRefused
+from hydra.journal import JournalOfAnotherFormat, Kind
+
+FORMAT: Final = "1"
+"""To be raised with every change of the layout or of records that earlier releases can't read."""
+PART: Final = 400_000
+"""Characters of a value. etcd takes requests of 1.5 MiB."""
+_MOST_OPERATIONS: Final = 100
+"""Of etcd's 128 in a transaction."""
+_MOST_CHARACTERS: Final = 1_000_000
+_MOST_READINGS: Final = 5
+"""Attempts at one reading: etcd may compact what it began to read."""
+_COMPACTED: Final = "has been compacted"
+_KINDS: Final = frozenset(kind.value for kind in Kind)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A record as it is in the store."""
+
+    key: str | None
+    unix_s: float | None
+    text: str
+
+    @property
+    def parts(self) -> int:
+        return -(-len(self.text) // PART)
+
+
+@dataclass(slots=True)
+class KindHeld:
+    """Records of a kind, by their order, which ascends."""
+
+    records: dict[int, Held] = field(default_factory=dict)
+    orders: dict[str, int] = field(default_factory=dict)
+    """Of those with a key."""
+    oldest_s: float = float("inf")
+    """None is older."""
+
+    def see_oldest(self) -> None:
+        times = (one.unix_s for one in self.records.values() if one.unix_s is not None)
+        self.oldest_s = min(times, default=float("inf"))
+
+    def set(self, order: int, held: Held | None) -> None:
+        old = self.records.pop(order, None) if held is None else self.records.get(order)
+        key = None if old is None else old.key
+        if held is None and key is not None and self.orders.get(key) == order:
+            del self.orders[key]  # else it is another record's by now
+        if held is not None:
+            self.records[order] = held
+            if held.key is not None:
+                self.orders[held.key] = order
+            if held.unix_s is not None:
+                self.oldest_s = min(self.oldest_s, held.unix_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Keys to put, and ranges of keys to delete; all after the prefix. No key is touched twice."""
+
+    puts: Mapping[str, str]
+    deletes: Sequence[tuple[str, str]]
+
+    @property
+    def is_small(self) -> bool:
+        characters = sum(len(key) + len(value) for key, value in self.puts.items())
+        number = len(self.puts) + len(self.deletes)
+        return number <= _MOST_OPERATIONS and characters <= _MOST_CHARACTERS
+
+    def pieces(self) -> Iterator[Work]:
+        """The same in pieces that are small."""
+        for begin in range(0, len(self.deletes), _MOST_OPERATIONS):
+            yield Work({}, self.deletes[begin : begin + _MOST_OPERATIONS])
+        some: dict[str, str] = {}
+        characters = 0
+        for key, value in self.puts.items():
+            characters += len(key) + len(value)
+            if some and (len(some) == _MOST_OPERATIONS or characters > _MOST_CHARACTERS):
+                yield Work(some, ())
+                some, characters = {}, len(key) + len(value)
+            some[key] = value
+        if some:
+            yield Work(some, ())
+
+    def text(self) -> str:
+        return json.dumps({"put": dict(self.puts), "delete": [list(one) for one in self.deletes]})
+
+    @classmethod
+    def read(cls, text: str) -> Work:
+        document = json.loads(text)
+        return cls(document["put"], [(first, end) for first, end in document["delete"]])
+
+
+def check_format(name: str, found: Sequence[Entry]) -> None:
+    """``found``: the key ``format``, if it is there. Raises JournalOfAnotherFormat."""
+    written = found[0].value if found else FORMAT
+    if written != FORMAT:
+        raise JournalOfAnotherFormat(
+            f"the journal {name} has format {written}, this release reads {FORMAT}: start the "
+            "release that wrote it, or choose another controller.store.etcd.prefix"
+        )
+
+
+def place_of(kind: Kind, order: int) -> str:
+    return f"records/{kind}/{order:016x}"
+
+
+def order_of(key: str) -> int:
+    """The order of the record that a key is a part of."""
+    return int(key.split("/")[2], 16)
+
+
+def staged_key(number: int) -> str:
+    return f"staged/{number:08x}"
+
+
+NOTHING_STAGED: Final = Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
+
+
+def in_one_moment(read: Callable[[], _T]) -> _T:
+    """What ``read`` returns, which reads as of one moment; again, if etcd has compacted that
+    meanwhile. Raises EtcdRefused, EtcdUnanswered.
+    """
+    for _ in range(_MOST_READINGS - 1):
+        try:
+            return read()
+        except EtcdRefused as error:
+            if _COMPACTED not in str(error):
+                raise
+    return read()
+
+
+def after(prefix: str) -> str:
+    """The first key beyond all that begin with ``prefix``, which ends in a character of ASCII."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def staged(entries: Mapping[str, str]) -> Work | None:
+    """The staged write that was made, in keys without the prefix; None: there is none."""
+    if "redo" not in entries:
+        return None
+    return Work.read("".join(entries[staged_key(one)] for one in range(int(entries["redo"]))))
+
+
+def carry(entries: dict[str, str], work: Work) -> None:
+    """Make a staged write in ``entries``."""
+    for first, end in work.deletes:
+        for key in [key for key in entries if first <= key < end]:
+            del entries[key]
+    entries.update(work.puts)
+
+
+def texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
+    """Kind, order and text of each record, in their order; kinds of later releases are left out."""
+    parts: dict[tuple[str, str], list[str]] = {}
+    for key, value in sorted(entries.items()):
+        _, kind, order, _ = key.split("/")
+        parts.setdefault((kind, order), []).append(value)
+    for (kind, order), some in parts.items():
+        if kind in _KINDS:
+            yield Kind(kind), int(order, 16), "".join(some)

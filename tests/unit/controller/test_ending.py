@@ -1,0 +1,48 @@
+"""A controller that ends leaves work to others only where there may be others."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from apps.controller.controller import Controller
+from apps.process.configuration import load_configuration
+from apps.process.term import Alone
+from hydra.lifecycle import ReservationState
+from hydra.reservations.reservation import ReservationRequest
+from tests.journals import SqliteJournal
+
+LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
+
+
+class Followed(Alone):
+    """The term of a leader after which others may lead."""
+
+    is_shared = True
+
+
+@pytest.mark.parametrize("term", [Alone(), Followed()])
+def test_the_next_leader_goes_on_where_there_may_be_one(term):
+    controller = Controller(
+        LOADED, SqliteJournal(":memory:"), lambda job: job(), lambda: LOADED, term=term
+    )
+    ledger, conductor, reservations = (
+        controller._ledger,
+        controller._conductor,
+        controller._reservations,
+    )
+    soon_s = time.time() + 0.05
+    with ledger.trial():
+        one = reservations._add(
+            ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), reservations._limits(), None
+        )
+        ledger.keep([one])
+    time.sleep(0.1)
+    conductor.duty("reservations", reservations.keep_time, lambda: 0.0)
+    controller.end_soon()
+    conductor.start()
+    for _ in range(2):
+        conductor.ask(lambda: None)
+    ended = ledger.reservation(one.id).state
+    controller.stop()
+    assert (ended is ReservationState.SCHEDULED) == term.is_shared
