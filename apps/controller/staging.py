@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
 
+from apps.controller.beside import Beside
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
@@ -38,7 +39,7 @@ from hydra.model import (
     Topology,
 )
 from hydra.policy import Beyond, CurrentPolicy
-from hydra.reconfiguration.beside import Touched, apart, left_to
+from hydra.reconfiguration.beside import Touched, left_to
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import (
@@ -49,7 +50,6 @@ from hydra.reconfiguration.plan import (
     moving_pairs,
     pair_of,
     paths_by_pair,
-    without,
 )
 from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
 from hydra.reservations.reservation import Pin
@@ -73,29 +73,6 @@ def _altered(now: Topology, goal: Topology) -> Touched:
     pairs = frozenset(pair_of(path) for path in set(now.paths).symmetric_difference(goal.paths))
     coming = {one for path in goal.paths if pair_of(path) in pairs for one in path.circuits}
     return Touched(pairs, _ends(coming | (now.circuits ^ goal.circuits)))
-
-
-def _nearest(theirs: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
-    """The nearest state to ``goal`` that leaves to others what is theirs, and takes no pair's path
-    before that has its new one. No circuit comes yet for pairs that stay where they are.
-    """
-    before, wanted = _pairs(start), _pairs(goal)
-    while True:
-        target = left_to(theirs, start, goal)
-        bereft = (before & wanted) - _pairs(target)
-        if not bereft:
-            break
-        theirs |= Touched(bereft)
-    idle = _in_use(goal.topology) - _in_use(target.topology) - start.topology.circuits
-    return without(target, idle)
-
-
-def _pairs(state: NetworkState) -> frozenset[Pair]:
-    return frozenset(map(pair_of, state.topology.paths))
-
-
-def _in_use(topology: Topology) -> frozenset[Circuit]:
-    return frozenset(circuit for path in topology.paths for circuit in path.circuits)
 
 
 def _ends(circuits: Iterable[Circuit]) -> frozenset[PortId]:
@@ -193,6 +170,7 @@ class Staging:
         self._electrical_mbps = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
         )
+        self._beside = Beside(fabric, policy, planning, ledger, mover, self._electrical_mbps)
         self._changes: dict[str, _Change] = {}
         """Changes with stages ahead, by the whole's id."""
         self._ranks = count()
@@ -308,62 +286,25 @@ class Staging:
         If something is left, or there is no room for all of it at a time, this is the first stage
         of a change, and :meth:`go_on` makes the rest in its turn. Raises HydraError.
         """
-        state, goal = self._ledger.state, wanted.target.topology
-        touched = self._mover.touched
-        start = apart(state, touched)
-        near = self._planning.toward(start, goal)
-        theirs = touched | self._at_slow_racks(moving_pairs(start, near))
-        left = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
-        theirs |= Touched(frozenset(pair_of(one) for one in left if one not in near.vlans))
+        theirs, sent_mbps = Touched(), asker.sent_mbps()
         for other in self._changes.values():
             theirs |= self._ahead(other)
-        target, last = _nearest(theirs, start, near), True
-        sent_mbps = asker.sent_mbps()
-        if sent_mbps is not None:
-            traffic = self._traffic_beside(sent_mbps)
-            stage = next_stage(start, target, traffic)
-            if stage.beyond:
-                return False
-            target, last = stage.target, stage.last
-        plan = self._mover.plan_beside(target, f"reconfiguration {entry.id}")
-        if plan is None:
+        who = f"reconfiguration {entry.id}"
+        part = self._beside.part_of(wanted.target.topology, theirs, sent_mbps, who)
+        if part is None:
             return False
         change = self._begun(entry, wanted, asker, sent_mbps, ())
         begin()
-        if last and target.topology == goal:
-            execution = self._mover.move_beside(entry, plan, hurries=True)
+        if part.whole:
+            execution = self._mover.move_beside(entry, part.plan, hurries=True)
             self._is_whole(change, execution)
             return True
         change.for_turn = True
         with self._ending_with(change):
             stage_entry = self._enter_stage(change)
-            execution = self._mover.move_beside(stage_entry, plan, hurries=True)
+            execution = self._mover.move_beside(stage_entry, part.plan, hurries=True)
             self._note_stage(change, execution)
         return True
-
-    def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
-        """Those of these pairs that are at a rack with a switch which a change under way waits
-        for.
-        """
-        slow = frozenset[DatapathId]().union(*(one.slow for one in self._ledger.under_way))
-        substrate = substrate_of(self._fabric)
-        racks = {
-            rack
-            for rack in {rack for pair in pairs for rack in pair}
-            if any(switch.datapath in slow for switch in substrate.steering(rack))
-        }
-        return Touched(frozenset(pair for pair in pairs if not racks.isdisjoint(pair)))
-
-    def _traffic_beside(self, sent_mbps: DemandMatrix) -> Traffic:
-        """Traffic, and the room that changes under way leave: their pairs are electrical."""
-        state, moving = self._ledger.standing()
-        diverted_mbps = np.zeros_like(sent_mbps)
-        for a, b in directions(state):
-            if (min(a, b), max(a, b)) in moving:
-                diverted_mbps[a, b] = sent_mbps[a, b]
-        taken_mbps = np.maximum(diverted_mbps.sum(axis=0), diverted_mbps.sum(axis=1))
-        left_mbps = np.maximum(0.0, self._electrical_mbps - taken_mbps)
-        return Traffic(sent_mbps, left_mbps, self._policy.now.divert_share)
 
     def go_on(self, entry: Reconfiguration) -> None:
         """Go on in its turn with a change that was begun beside another, if it has stages left."""

@@ -372,8 +372,9 @@ def test_there_is_room_for_what_both_divert():
     asked.sent_mbps[0, 1] = 0.6 * room_mbps
     asked.sent_mbps[1, 6] = 0.6 * room_mbps
     seen = []
-    foresees = asked.staging._traffic_beside
-    asked.staging._traffic_beside = lambda sent: seen.append(foresees(sent)) or seen[-1]
+    beside = asked.staging._beside
+    foresees = beside._traffic
+    beside._traffic = lambda sent: seen.append(foresees(sent)) or seen[-1]
     asked.before["move"] = lambda: asked.ask(*OTHERS)
     asked.make_up()
     (traffic,) = seen
