@@ -47,6 +47,8 @@ class Part:
     """What can be made of a change."""
 
     plan: Plan
+    goal: NetworkState
+    """The state that the change leads to."""
     whole: bool
     """True if nothing is left of the change then."""
 
@@ -72,28 +74,28 @@ class Beside:
         self._electrical_mbps = electrical_mbps
 
     def part_of(
-        self, goal: Topology, theirs: Touched, sent_mbps: DemandMatrix | None, who: str
+        self, goal: Topology, left: Touched, held: Touched, sent_mbps: DemandMatrix, who: str
     ) -> Part | None:
         """What can be made on the way to a goal beside changes under way, at a time; None if that
         is nothing, or ``who`` wants it keeps its turn.
 
-        Those under way keep what they touch, and the racks that they wait for. What else is
-        ``theirs`` is left to others, too. Raises HydraError.
+        The change leaves to others what is ``left`` to them, and for now what is ``held``, what
+        changes under way touch, and the racks that these wait for. Raises HydraError.
         """
         state, touched = self._ledger.state, self._mover.touched
         start = apart(state, touched)
-        near = self._planning.toward(start, goal)
-        theirs |= touched | self._at_slow_racks(moving_pairs(start, near))
-        left = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
-        theirs |= Touched(frozenset(pair_of(one) for one in left if one not in near.vlans))
-        target, last = _nearest(theirs, start, near), True
-        if sent_mbps is not None:
-            stage = next_stage(start, target, self._traffic(sent_mbps))
-            if stage.beyond:
-                return None
-            target, last = stage.target, stage.last
+        toward = left_to(left, start, self._planning.toward(start, goal))
+        theirs = held | touched | self._at_slow_racks(moving_pairs(start, toward))
+        shared = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
+        theirs |= Touched(frozenset(pair_of(one) for one in shared if one not in toward.vlans))
+        near = _nearest(theirs, start, toward)
+        stage = next_stage(start, near, self._traffic(sent_mbps))
+        target = stage.target
+        if stage.beyond or not _pairs(start) & _pairs(near) <= _pairs(target):
+            return None  # in its turn, those who lose their paths may have detours
         plan = self._mover.plan_beside(target, who)
-        return None if plan is None else Part(plan, last and target.topology == goal)
+        whole = stage.last and target.topology == toward.topology
+        return None if plan is None else Part(plan, toward, whole)
 
     def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
         """Those of these pairs that are at a rack with a switch which a change under way waits

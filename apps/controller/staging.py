@@ -16,7 +16,7 @@ from itertools import count
 
 import numpy as np
 
-from apps.controller.beside import Beside
+from apps.controller.beside import Beside, Part
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
@@ -133,6 +133,8 @@ class _Change:
     late_until_s: float = 0.0
     makes_up: bool = False
     """True if it makes what another has left: it does not hurry."""
+    queued: bool = False
+    """True if its next stage has its turn among the jobs."""
     for_turn: bool = False
     """True if its first stage was made beside another change, before its turn: what is left has
     that, and is planned anew then.
@@ -140,6 +142,24 @@ class _Change:
     for_hours: bool = False
     """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
     may change the network meanwhile."""
+
+    @property
+    def only_waits_for_turn(self) -> bool:
+        """True if nothing else keeps it from its next stage."""
+        kept = self.paused or self.for_hours or self.stopped_by is not None
+        return (self.queued or self.for_turn) and not kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Anew:
+    """A change planned anew."""
+
+    why: str
+    plan: Plan | None
+    """None: it does not pay any more."""
+    pins: tuple[Pin, ...]
+    blocked: frozenset[PortId]
+    wanted_mbps: DemandMatrix | None
 
 
 class Staging:
@@ -174,6 +194,8 @@ class Staging:
         self._changes: dict[str, _Change] = {}
         """Changes with stages ahead, by the whole's id."""
         self._ranks = count()
+        self._tried_beside: tuple[object, ...] = ()
+        """What was last looked at between the steps of changes, with these."""
 
     @property
     def under_way(self) -> bool:
@@ -284,27 +306,81 @@ class Staging:
 
         They keep what they touch, and the racks that they wait for; so do others with stages ahead.
         If something is left, or there is no room for all of it at a time, this is the first stage
-        of a change, and :meth:`go_on` makes the rest in its turn. Raises HydraError.
+        of a change. The next are made by :meth:`beside`, or in its turn by :meth:`go_on`. Raises
+        HydraError.
         """
-        theirs, sent_mbps = Touched(), asker.sent_mbps()
-        for other in self._changes.values():
-            theirs |= self._ahead(other)
-        who = f"reconfiguration {entry.id}"
-        part = self._beside.part_of(wanted.target.topology, theirs, sent_mbps, who)
+        change = self._begun(entry, wanted, asker, asker.sent_mbps(), ())
+        change.for_turn = True
+        part = self._part_of(change, change.goal)
         if part is None:
             return False
-        change = self._begun(entry, wanted, asker, sent_mbps, ())
         begin()
         if part.whole:
             execution = self._mover.move_beside(entry, part.plan, hurries=True)
             self._is_whole(change, execution)
-            return True
-        change.for_turn = True
-        with self._ending_with(change):
-            stage_entry = self._enter_stage(change)
-            execution = self._mover.move_beside(stage_entry, part.plan, hurries=True)
-            self._note_stage(change, execution)
+        else:
+            with self._ending_with(change):
+                self._move_beside(change, part)
         return True
+
+    def beside(self) -> bool:
+        """Make the next stage of a change, as far as that can be made beside one that goes at the
+        pace of slow switches; True if the network was changed.
+
+        What that touches, or would have to wait for the same switches, has its turn, and so has all
+        that would be refused now, or does not pay. So have changes that go at that pace themselves.
+        """
+        under_way = self._ledger.under_way
+        if not under_way[-1].slow:
+            return False
+        waiting = [
+            one for one in self._changes.values() if one.only_waits_for_turn and not one.makes_up
+        ]
+        looked_at = (under_way, self._ledger.state, [one.entry.id for one in waiting])
+        if looked_at == self._tried_beside:
+            return False
+        self._tried_beside = looked_at
+        return any(map(self._go_on_beside, waiting))
+
+    def _go_on_beside(self, change: _Change) -> bool:
+        why = "others change the network meanwhile" if change.for_turn else ""
+        try:
+            anew = self._planned_anew(change, why)
+            if anew is not None and anew.plan is None:
+                return False
+            plan = None if anew is None else anew.plan
+            goal = change.goal if plan is None else plan.target.topology
+            part = self._part_of(change, goal)
+        except HydraError as error:
+            LOG.debug("reconfiguration %s keeps its turn: %s", change.entry.id, error)
+            return False
+        if part is None:
+            return False
+        with self._ending_with(change):
+            if anew is not None and plan is not None:
+                self._adopt(change, anew, plan)
+            self._move_beside(change, part)
+        return True
+
+    def _part_of(self, change: _Change, goal: Topology) -> Part | None:
+        """What can be made of a change with this goal beside those under way. Raises HydraError."""
+        held = Touched(change.put_off)
+        for other in self._others(change.entry.id):
+            held |= self._ahead(other)
+        who, sent_mbps = f"reconfiguration {change.entry.id}", self._sent_mbps(change)
+        return self._beside.part_of(goal, self._theirs(change), held, sent_mbps, who)
+
+    def _move_beside(self, change: _Change, part: Part) -> None:
+        """Carry out a stage beside changes under way. What is left keeps the turn that it has."""
+        if part.whole:
+            self._changes.pop(change.entry.id, None)
+        entry = change.entry if part.whole else self._enter_stage(change)
+        execution = self._mover.move_beside(entry, part.plan, hurries=True)
+        if part.whole:
+            self._note_last(change, execution)
+        else:
+            self._note_stage(change, execution)
+            self._put_off(change, part.plan.affected, part.plan.target, part.goal)
 
     def go_on(self, entry: Reconfiguration) -> None:
         """Go on in its turn with a change that was begun beside another, if it has stages left."""
@@ -364,7 +440,7 @@ class Staging:
         self._changes[entry.id] = rest
         with suppress(JournalError), self._ending_with(rest):  # what has been made is made
             self._journal(rest)
-            self._put(lambda: self._go_on(rest))
+            self._queue(rest)
 
     def _waits_for_late(self, change: _Change) -> bool:
         """True while switches that were late may still answer, or are about to be brought to the
@@ -555,7 +631,7 @@ class Staging:
             return entry
         self._ledger.note_course(entry.id, entry.reason, _touched(self._ledger.state, change.goal))
         self._changes[entry.id] = change
-        self._put(lambda: self._go_on(change))
+        self._queue(change)
         return entry
 
     def _contradiction(self, unfinished: Unfinished) -> str | None:
@@ -571,6 +647,17 @@ class Staging:
         return None
 
     # -- between stages ---------------------------------------------------------------------------
+
+    def _queue(self, change: _Change) -> None:
+        """Have its next stage made in its turn, unless it has come to its end by then."""
+        change.queued = True
+
+        def take_turn() -> None:
+            change.queued = False
+            if self._changes.get(change.entry.id) is change:
+                self._go_on(change)
+
+        self._put(take_turn)
 
     def _go_on_if_it_waits(self, change: _Change) -> None:
         if change.waits:
@@ -643,6 +730,17 @@ class Staging:
 
         ``others_came``: why that is so anyway, since others may have changed the network.
         """
+        anew = self._planned_anew(change, others_came)
+        if anew is None:
+            return True
+        if anew.plan is None:
+            self._end(change, f"{anew.why}: what is left does not pay any more")
+            return False
+        self._adopt(change, anew, anew.plan)
+        return True
+
+    def _planned_anew(self, change: _Change, others_came: str) -> _Anew | None:
+        """The change planned anew; None if there is nothing else to plan with or for."""
         pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
         wanted_mbps, moved = self._moved_demand(change)
         if (pins, blocked) != (change.pins, change.blocked):
@@ -652,16 +750,16 @@ class Staging:
         elif others_came:
             why = others_came
         else:
-            return True
-        plan = change.asker.plan()
-        change.pins, change.blocked, change.wanted_mbps = pins, blocked, wanted_mbps
-        if plan is None:
-            self._end(change, f"{why}: what is left does not pay any more")
-            return False
+            return None
+        return _Anew(why, change.asker.plan(), pins, blocked, wanted_mbps)
+
+    def _adopt(self, change: _Change, anew: _Anew, plan: Plan) -> None:
+        """Have a change go on by the plan that was made anew."""
+        change.pins, change.blocked, change.wanted_mbps = anew.pins, anew.blocked, anew.wanted_mbps
         before, change.goal = change.goal, plan.target.topology
         what = "goes on as planned" if change.goal == before else "is amended"
-        self._ledger.note_course(change.entry.id, f"{why}: {what}", plan.connect | plan.disconnect)
-        return True
+        told = f"{anew.why}: {what}"
+        self._ledger.note_course(change.entry.id, told, plan.connect | plan.disconnect)
 
     def _moved_demand(self, change: _Change) -> tuple[DemandMatrix | None, float | None]:
         """(demand to plan for now, part by which it has moved, or None if that is not enough).
@@ -703,21 +801,16 @@ class Staging:
         execution = self._mover.move(
             entry, reached, gives_way=True, hurries=not change.makes_up, slow=change.late
         )
-        self._note_stage(change, execution, last=stage.last)
         if stage.last:
-            self._ledger.note_finished(entry.id)
-            self._ledger.update(
-                entry.id, connected=change.connected, disconnected=change.disconnected
-            )
-            self._see_to_the_rest(change, execution)
+            self._note_last(change, execution)
             return
+        self._note_stage(change, execution)
         after = self._ledger.state
-        to_wait = moving_pairs(stage.target, goal)
         if execution.left is None:
-            change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
+            self._put_off(change, stage.pairs, stage.target, goal)
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
-        self._put(lambda: self._go_on(change))
+        self._queue(change)
 
     def _enter_stage(self, change: _Change) -> Reconfiguration:
         """The next stage of a change that has others ahead, as a reconfiguration of its own."""
@@ -728,6 +821,27 @@ class Staging:
         of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
         self._ledger.update(entry.id, stages_expected=change.expected)
         return self._ledger.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
+
+    def _put_off(
+        self,
+        change: _Change,
+        pairs: frozenset[Pair],
+        reached: NetworkState,
+        goal: NetworkState,
+    ) -> None:
+        """Put off those of a stage's pairs that it has not moved, and was to: it led to the state
+        ``reached``, on the way to the goal.
+        """
+        missing = moving_pairs(self._ledger.state, goal) & pairs
+        change.put_off |= missing - moving_pairs(reached, goal)
+
+    def _note_last(self, change: _Change, execution: Execution) -> None:
+        """Note that the last stage was made."""
+        entry = change.entry
+        self._note_stage(change, execution, last=True)
+        self._ledger.note_finished(entry.id)
+        self._ledger.update(entry.id, connected=change.connected, disconnected=change.disconnected)
+        self._see_to_the_rest(change, execution)
 
     def _note_stage(self, change: _Change, execution: Execution, *, last: bool = False) -> None:
         """Note that a stage was made."""
