@@ -324,11 +324,15 @@ class Loop:
 
     def beside(self) -> bool:
         """Make what was asked for first, of all that waits for its turn, beside a change that goes
-        at the pace of slow switches; True if the network was changed.
+        at the pace of slow switches, or else the next stage of another; True if the network was
+        changed.
 
         What that touches, or would have to wait for the same switches, has its turn, and so has all
         that would be refused now.
         """
+        return self._asked_beside() or self._staging.beside()
+
+    def _asked_beside(self) -> bool:
         first, under_way = tuple(self._asked_for.values())[:1], self._ledger.under_way
         if not first or not under_way[-1].slow:
             return False

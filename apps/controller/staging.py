@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
 
+from apps.controller.beside import Beside, Part
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
@@ -38,7 +39,7 @@ from hydra.model import (
     Topology,
 )
 from hydra.policy import Beyond, CurrentPolicy
-from hydra.reconfiguration.beside import Touched, apart, left_to
+from hydra.reconfiguration.beside import Touched, left_to
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import (
@@ -49,7 +50,6 @@ from hydra.reconfiguration.plan import (
     moving_pairs,
     pair_of,
     paths_by_pair,
-    without,
 )
 from hydra.reconfiguration.stages import Stage, Traffic, next_stage, stages
 from hydra.reservations.reservation import Pin
@@ -73,29 +73,6 @@ def _altered(now: Topology, goal: Topology) -> Touched:
     pairs = frozenset(pair_of(path) for path in set(now.paths).symmetric_difference(goal.paths))
     coming = {one for path in goal.paths if pair_of(path) in pairs for one in path.circuits}
     return Touched(pairs, _ends(coming | (now.circuits ^ goal.circuits)))
-
-
-def _nearest(theirs: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
-    """The nearest state to ``goal`` that leaves to others what is theirs, and takes no pair's path
-    before that has its new one. No circuit comes yet for pairs that stay where they are.
-    """
-    before, wanted = _pairs(start), _pairs(goal)
-    while True:
-        target = left_to(theirs, start, goal)
-        bereft = (before & wanted) - _pairs(target)
-        if not bereft:
-            break
-        theirs |= Touched(bereft)
-    idle = _in_use(goal.topology) - _in_use(target.topology) - start.topology.circuits
-    return without(target, idle)
-
-
-def _pairs(state: NetworkState) -> frozenset[Pair]:
-    return frozenset(map(pair_of, state.topology.paths))
-
-
-def _in_use(topology: Topology) -> frozenset[Circuit]:
-    return frozenset(circuit for path in topology.paths for circuit in path.circuits)
 
 
 def _ends(circuits: Iterable[Circuit]) -> frozenset[PortId]:
@@ -156,6 +133,8 @@ class _Change:
     late_until_s: float = 0.0
     makes_up: bool = False
     """True if it makes what another has left: it does not hurry."""
+    queued: bool = False
+    """True if its next stage has its turn among the jobs."""
     for_turn: bool = False
     """True if its first stage was made beside another change, before its turn: what is left has
     that, and is planned anew then.
@@ -163,6 +142,24 @@ class _Change:
     for_hours: bool = False
     """True if there is no room for its next stage, and it waits for ``policy.beyond_hours``. Others
     may change the network meanwhile."""
+
+    @property
+    def only_waits_for_turn(self) -> bool:
+        """True if nothing else keeps it from its next stage."""
+        kept = self.paused or self.for_hours or self.stopped_by is not None
+        return (self.queued or self.for_turn) and not kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Anew:
+    """A change planned anew."""
+
+    why: str
+    plan: Plan | None
+    """None: it does not pay any more."""
+    pins: tuple[Pin, ...]
+    blocked: frozenset[PortId]
+    wanted_mbps: DemandMatrix | None
 
 
 class Staging:
@@ -193,9 +190,12 @@ class Staging:
         self._electrical_mbps = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
         )
+        self._beside = Beside(fabric, policy, planning, ledger, mover, self._electrical_mbps)
         self._changes: dict[str, _Change] = {}
         """Changes with stages ahead, by the whole's id."""
         self._ranks = count()
+        self._tried_beside: tuple[object, ...] = ()
+        """What was last looked at between the steps of changes, with these."""
 
     @property
     def under_way(self) -> bool:
@@ -306,64 +306,81 @@ class Staging:
 
         They keep what they touch, and the racks that they wait for; so do others with stages ahead.
         If something is left, or there is no room for all of it at a time, this is the first stage
-        of a change, and :meth:`go_on` makes the rest in its turn. Raises HydraError.
+        of a change. The next are made by :meth:`beside`, or in its turn by :meth:`go_on`. Raises
+        HydraError.
         """
-        state, goal = self._ledger.state, wanted.target.topology
-        touched = self._mover.touched
-        start = apart(state, touched)
-        near = self._planning.toward(start, goal)
-        theirs = touched | self._at_slow_racks(moving_pairs(start, near))
-        left = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
-        theirs |= Touched(frozenset(pair_of(one) for one in left if one not in near.vlans))
-        for other in self._changes.values():
-            theirs |= self._ahead(other)
-        target, last = _nearest(theirs, start, near), True
-        sent_mbps = asker.sent_mbps()
-        if sent_mbps is not None:
-            traffic = self._traffic_beside(sent_mbps)
-            stage = next_stage(start, target, traffic)
-            if stage.beyond:
-                return False
-            target, last = stage.target, stage.last
-        plan = self._mover.plan_beside(target, f"reconfiguration {entry.id}")
-        if plan is None:
-            return False
-        change = self._begun(entry, wanted, asker, sent_mbps, ())
-        begin()
-        if last and target.topology == goal:
-            execution = self._mover.move_beside(entry, plan, hurries=True)
-            self._is_whole(change, execution)
-            return True
+        change = self._begun(entry, wanted, asker, asker.sent_mbps(), ())
         change.for_turn = True
-        with self._ending_with(change):
-            stage_entry = self._enter_stage(change)
-            execution = self._mover.move_beside(stage_entry, plan, hurries=True)
-            self._note_stage(change, execution)
+        part = self._part_of(change, change.goal)
+        if part is None:
+            return False
+        begin()
+        if part.whole:
+            execution = self._mover.move_beside(entry, part.plan, hurries=True)
+            self._is_whole(change, execution)
+        else:
+            with self._ending_with(change):
+                self._move_beside(change, part)
         return True
 
-    def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
-        """Those of these pairs that are at a rack with a switch which a change under way waits
-        for.
-        """
-        slow = frozenset[DatapathId]().union(*(one.slow for one in self._ledger.under_way))
-        substrate = substrate_of(self._fabric)
-        racks = {
-            rack
-            for rack in {rack for pair in pairs for rack in pair}
-            if any(switch.datapath in slow for switch in substrate.steering(rack))
-        }
-        return Touched(frozenset(pair for pair in pairs if not racks.isdisjoint(pair)))
+    def beside(self) -> bool:
+        """Make the next stage of a change, as far as that can be made beside one that goes at the
+        pace of slow switches; True if the network was changed.
 
-    def _traffic_beside(self, sent_mbps: DemandMatrix) -> Traffic:
-        """Traffic, and the room that changes under way leave: their pairs are electrical."""
-        state, moving = self._ledger.standing()
-        diverted_mbps = np.zeros_like(sent_mbps)
-        for a, b in directions(state):
-            if (min(a, b), max(a, b)) in moving:
-                diverted_mbps[a, b] = sent_mbps[a, b]
-        taken_mbps = np.maximum(diverted_mbps.sum(axis=0), diverted_mbps.sum(axis=1))
-        left_mbps = np.maximum(0.0, self._electrical_mbps - taken_mbps)
-        return Traffic(sent_mbps, left_mbps, self._policy.now.divert_share)
+        What that touches, or would have to wait for the same switches, has its turn, and so has all
+        that would be refused now, or does not pay. So have changes that go at that pace themselves.
+        """
+        under_way = self._ledger.under_way
+        if not under_way[-1].slow:
+            return False
+        waiting = [
+            one for one in self._changes.values() if one.only_waits_for_turn and not one.makes_up
+        ]
+        looked_at = (under_way, self._ledger.state, [one.entry.id for one in waiting])
+        if looked_at == self._tried_beside:
+            return False
+        self._tried_beside = looked_at
+        return any(map(self._go_on_beside, waiting))
+
+    def _go_on_beside(self, change: _Change) -> bool:
+        why = "others change the network meanwhile" if change.for_turn else ""
+        try:
+            anew = self._planned_anew(change, why)
+            if anew is not None and anew.plan is None:
+                return False
+            plan = None if anew is None else anew.plan
+            goal = change.goal if plan is None else plan.target.topology
+            part = self._part_of(change, goal)
+        except HydraError as error:
+            LOG.debug("reconfiguration %s keeps its turn: %s", change.entry.id, error)
+            return False
+        if part is None:
+            return False
+        with self._ending_with(change):
+            if anew is not None and plan is not None:
+                self._adopt(change, anew, plan)
+            self._move_beside(change, part)
+        return True
+
+    def _part_of(self, change: _Change, goal: Topology) -> Part | None:
+        """What can be made of a change with this goal beside those under way. Raises HydraError."""
+        held = Touched(change.put_off)
+        for other in self._others(change.entry.id):
+            held |= self._ahead(other)
+        who, sent_mbps = f"reconfiguration {change.entry.id}", self._sent_mbps(change)
+        return self._beside.part_of(goal, self._theirs(change), held, sent_mbps, who)
+
+    def _move_beside(self, change: _Change, part: Part) -> None:
+        """Carry out a stage beside changes under way. What is left keeps the turn that it has."""
+        if part.whole:
+            self._changes.pop(change.entry.id, None)
+        entry = change.entry if part.whole else self._enter_stage(change)
+        execution = self._mover.move_beside(entry, part.plan, hurries=True)
+        if part.whole:
+            self._note_last(change, execution)
+        else:
+            self._note_stage(change, execution)
+            self._put_off(change, part.plan.affected, part.plan.target, part.goal)
 
     def go_on(self, entry: Reconfiguration) -> None:
         """Go on in its turn with a change that was begun beside another, if it has stages left."""
@@ -423,7 +440,7 @@ class Staging:
         self._changes[entry.id] = rest
         with suppress(JournalError), self._ending_with(rest):  # what has been made is made
             self._journal(rest)
-            self._put(lambda: self._go_on(rest))
+            self._queue(rest)
 
     def _waits_for_late(self, change: _Change) -> bool:
         """True while switches that were late may still answer, or are about to be brought to the
@@ -614,7 +631,7 @@ class Staging:
             return entry
         self._ledger.note_course(entry.id, entry.reason, _touched(self._ledger.state, change.goal))
         self._changes[entry.id] = change
-        self._put(lambda: self._go_on(change))
+        self._queue(change)
         return entry
 
     def _contradiction(self, unfinished: Unfinished) -> str | None:
@@ -630,6 +647,17 @@ class Staging:
         return None
 
     # -- between stages ---------------------------------------------------------------------------
+
+    def _queue(self, change: _Change) -> None:
+        """Have its next stage made in its turn, unless it has come to its end by then."""
+        change.queued = True
+
+        def take_turn() -> None:
+            change.queued = False
+            if self._changes.get(change.entry.id) is change:
+                self._go_on(change)
+
+        self._put(take_turn)
 
     def _go_on_if_it_waits(self, change: _Change) -> None:
         if change.waits:
@@ -702,6 +730,17 @@ class Staging:
 
         ``others_came``: why that is so anyway, since others may have changed the network.
         """
+        anew = self._planned_anew(change, others_came)
+        if anew is None:
+            return True
+        if anew.plan is None:
+            self._end(change, f"{anew.why}: what is left does not pay any more")
+            return False
+        self._adopt(change, anew, anew.plan)
+        return True
+
+    def _planned_anew(self, change: _Change, others_came: str) -> _Anew | None:
+        """The change planned anew; None if there is nothing else to plan with or for."""
         pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
         wanted_mbps, moved = self._moved_demand(change)
         if (pins, blocked) != (change.pins, change.blocked):
@@ -711,16 +750,16 @@ class Staging:
         elif others_came:
             why = others_came
         else:
-            return True
-        plan = change.asker.plan()
-        change.pins, change.blocked, change.wanted_mbps = pins, blocked, wanted_mbps
-        if plan is None:
-            self._end(change, f"{why}: what is left does not pay any more")
-            return False
+            return None
+        return _Anew(why, change.asker.plan(), pins, blocked, wanted_mbps)
+
+    def _adopt(self, change: _Change, anew: _Anew, plan: Plan) -> None:
+        """Have a change go on by the plan that was made anew."""
+        change.pins, change.blocked, change.wanted_mbps = anew.pins, anew.blocked, anew.wanted_mbps
         before, change.goal = change.goal, plan.target.topology
         what = "goes on as planned" if change.goal == before else "is amended"
-        self._ledger.note_course(change.entry.id, f"{why}: {what}", plan.connect | plan.disconnect)
-        return True
+        told = f"{anew.why}: {what}"
+        self._ledger.note_course(change.entry.id, told, plan.connect | plan.disconnect)
 
     def _moved_demand(self, change: _Change) -> tuple[DemandMatrix | None, float | None]:
         """(demand to plan for now, part by which it has moved, or None if that is not enough).
@@ -762,21 +801,16 @@ class Staging:
         execution = self._mover.move(
             entry, reached, gives_way=True, hurries=not change.makes_up, slow=change.late
         )
-        self._note_stage(change, execution, last=stage.last)
         if stage.last:
-            self._ledger.note_finished(entry.id)
-            self._ledger.update(
-                entry.id, connected=change.connected, disconnected=change.disconnected
-            )
-            self._see_to_the_rest(change, execution)
+            self._note_last(change, execution)
             return
+        self._note_stage(change, execution)
         after = self._ledger.state
-        to_wait = moving_pairs(stage.target, goal)
         if execution.left is None:
-            change.put_off |= (moving_pairs(after, goal) & stage.pairs) - to_wait
+            self._put_off(change, stage.pairs, stage.target, goal)
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
-        self._put(lambda: self._go_on(change))
+        self._queue(change)
 
     def _enter_stage(self, change: _Change) -> Reconfiguration:
         """The next stage of a change that has others ahead, as a reconfiguration of its own."""
@@ -787,6 +821,27 @@ class Staging:
         of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
         self._ledger.update(entry.id, stages_expected=change.expected)
         return self._ledger.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
+
+    def _put_off(
+        self,
+        change: _Change,
+        pairs: frozenset[Pair],
+        reached: NetworkState,
+        goal: NetworkState,
+    ) -> None:
+        """Put off those of a stage's pairs that it has not moved, and was to: it led to the state
+        ``reached``, on the way to the goal.
+        """
+        missing = moving_pairs(self._ledger.state, goal) & pairs
+        change.put_off |= missing - moving_pairs(reached, goal)
+
+    def _note_last(self, change: _Change, execution: Execution) -> None:
+        """Note that the last stage was made."""
+        entry = change.entry
+        self._note_stage(change, execution, last=True)
+        self._ledger.note_finished(entry.id)
+        self._ledger.update(entry.id, connected=change.connected, disconnected=change.disconnected)
+        self._see_to_the_rest(change, execution)
 
     def _note_stage(self, change: _Change, execution: Execution, *, last: bool = False) -> None:
         """Note that a stage was made."""

@@ -22,7 +22,6 @@ from tests.unit.controller.test_staging_side_by_side import FABRIC, path
 from tests.unit.core.fabrics import random_topology, state_of
 
 HERE, THERE, ELSEWHERE = path(0, 1, 0), path(2, 3, 0), path(4, 5, 0)
-STANDING = state_of(FABRIC, NetworkState(), HERE, THERE, ELSEWHERE)
 SLOW = FABRIC.servers[0].vswitch.datapath_id
 """Of r1."""
 DONE = ["queued", "diverting", "draining", "moving", "gating", "activating", "done"]
@@ -42,8 +41,11 @@ class Asked(Staged):
     Whatever is put into :attr:`before` is called before that step of the latter.
     """
 
-    def __init__(self):
-        super().__init__(before=STANDING, fabric=FABRIC)
+    def __init__(self, *more):
+        """``more`` paths that stand."""
+        self.standing = {HERE, THERE, ELSEWHERE, *more}
+        before = state_of(FABRIC, NetworkState(), *self.standing)
+        super().__init__(before=before, fabric=FABRIC)
         self.sent_mbps = None
         loop = self.loop = self.rooms._loop
         loop._enqueue = self.queue.append
@@ -122,10 +124,10 @@ class Asked(Staged):
     def left_out(self):
         """Have the first change made, but for the slow switch; the id of what makes up for it."""
         gone, come = (HERE, THERE), (path(0, 1, 1), path(2, 3, 1))
-        self.begin(with_paths(STANDING, gone, come))
+        self.begin(with_paths(self.ledger.state, gone, come))
         rest = self.ledger.reconfigurations()[0]
         assert rest.reason.endswith("since switches were late")
-        assert set(self.paths) == {HERE, path(2, 3, 1), ELSEWHERE}
+        assert set(self.paths) == self.standing - {THERE} | {path(2, 3, 1)}
         return rest.id
 
     def make_up(self):
@@ -372,8 +374,9 @@ def test_there_is_room_for_what_both_divert():
     asked.sent_mbps[0, 1] = 0.6 * room_mbps
     asked.sent_mbps[1, 6] = 0.6 * room_mbps
     seen = []
-    foresees = asked.staging._traffic_beside
-    asked.staging._traffic_beside = lambda sent: seen.append(foresees(sent)) or seen[-1]
+    beside = asked.staging._beside
+    foresees = beside._traffic
+    beside._traffic = lambda sent: seen.append(foresees(sent)) or seen[-1]
     asked.before["move"] = lambda: asked.ask(*OTHERS)
     asked.make_up()
     (traffic,) = seen
@@ -418,7 +421,7 @@ def test_none_comes_in_beside_a_change_that_waits_for_nobody():
         return perform(batch, watch)
 
     asked.stage.network.perform = asking
-    asked.begin(with_paths(STANDING, (THERE,), (path(2, 3, 1),)))
+    asked.begin(with_paths(asked.ledger.state, (THERE,), (path(2, 3, 1),)))
     assert asked.entry(numbers[0]).state is ReconfigurationState.QUEUED
     asked.finish()
     assert asked.states[numbers[0]] == DONE

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from itertools import islice
 
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     EMPTY_TOPOLOGY,
     Addressing,
@@ -349,8 +350,8 @@ def random_state(
 ) -> NetworkState:
     """A state that may follow ``current``. ``marks``: the fabric's, if they are at hand.
 
-    Often with VLANs drawn at random within what an allocation promises: they keep mirrors and
-    retagging from going in parallel far more often than the allocator's own choice does.
+    Often with VLANs drawn at random within what an allocation promises, until mirrors and retagging
+    can't go in parallel: with the allocator's own choice they nearly always can.
     """
     marks = marks or marks_of(fabric)
     goal = random_goal(fabric, current, rng, marks)
@@ -362,13 +363,19 @@ def random_goal(
 ) -> NetworkState | Topology:
     """:func:`random_state`, or its topology alone where the allocator is to choose the VLANs."""
     topology = random_topology(fabric, current.topology, rng)
-    order = order_of(fabric, marks)
+    order, retags = order_of(fabric, marks), substrate_of(fabric).retags
+    found: NetworkState | None = None
     for _ in range(rng.choice((0, 5))):
         drawn = _with_random_vlans(fabric, current, topology, rng)
-        sound = not marks.problems(drawn)
-        if sound and not marks.transit_problems(current, drawn, *order(current, drawn)):
+        if marks.problems(drawn):
+            continue
+        first, last = order(current, drawn)
+        if marks.transit_problems(current, drawn, first, last):
+            continue
+        if first or last or not retags:
             return drawn
-    return topology
+        found = found or drawn
+    return found or topology
 
 
 def _with_random_vlans(

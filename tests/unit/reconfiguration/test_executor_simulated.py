@@ -15,11 +15,17 @@ from hydra.model import SubstrateKind
 from hydra.policy import DrainPolicy, OnSilence, Policy
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, paths_by_pair
-from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.core.fabrics import (
+    first_state,
+    order_of,
+    random_fabric,
+    random_state,
+    small_fabric,
+)
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import Network, shake
+from tests.unit.reconfiguration.simulation import Network, conditions_of, shake
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
-from tests.unit.reconfiguration.watch import Watch
+from tests.unit.reconfiguration.watch import Violation, Watch
 
 pytestmark = pytest.mark.takes(30)
 
@@ -108,6 +114,41 @@ def test_the_seeds_reach_every_corner():
     unreliable = set().union(*(course.network.unreliable for course in courses))
     kinds = {name[0] if isinstance(name, str) else "plane" for name in unreliable}
     assert kinds == {"h", "r", "plane"}, "servers, racks and planes do things late"
+
+
+def _looped(seed: int, obeys: tuple[bool, bool]) -> bool:
+    """Whether a VLAN has a loop at any time of a change that needs an order, where nothing fails.
+
+    ``obeys``: whether circuits go before all others that have to, and come after them.
+    """
+    rng = random.Random(seed)
+    fabric = small_fabric(racks=5, planes=2, ports_per_plane=2, servers=1)
+    order = order_of(fabric)
+    state = target = first_state(fabric, rng)
+    while not any(order(state, target)):
+        state, target = target, random_state(fabric, target, rng)
+
+    def obeyed(old, new):
+        first, last = order(old, new)
+        return first if obeys[0] else frozenset(), last if obeys[1] else frozenset()
+
+    network = Network(fabric, state, rng)
+    plan = diff(fabric, state, target, obeyed)
+    execution = Execution(fabric, _POLICY, plan, conditions_of(network, state), obeyed)
+    try:
+        Watch(network, execution).run()
+    except Violation as violation:
+        if "has a loop" not in str(violation):
+            raise
+        return True
+    return False
+
+
+def test_no_vlan_has_a_loop_on_the_way_as_it_has_without_the_order():
+    seeds = range(150)
+    assert not any(_looped(seed, (True, True)) for seed in seeds)
+    assert any(_looped(seed, (True, False)) for seed in seeds)
+    assert any(_looped(seed, (False, True)) for seed in seeds)
 
 
 def test_one_seed_is_one_course_of_events():
