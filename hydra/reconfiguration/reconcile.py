@@ -50,7 +50,9 @@ class Reconciled:
     unlit: Mapping[Circuit, frozenset[PortId]]
     """Those among them that the mirrors pass, and the ports that have no light from them."""
     standing: Sequence[tuple[Path, VlanId]]
-    """Paths that are given up, remembered or begun, and on which frames pass as the devices say."""
+    """Paths that are given up, remembered or begun, and on which frames pass as the devices say;
+    a plane that says nothing has its mirrors where they were.
+    """
     sure: bool
     """False if there are more of them that mirrors and VLANs let pass, and only light is missing:
     it may be there by now.
@@ -92,7 +94,7 @@ def reconcile(
     passing = [
         (path, vlan)
         for path, vlan in sorted((remembered.vlans.items() | unsettled.begun) - kept_lanes)
-        if all(actual.passes(fabric, one) for one in path.circuits)
+        if all(actual.passes(fabric, one) is not False for one in path.circuits)
         and all(vlan in _tagged(fabric, actual, end) for one in path.circuits for end in one.ends)
     ]
     standing = [

@@ -149,6 +149,8 @@ def test_paths_that_a_change_had_begun_are_told_if_they_stand(network):
     assert found.sure
     dark = reconcile(FABRIC, before, actual, unsettled, dark=receivers)
     assert (dark.standing, dark.sure) == ([], False)
+    silent = replace(actual, mirrors={})
+    assert reconcile(FABRIC, before, silent, unsettled).standing == [lane], "its plane is silent"
     assert reconcile(FABRIC, STATE, actual, unsettled).standing == [], "it is kept"
 
 
