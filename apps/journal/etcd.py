@@ -44,7 +44,7 @@ from apps.journal.layout import (
     texts,
 )
 from apps.journal.reading import Reading
-from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind, Record
+from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
@@ -91,7 +91,7 @@ class EtcdJournal:
         self._id = uuid.uuid4().hex
         self._held = {kind: KindHeld() for kind in Kind}
         self._next_order = 1
-        self._read: Mapping[Kind, Mapping[int, Record]] | None = None
+        self._read: Mapping[Kind, Mapping[int, dict[str, Any]]] | None = None
         """What was read at the opening, until the first write: it is what there is.
 
         Between the two a controller begins to lead, and nobody does meanwhile.
@@ -377,7 +377,7 @@ class EtcdJournal:
         found = [text for _, _, text in texts(entries)]
         return [self._read_json(text) for text in _newest(found, newest)]
 
-    def _known(self, kind: Kind, records: Mapping[int, Record]) -> Iterator[dict[str, Any]]:
+    def _known(self, kind: Kind, records: Mapping[int, dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for order, one in self._held[kind].records.items():
             yield {"key": one.key, "record": records[order]}
 

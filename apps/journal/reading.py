@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from apps.etcd.gateway import Answer, Entry, Json, get
 from apps.journal.layout import (
@@ -30,7 +30,7 @@ from apps.journal.layout import (
     staged,
     texts,
 )
-from hydra.journal import Kind, Record
+from hydra.journal import Kind
 
 LOG = logging.getLogger("hydra.journal")
 PAGE: Final = 500
@@ -75,7 +75,7 @@ class Reading:
 
     def _begin_anew(self) -> None:
         self.held = {kind: KindHeld() for kind in Kind}
-        self.records: dict[Kind, dict[int, Record]] = {kind: {} for kind in Kind}
+        self.records: dict[Kind, dict[int, dict[str, Any]]] = {kind: {} for kind in Kind}
         """Those of :attr:`held` that can be read, by their order."""
         self.unreadable.clear()
         self._entries: dict[Kind, dict[str, str]] = {kind: {} for kind in Kind}

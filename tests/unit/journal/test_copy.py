@@ -180,6 +180,7 @@ def test_without_a_look_that_was_answered_all_is_read_by_who_takes_it_over(tmp_p
             with pytest.raises(JournalError, match="has yet to be read"):
                 copies.look()
             members.signal(members.names[0], signal.SIGCONT)
+            members.await_quorum()
             with closing(EtcdJournal(members.settings(), later=True)) as following:
                 following.open(known=known)
                 assert following.records(Kind.WEBHOOK) == [{"id": "a"}]
