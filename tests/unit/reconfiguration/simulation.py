@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
@@ -178,6 +178,10 @@ class Stale:
     table: Mapping[object, FlowRule]
     sent: Sent | None = None
     """What follows from it, once anybody has asked."""
+    lost: set[RackId] = field(default_factory=set)
+    """Racks where nobody could take anything once it was replaced: whatever was on its way there by
+    then counts as lost, though servers there are let in again before it would have come.
+    """
 
 
 @dataclass
@@ -395,7 +399,7 @@ class Network:
         for one in cached:
             if one.sent is None:
                 one.sent = self._all_sent(server.rack, one.table)
-            sent += tuple(entry for entry in one.sent if entry[0] not in nobody)
+            sent += tuple(entry for entry in one.sent if entry[0] not in nobody | one.lost)
         return sent
 
     def _all_sent(self, here: RackId, table: Mapping[object, FlowRule]) -> Sent:
@@ -799,7 +803,7 @@ class Network:
                 self.closed.add(server.name)
             else:
                 assert command.ports[name] == self.substrate.fixed_ports(server.rack)[name]
-                self.closed.discard(server.name)
+                self.reopen([server])
 
         for name in ports[:extent]:
             change(name)
@@ -808,6 +812,15 @@ class Network:
             rack = self.fabric.racks[command.rack].name
             self._postpone(rack, [partial(change, name) for name in ports[extent:]])
         return None, failure
+
+    def reopen(self, servers: Collection[Server]) -> None:
+        """Take again from servers what they send by circuit, and give them what is sent to them."""
+        off = self.dead_uplinks | self.closed
+        for rack in {server.rack for server in servers}:
+            if all(server.name in off for server in self.fabric.racks[rack].servers):
+                for one in chain.from_iterable(self.stale.values()):
+                    one.lost.add(rack)
+        self.closed.difference_update(server.name for server in servers)
 
     def _move_mirrors(self, command: MoveMirrors) -> Doing:
         lit, halves = self.mirrors[command.plane], self.halves[command.plane]
