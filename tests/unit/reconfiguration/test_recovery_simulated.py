@@ -127,12 +127,18 @@ def simulate_leases(seed: int) -> Course:
     """As :func:`simulate`, with leases: who leads next does not wait until all that the one before
     had sent has happened.
     """
-    return simulate(seed, leads_next)
+    # Later, in the middle of retagging, frames that a ToR has kept may come out on a path of which
+    # a port has no light (docs/benchmarks.md says how often).
+    return simulate(seed, leads_next, 9)
 
 
 @remembering(600)
-def simulate(seed: int, passes: Callable[[Network, Watch], None] = time_passes) -> Course:
-    """A crash in a reconfiguration, up to two more in recoveries, and two undisturbed ones."""
+def simulate(
+    seed: int, passes: Callable[[Network, Watch], None] = time_passes, latest: int = 14
+) -> Course:
+    """A crash in a reconfiguration, up to two more in recoveries, each after ``latest`` steps at
+    the most, and two undisturbed ones.
+    """
     rng = random.Random(seed)
     fabric = random_fabric(rng)
     order = order_of(fabric)
@@ -159,7 +165,7 @@ def simulate(seed: int, passes: Callable[[Network, Watch], None] = time_passes) 
         shake(network, rng)
         network.faults = replace(network.faults, standstill=0.0)  # a recovery has no drain
         dying = next_controller(DoomedUpkeep, network, saved, after)
-        dying.death = Death(rng, rng.randint(0, 9))
+        dying.death = Death(rng, rng.randint(0, latest))
         with suppress(CrashError):
             dying.start()
         saved = dying.memory.saved
