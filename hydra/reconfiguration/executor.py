@@ -194,6 +194,8 @@ class Execution:
     _untagging: dict[PortId, PortVlans] = field(default_factory=dict)
     """Ports that were to be untagged first, with the VLANs left to them, where the ToR has not
     answered: it may do so yet, after whatever it is told later."""
+    _untagged: dict[PortId, PortVlans] = field(default_factory=dict)
+    """Ports that were untagged first, with the VLANs left to them."""
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
     activated: frozenset[Pair] = frozenset()
@@ -622,12 +624,18 @@ class Execution:
 
     def _maybe_untagged(self) -> list[Path]:
         """Paths that a ToR may yet untag: it was told to, and has not answered."""
+        return self._through(self.plan.current, self._untagging)
+
+    def _through(self, state: NetworkState, ports: Mapping[PortId, PortVlans]) -> list[Path]:
+        """Paths through one of these ports that has not got their VLAN."""
         return [
             path
-            for path, vlan in self.plan.current.vlans.items()
-            for circuit in path.circuits
-            for end in circuit.ends
-            if end in self._untagging and vlan not in self._untagging[end].tagged
+            for path, vlan in state.vlans.items()
+            if any(
+                end in ports and vlan not in ports[end].tagged
+                for circuit in path.circuits
+                for end in circuit.ends
+            )
         ]
 
     def _memberships_in(self, state: NetworkState, ports: PortsToTag) -> PortsToTag:
@@ -690,19 +698,27 @@ class Execution:
     def _retagged(self, step: str, command: SetVlans, outcome: Outcome) -> None:
         rack = self.fabric.racks[command.rack]
         self._device_step(step, rack.name, outcome)
+        ports = {
+            self.fabric.port_by_name[rack.name, name].id: vlans
+            for name, vlans in command.ports.items()
+        }
         if outcome.failure is None:
+            if step == "untag":
+                self._untagged |= ports
             return
         words = f"{rack.name} was not retagged ({outcome.failure})"
         failure = self._missed(step, rack.name, outcome.failure, words)
         self._retag_failed = True
         if step == "untag" and failure.kind is FailureKind.UNKNOWN:
-            for name, vlans in command.ports.items():
-                self._untagging[self.fabric.port_by_name[rack.name, name].id] = vlans
+            self._untagging |= ports
         for circuit in self.plan.target.topology.circuits:
-            for end in circuit.ends:
-                port = self.fabric.ports[end]
-                if port.rack == rack.id and port.tor_port in command.ports:
-                    self._fail(circuit, failure)
+            if not ports.keys().isdisjoint(circuit.ends):
+                self._fail(circuit, failure)
+        # Of pairs that the plan, since it shrank, leaves where they are: they have not got back.
+        untagged = {end: self._untagged[end] for end in ports if end in self._untagged}
+        for path in self._through(self.plan.target, untagged):
+            if pair_of(path) not in self.plan.affected:
+                self._lose(path, failure)
 
     def _moved(self, command: MoveMirrors, outcome: Outcome) -> None:
         plane = self.fabric.planes[command.plane]

@@ -250,6 +250,11 @@ def test_a_tor_that_may_yet_take_tags_away_is_not_counted_on():
     hold(simulate_leases, (335704,))
 
 
+def test_a_tor_that_does_not_give_tags_back_is_not_counted_on():
+    """It took them away for a circuit to go first, which was refused: they are to come back."""
+    hold(simulate_leases, (2175860,))
+
+
 def test_leaders_that_lead_no_more_are_refused():
     assert any(simulate_leases(seed).refused for seed in range(100))
 
