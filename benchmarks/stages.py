@@ -5,7 +5,9 @@ demand, all filled to the same part, and are given those for another one. A stag
 the racks on one plane of the emulated data plane: ``benchmarks.reconfigurations``); meanwhile what
 it diverts shares the electrical network with what waits for its turn, by max-min fairness. The
 other way moves everything in one such time, and then has its circuits for as long as the stages
-take. ``--racks 320 --planes 32`` is the reference fabric, and takes a quarter of an hour.
+take. ``--racks 320 --planes 32`` is the reference fabric, and takes a quarter of an hour for each
+load; much longer where there is hardly any room for detours, unless ``--budget-ms`` bounds how long
+they are looked for.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -149,6 +152,27 @@ def of_trace(arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
     )
 
 
+class _Budget:
+    """Processor time in which detours may be looked for, of each stage."""
+
+    def __init__(self, budget_ms: float) -> None:
+        self._budget_s = budget_ms / 1000
+        self.renew()
+
+    def renew(self) -> None:
+        self._ends_s = time.process_time() + self._budget_s
+
+    def expired(self) -> bool:
+        return time.process_time() > self._ends_s
+
+    def spent_on(self, stages_ahead: Iterable[Stage]) -> Iterator[Stage]:
+        """These stages, each with the budget anew, as the controller has it."""
+        self.renew()
+        for stage in stages_ahead:
+            yield stage
+            self.renew()
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """What a way to make the change comes to."""
@@ -180,21 +204,27 @@ def course(
 
 
 def measure(
-    fabric: Fabric, planning: Planning, policy: Policy, kind: str, loads: Sequence[float]
+    fabric: Fabric,
+    planning: Planning,
+    policy: Policy,
+    kind: str,
+    loads: Sequence[float],
+    budget_ms: float,
 ) -> list[Result]:
     demand, other = demands(kind, FabricArrays.of(fabric))
     request = PlanRequest()
     before = planning.propose(NetworkState(), request, demand, (), ()).target
     after = planning.propose(before, request, other, (), ()).target
     moved = moving_pairs(before, after)
-    detours = Detours(fabric, policy.max_hops, frozenset(), planning.toward)
+    budget = _Budget(budget_ms)
+    detours = Detours(fabric, policy.max_hops, frozenset(), planning.toward, budget.expired)
     found = []
     for load in loads:
         sent = filled(fabric, before, load)
         fluid = Fluid(fabric, sent)
         traffic = Traffic(sent, fluid.electrical_mbps, SHARE)
         started = time.process_time()
-        cut = list(stages(before, after, traffic, detours))
+        cut = list(budget.spent_on(stages(before, after, traffic, detours)))
         cutting_s = time.process_time() - started
         plain = list(stages(before, after, traffic))
         times = max(len(cut), len(plain))
@@ -244,13 +274,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--planes", type=int, default=32)
     parser.add_argument("--demand", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
+    parser.add_argument(
+        "--budget-ms",
+        type=float,
+        default=inf,
+        help="processor time for detours of a stage; the controller's is policy.planning_budget_ms",
+    )
     asked = parser.parse_args(arguments)
     fabric, policy = fabric_of(asked.racks, asked.planes)
     planning = Planning(fabric, policy)
     spare_what_stays()  # as the controller does
     print(f"{asked.racks} racks, {asked.planes} planes", flush=True)
     found = [
-        row for kind in asked.demand for row in measure(fabric, planning, policy, kind, asked.loads)
+        row
+        for kind in asked.demand
+        for row in measure(fabric, planning, policy, kind, asked.loads, asked.budget_ms)
     ]
     report("stages", found)
 
