@@ -196,6 +196,8 @@ class Execution:
     answered: it may do so yet, after whatever it is told later."""
     _untagged: dict[PortId, PortVlans] = field(default_factory=dict)
     """Ports that were untagged first, with the VLANs left to them."""
+    _excused: dict[Steering, Failure] = field(default_factory=dict)
+    """Switches that did not confirm their divert, and why; nothing of theirs could use circuits."""
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
     activated: frozenset[Pair] = frozenset()
@@ -453,6 +455,7 @@ class Execution:
             words = f"{switch.name} did not confirm its divert ({cause})"
             failure = self._missed("divert", switch.name, cause, words)
             if self._is_off_circuits(switch):
+                self._excused[switch] = cause
                 continue
             held |= of_rack.get(switch.rack, set())
             self.obstacles.append(failure)
@@ -502,6 +505,9 @@ class Execution:
         bound = "bound reached" if draining.bound_reached else ""
         self._note("drain", (*seen, *draining.outcomes), bound)
         self._hold_undrained(draining)
+        # An uplink may have come back meanwhile.
+        back = {one: why for one, why in self._excused.items() if not self._is_off_circuits(one)}
+        self._hold_for_silent(back)
 
     def _hold_undrained(self, draining: Draining) -> None:
         """Hold what still carries frames, and what nothing shows to be empty."""

@@ -909,7 +909,7 @@ class Network:
     def _pass_markers(self, command: PassMarkers) -> Doing:
         """They wait where ToRs stand still, like the frames before them."""
         until_s = self.now_s + command.timeout_s
-        while waiting := [one for one in command.markers if self._standing(one.src.rack)]:
+        while waiting := [one for one in command.markers if self.stands_still(one.src.rack)]:
             if self.now_s >= until_s:
                 break
             self.now_s += 0.01
@@ -924,7 +924,7 @@ class Network:
             self.now_s = max(self.now_s, until_s)
         return tuple(lost), None
 
-    def _standing(self, rack: RackId) -> bool:
+    def stands_still(self, rack: RackId) -> bool:
         """Whether a rack's ToR stands still: what was sent to it waits, and it tells nothing."""
         return self.now_s < self.still_until_s.get(rack, 0.0)
 
@@ -934,7 +934,7 @@ class Network:
 
     def _read_packets(self, command: ReadPortPackets) -> Doing:
         counts: dict[str, int] = {}
-        still = self._standing(command.rack)
+        still = self.stands_still(command.rack)
         for name in command.ports:
             port = self.port_named[command.rack, name].id
             if still:

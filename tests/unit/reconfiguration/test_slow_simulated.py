@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -55,7 +56,10 @@ class Slow:
 
     def play(self) -> None:
         for _ in range(CHANGES):
-            self.network.faults = Faults.draw(self.rng) if self.rng.random() < 0.5 else Faults()
+            faults = Faults.draw(self.rng) if self.rng.random() < 0.5 else Faults()
+            if self.seen["circuit"]:  # what waits at a ToR for one that has died is lost with it
+                faults = replace(faults, standstill=0.0)
+            self.network.faults = faults
             self.know_devices()
             self.answer()
             self.change()
@@ -127,6 +131,7 @@ class Slow:
         network.unsettle(sorted(plan.disconnect))
         watch = Watch(network, execution, upkeep.uncertain)
         watch._devices_are_as_the_result_says = lambda: None  # diverted pairs wait
+        watch.excused = upkeep.excused  # what a recovery could not tell is cut off until it is told
         upkeep.look = watch.look
         perform, step_of_death = network.perform, rng.randrange(120)
         under_way = self.course is not None and not self.course.over
@@ -175,7 +180,8 @@ class Slow:
             self.seen["uplink"] += 1
             return
         staying = change.plan.current.topology.circuits & change.plan.target.topology.circuits
-        if staying and not network.faults.standstill:  # else what waits at a ToR is lost with it
+        stands_still = any(map(network.stands_still, range(len(self.fabric.racks))))
+        if staying and not (network.faults.standstill or stands_still):
             dead = {rng.choice(sorted(staying))}
             upkeep.run_meanwhile(upkeep.switches.divert(dead, (), [change]))
             self.seen["circuit"] += 1
