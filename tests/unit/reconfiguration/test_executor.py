@@ -222,6 +222,27 @@ def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():
     }
 
 
+def test_what_a_silent_vswitch_uses_stays_if_its_uplink_comes_back():
+    """While it was down, nothing of it got onto a circuit, and nobody waited for its divert."""
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    silent = FABRIC.racks[1].servers[0]
+    network.dead_uplinks.add(silent.name)
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    network.connected.discard(silent.vswitch.datapath_id)
+
+    def comes_back(_command, true):
+        network.dead_uplinks.clear()
+        execution.hear_of_uplinks(frozenset())
+        return true
+
+    network.instead["drain", ReadPortPackets] = comes_back
+    Watch(network, execution).run()
+    assert execution.result.topology == old.topology
+    assert f"{silent.name} did not confirm its divert" in execution.reason
+    assert network.commands(MoveMirrors) == []
+
+
 def test_what_a_silent_vswitch_uses_does_not_move():
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
