@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -57,6 +58,10 @@ _OTHER_DESCRIPTORS: Final = 256
 LOST_LEASE: Final = 75
 """Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h. It is
 to be started again, and stands by then."""
+_TURN_S: Final = 0.001
+"""For which a thread computes while others wait for Python. A request to REST takes dozens of turns:
+with Python's own 5 ms that is a quarter of a second beside an audit, or a change of all circuits.
+"""
 _LAST_WORDS_S: Final = 0.05
 
 
@@ -204,6 +209,7 @@ class HydraApplication:
         return cast(Journal, journal)
 
     def start(self) -> None:
+        sys.setswitchinterval(_TURN_S)
         spare_what_stays()  # the configuration: devices' replies fill the memory many times
         if self._take_part is None:
             self._begin()
