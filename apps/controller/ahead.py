@@ -56,22 +56,25 @@ class ReadBook:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._book = ReservationBook(fabric)
-        self._known: dict[str, tuple[Record, Reservation]] = {}
+        self._known: dict[str, tuple[Record, Reservation]] | None = {}
+        """By id; None: an error has left the book changed in part."""
 
     def of(self, records: Sequence[Record]) -> ReservationBook:
         """The book of these reservations, in this order. It is the caller's until the next call.
 
         Raises HydraError if one of them can't be read, or is there twice.
         """
-        try:
-            self._change(records)
-        except Exception:
-            self._book, self._known = ReservationBook(self._fabric), {}
-            raise
+        left, self._known = self._known, None
+        if left is None:
+            self._book, left = ReservationBook(self._fabric), {}
+        self._known = self._changed(left, records)
         return self._book
 
-    def _change(self, records: Sequence[Record]) -> None:
-        now_s, left = time.time(), self._known
+    def _changed(
+        self, left: dict[str, tuple[Record, Reservation]], records: Sequence[Record]
+    ) -> dict[str, tuple[Record, Reservation]]:
+        """What is known once the book, of which ``left`` was known, has become that of these."""
+        now_s = time.time()
         known: dict[str, tuple[Record, Reservation]] = {}
         for record in records:
             before = left.pop(record.get("id", ""), None)
@@ -85,10 +88,10 @@ class ReadBook:
             known[before[1].id] = before
         for name in left:
             self._book.remove(name)
-        self._known = known
         if any(one.id != name for one, name in zip(self._book, known, strict=True)):
             # One that was gone has come back: a write was taken back.
             self._book = ReservationBook(self._fabric, (one for _, one in known.values()))
+        return known
 
 
 class Ahead:

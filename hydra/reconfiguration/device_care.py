@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Fabric, Path, PlaneId, PortId, RackId, Server, VlanId
+from hydra.model import Fabric, PlaneId, PortId, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     AwaitPortsUp,
@@ -112,7 +113,7 @@ class DeviceCare:
         yield from self._await_rounds()
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
 
-    def run_empty(self, standing: Sequence[tuple[Path, VlanId]], *, sure: bool) -> Steps:
+    def run_empty(self, standing: Sequence[Lane], *, sure: bool) -> Steps:
         """The same where all that frames can still come through are the paths that are
         ``standing``: once these are empty, nobody waits.
 

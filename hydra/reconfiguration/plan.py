@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
@@ -165,7 +166,7 @@ class Unsettled:
     Paths that are to stay are among them, if their pair moves: a path that no probe came through is
     given up.
     """
-    begun: frozenset[tuple[Path, VlanId]] = frozenset()
+    begun: frozenset[Lane] = frozenset()
     """Paths that may carry frames already, each with its VLAN-ID."""
 
     @classmethod
@@ -184,7 +185,7 @@ class Unsettled:
 SETTLED: Final = Unsettled()
 
 
-def begun_by(current: NetworkState, target: NetworkState) -> frozenset[tuple[Path, VlanId]]:
+def begun_by(current: NetworkState, target: NetworkState) -> frozenset[Lane]:
     """Paths of ``target`` that are not in ``current``, or have another VLAN-ID there."""
     return frozenset(target.vlans.items() - current.vlans.items())
 

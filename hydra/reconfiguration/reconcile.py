@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
     Fabric,
     NetworkState,
-    Path,
     PlaneId,
     PortId,
     RackId,
@@ -49,7 +49,7 @@ class Reconciled:
     dropped: frozenset[Circuit]
     unlit: Mapping[Circuit, frozenset[PortId]]
     """Those among them that the mirrors pass, and the ports that have no light from them."""
-    standing: Sequence[tuple[Path, VlanId]]
+    standing: Sequence[Lane]
     """Paths that are given up, remembered or begun, and on which frames pass as the devices say;
     a plane that says nothing has its mirrors where they were.
     """
