@@ -59,8 +59,10 @@ LOST_LEASE: Final = 75
 """Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h. It is
 to be started again, and stands by then."""
 _TURN_S: Final = 0.001
-"""For which a thread computes while others wait for Python. A request to REST takes dozens of turns:
-with Python's own 5 ms that is a quarter of a second beside an audit, or a change of all circuits.
+"""For which a thread computes while others wait for Python.
+
+A request to REST takes dozens of turns: with Python's own 5 ms that is a quarter of a second beside
+an audit, or a change of all circuits.
 """
 _LAST_WORDS_S: Final = 0.05
 
