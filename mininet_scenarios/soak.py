@@ -17,6 +17,7 @@ from statistics import median
 from typing import Final
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from apps.client import HydraClient
 from apps.rest import models
@@ -101,6 +102,17 @@ def footprint(process: ControllerProcess, at_s: float, changes: int) -> Footprin
         threads += int(status["Threads"])
         descriptors += len(list((folder / "fd").iterdir()))
     return Footprint(at_s, changes, resident / 1024, descriptors, threads, process.cpu_s())
+
+
+def threads(process: ControllerProcess) -> dict[str, int]:
+    """Threads of the controller, by what they are for, as its metrics tell."""
+    answer = plain_http.get(process.base_url + "/metrics")
+    return {
+        sample.labels["of"]: int(sample.value)
+        for family in text_string_to_metric_families(answer.raise_for_status().text)
+        for sample in family.samples
+        if sample.name == "hydra_threads"
+    }
 
 
 class Soak:

@@ -7,6 +7,8 @@ Prometheus asks: see :class:`ServiceCollector`.
 
 from __future__ import annotations
 
+import re
+import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -32,6 +34,7 @@ from hydra.reconfiguration.gating import GATE
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.sharing.slots import Schedule
 
+_NUMBER: Final = re.compile(r"[-_]\d+.*")
 _BYTES_PER_MBIT: Final = 1e6 / 8
 _STAGE_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SUBSTEP_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -46,6 +49,7 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
+        registry.register(ThreadsCollector())
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
@@ -192,6 +196,17 @@ class Metrics:
     def count_connections(self, connections: Callable[[], int]) -> None:
         """Ask ``connections`` whenever Prometheus does."""
         self._connections.set_function(connections)
+
+
+class ThreadsCollector(Collector):
+    """Python's threads, by name; those of a pool, which are numbered, have one name."""
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("hydra_threads", "Threads, by what they are for.", labels=["of"])
+        names = (thread.name for thread in threading.enumerate())
+        for name, many in sorted(Tally(_NUMBER.sub("", name) for name in names).items()):
+            family.add_metric([name], many)
+        yield family
 
 
 class ServiceCollector(Collector):

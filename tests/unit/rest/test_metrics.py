@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
@@ -103,6 +105,17 @@ def test_the_network_s_state(url):
     assert shown["hydra_reservations", "active"] == 0
     assert shown["hydra_conditions", "port-quarantined"] == 1
     assert shown["hydra_conditions", "reservation-failed"] == 0
+
+
+def test_threads_are_counted_by_what_they_are_for(url):
+    done = Event()
+    with ThreadPoolExecutor(2, thread_name_prefix="looking") as pool:
+        held = [pool.submit(done.wait), pool.submit(done.wait)]
+        shown = samples(plain_http.get(url).text)
+        done.set()
+    assert all(one.result() for one in held)
+    assert shown["hydra_threads", "looking"] == 2
+    assert shown["hydra_threads", "rest"] == 1
 
 
 def test_the_traffic_of_two_paths_is_counted_once(url, service):
