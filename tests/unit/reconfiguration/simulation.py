@@ -24,6 +24,7 @@ from hydra.forwarding.rules import (
     FlowRule,
     Install,
     InstallAll,
+    Lane,
     Remove,
     RuleChange,
     installed,
@@ -179,8 +180,8 @@ class Stale:
     sent: Sent | None = None
     """What follows from it, once anybody has asked."""
     lost: set[RackId] = field(default_factory=set)
-    """Racks where nobody could take anything once it was replaced: whatever was on its way there by
-    then counts as lost, though servers there are let in again before it would have come.
+    """Racks where nobody could take anything once it was replaced, or to which a leader has given
+    up what waits: whatever was on its way there by then counts as lost, though it could come yet.
     """
 
 
@@ -401,6 +402,23 @@ class Network:
                 one.sent = self._all_sent(server.rack, one.table)
             sent += tuple(entry for entry in one.sent if entry[0] not in nobody | one.lost)
         return sent
+
+    def lose_waiting(self, lanes: Collection[Lane]) -> None:
+        """Let frames be lost that wait in front of ToRs which stand still, where all their ways to
+        a rack are among ``lanes``.
+        """
+        vlans: dict[tuple[RackId, RackId], set[VlanId]] = {}
+        for path, vlan in lanes:
+            for pair in path.directions:
+                vlans.setdefault(pair, set()).add(vlan)
+        for datapath, rack in self.rack_of.items():
+            for one in self.cached(datapath) if self.stands_still(rack) else ():
+                used: dict[RackId, set[VlanId]] = {}
+                for to, way in self._all_sent(rack, one.table):
+                    used.setdefault(to, set()).add(way[0])
+                one.lost.update(
+                    to for to, its in used.items() if its <= vlans.get((rack, to), set())
+                )
 
     def _all_sent(self, here: RackId, table: Mapping[object, FlowRule]) -> Sent:
         return tuple(

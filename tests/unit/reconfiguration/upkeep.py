@@ -9,16 +9,18 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 from apps.controller.runner import BesideOthers
-from hydra.model import DatapathId, Fabric, NetworkState, PlaneId
+from hydra.model import DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.commands import (
     ApplyRules,
+    AwaitPortsUp,
     AwaitSwitches,
     Batch,
     Command,
     ConfirmRules,
     Course,
     Outcome,
+    ReadVlans,
     SaveState,
     Steps,
 )
@@ -101,6 +103,14 @@ class SimulatedUpkeep:
         self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
         self.unbrought: set[str] = set()
         """Servers whose switch has not been brought to the state, although it was tried."""
+        self._lanes = state.vlans.items() | unsettled.begun
+        """What racks may have sent on when it started."""
+        self._dark: set[PortId] = set()
+        """Ports without light, as their ToRs told it."""
+        self._silent: set[RackId] = set()
+        """Racks whose ToR did not tell its VLANs when it was asked last."""
+        self._patient_until_s = 0.0
+        """Until when it waits for frames by the drain's bound, at least."""
         self._forgets_s: dict[str, float] = {}
         """When switches that have been brought forget what they had cached before."""
         self.steps: list[str] = []
@@ -164,6 +174,10 @@ class SimulatedUpkeep:
 
     def perform(self, batch: Batch) -> list[Outcome]:
         self.steps.append(batch.step)
+        if batch.step == "drain" and "drain" not in self.steps[:-1]:
+            self._patient_until_s = self.network.now_s + POLICY.drain.bound_ms / 1000
+        if batch.step == "retag" and self.network.now_s >= self._patient_until_s:
+            self.network.lose_waiting([lane for lane in self._lanes if self._doubts(lane[0])])
         outcomes = self.network.perform(batch, self.look)
         for command, outcome in zip(batch.commands, outcomes, strict=True):
             self._learn(batch.step, command, outcome)
@@ -173,6 +187,12 @@ class SimulatedUpkeep:
         if isinstance(command, SaveState):
             self.memory.saved = self.memory.state
             self.network.journal.clear()
+        elif isinstance(command, ReadVlans):
+            (self._silent.discard if outcome.confirmed else self._silent.add)(command.rack)
+        elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
+            for name in command.ports:
+                end = self.network.port_named[command.rack, name].id
+                (self._dark.add if name in outcome.value else self._dark.discard)(end)
         elif isinstance(command, AwaitSwitches):
             self._note_unbrought(set(command.datapaths) - outcome.value, ())
         elif isinstance(command, ConfirmRules):
@@ -191,6 +211,16 @@ class SimulatedUpkeep:
                 self.unbrought.discard(server)
                 cached = self.network.cached(switch.datapath)
                 self._forgets_s[server] = max((one.until_s for one in cached), default=0.0)
+
+    def _doubts(self, path: Path) -> bool:
+        """Whether a port of ``path`` has no light, as its ToR says, or a ToR says nothing of it.
+
+        What waits for such a path in front of a ToR that stands still is given the drain's bound,
+        and is lost with the path after that (decision 24).
+        """
+        ends = {end for circuit in path.circuits for end in circuit.ends}
+        racks = {self.network.fabric.ports[end].rack for end in ends}
+        return not (self._dark.isdisjoint(ends) and self._silent.isdisjoint(racks))
 
     def excused(self) -> set[str]:
         """Servers whose switch could not be told that circuits go, or still forwards by what it had
