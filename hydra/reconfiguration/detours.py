@@ -77,15 +77,19 @@ class Room:
             share * max(0.0, rate - load) for rate, load in zip(rates_mbps, load_mbps, strict=True)
         ]
 
-    def take(self, pair: Pair, avoided: Collection[Circuit] = ()) -> Path | None:
+    def numbers(self, circuits: Iterable[Circuit]) -> frozenset[int]:
+        """Numbers of those of these circuits that the topology has."""
+        return frozenset(self._numbers[one] for one in circuits if one in self._numbers)
+
+    def take(self, pair: Pair, shut: Collection[int] = ()) -> Path | None:
         """A path of the fewest hops with room for all that the pair sends, which takes it; or None.
 
-        Of several, one over few circuits that are leaving.
+        Of several, one over few circuits that are leaving; none over those of :meth:`numbers` that
+        are ``shut``.
         """
         src, dst = pair
         there_mbps, back_mbps = self._mbps(pair)
         left_mbps, costs = self._left_mbps, self._costs
-        shut = {self._numbers[one] for one in avoided if one in self._numbers}
         reached = {src}
         frontier: dict[RackId, tuple[int, tuple[int, ...]]] = {src: (0, ())}
         """By rack: number of circuits on the way there that are leaving, and the way's lanes."""

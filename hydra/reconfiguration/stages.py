@@ -354,9 +354,9 @@ class _Cut:
             if not circuits.isdisjoint(one for path in added.values() for one in path.circuits):
                 return False
             found: dict[_Number, Path] = {}
-            avoided = gone | circuits
+            shut = room.numbers(gone | circuits)
             for user in sorted(users):
-                path = room.take(self._pairs[user], avoided)
+                path = room.take(self._pairs[user], shut)
                 if path is None:
                     for other in found.values():
                         room.give_back(other)
@@ -375,11 +375,16 @@ class _Cut:
             for circuit in self._in_the_way.circuits():
                 clear({circuit}, self._in_the_way.users_of([circuit]))
         if not added:  # who rides on circuits that go may ride on others
+            shut = room.numbers(leaving)
             for pair in sorted(self._arriving, key=self._load_mbps.__getitem__):
                 its = self._had.get(self._pairs[pair], ())
-                if any(path.hops > 1 and not leaving.isdisjoint(path.circuits) for path in its):
-                    clear(set(leaving), {pair})
-            gone.clear()
+                rides = any(path.hops > 1 and not leaving.isdisjoint(path.circuits) for path in its)
+                if not rides or len(its) > 1 or detours.expired():
+                    continue
+                more = self._fitting(load, (pair,))
+                if more is not None and (path := room.take(self._pairs[pair], shut)) is not None:
+                    added[pair] = path
+                    _add(load, more.items())
         if not added:
             return None
         topology = rerouted(self._current.topology, added.values(), gone)
