@@ -176,7 +176,7 @@ class SimulatedUpkeep:
         self.steps.append(batch.step)
         if batch.step == "drain" and "drain" not in self.steps[:-1]:
             self._patient_until_s = self.network.now_s + POLICY.drain.bound_ms / 1000
-        if batch.step == "retag" and self.network.now_s >= self._patient_until_s:
+        if batch.step in ("retag", "move") and self.network.now_s >= self._patient_until_s:
             self.network.lose_waiting([lane for lane in self._lanes if self._doubts(lane[0])])
         outcomes = self.network.perform(batch, self.look)
         for command, outcome in zip(batch.commands, outcomes, strict=True):
