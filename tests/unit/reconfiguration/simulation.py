@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, groupby
 from typing import Final
 
@@ -75,6 +75,7 @@ from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
 from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import port_trunks
 from hydra.roles import Mirrors, PortVlans
+from tests.unit.reconfiguration.wiring import Link, Sent, Way, Wiring, root
 
 ABOUT_PATHS = {
     RuleKind.DIVERT,
@@ -92,12 +93,6 @@ LEASE_S = 2.0
 """From the last that a leader does by its own clock to the first that the next one does."""
 LONGEST_PAUSE_S = 5.0
 """After which a leader that was paused goes on, and what it had begun comes out."""
-Way = tuple[VlanId, int]
-"""A tag, and the port by which frames with it leave the switch that steers."""
-Sent = tuple[tuple[RackId, Way], ...]
-"""Racks that are sent to by circuit, each with a way; several ways to one are several entries."""
-Link = tuple[OpticalPort, OpticalPort, bool]
-"""Two ports that light joins; True: in both directions."""
 _WORDS: Final = {
     FailureKind.NOT_CONNECTED: "not connected",
     FailureKind.REFUSED: "refused",
@@ -205,74 +200,6 @@ class Lateness:
     """Switches that are late with what is not waited for."""
     mute: set[DatapathId] = field(default_factory=set)
     """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
-
-
-class Wiring:
-    """What follows from mirrors, ToRs' VLANs and relays, as long as these stay as they are."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._mirrors = {plane: set(lit) for plane, lit in network.mirrors.items()}
-        self._vlans = dict(network.vlans)
-        self._rule_changes = network.rule_changes
-        self._islands: dict[VlanId, dict[RackId, RackId]] = {}
-        self._arrives: dict[tuple[Way, RackId, RackId], bool] = {}
-        self._dark: dict[frozenset[VlanId], frozenset[PortId]] = {}
-        self.seen: dict[str, Sent] = {}
-        """By server, what it sent when somebody last saw all of it arrive."""
-        self.all_seen: object = None
-        """:meth:`Network.senders` when all that they sent was last seen to arrive."""
-
-    def holds(self) -> bool:
-        """Whether all of it is as it was."""
-        network = self._network
-        return (
-            self._mirrors == network.mirrors
-            and self._vlans == network.vlans
-            and (network.substrate.retags or self._rule_changes == network.rule_changes)
-        )
-
-    @cached_property
-    def links(self) -> list[Link]:
-        return self._network.links()
-
-    @cached_property
-    def loops(self) -> tuple[VlanId, ...]:
-        return tuple(self._network.loops(self.links))
-
-    def arrives(self, way: Way, here: RackId, there: RackId) -> bool:
-        """:meth:`Network.arrives`."""
-        key = (way, here, there)
-        if key not in self._arrives:
-            self._arrives[key] = self._found_to_arrive(way, here, there)
-        return self._arrives[key]
-
-    def _found_to_arrive(self, way: Way, here: RackId, there: RackId) -> bool:
-        if not self._network.substrate.retags:
-            return self._network.arrives(way, here, there)
-        vlan = way[0]
-        if vlan not in self._islands:
-            self._islands[vlan] = self._network.islands(vlan, self.links)
-        tree = self._islands[vlan]
-        return root(tree, here) == root(tree, there)
-
-    def dark(self, vlans: Collection[VlanId]) -> frozenset[PortId]:
-        """Ports without light that are in any of these VLANs."""
-        key = frozenset(vlans)
-        if key not in self._dark:
-            lit = {
-                (plane, cross.egress)
-                for plane, crosses in self._mirrors.items()
-                for cross in crosses
-            }
-            self._dark[key] = frozenset(
-                port.id
-                for port in self._network.fabric.ports
-                if (its := self._vlans.get(port.id)) is not None
-                and not key.isdisjoint(its.tagged)
-                and (port.plane, port.egress) not in lit
-            )
-        return self._dark[key]
 
 
 class Network:
@@ -1026,12 +953,6 @@ def failure_of(command: Command, kind: FailureKind, reason: str = "") -> Failure
 
 def _way(vlan: int, port: int = Port.OPTICAL) -> Way:
     return VlanId(vlan), port
-
-
-def root(tree: dict[RackId, RackId], rack: RackId) -> RackId:
-    while tree[rack] != rack:
-        rack = tree[rack]
-    return rack
 
 
 def conditions_of(network: Network, state: NetworkState) -> Conditions:

@@ -33,7 +33,8 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, port_trunks
-from tests.unit.reconfiguration.simulation import Network, Wiring
+from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.wiring import Wiring
 
 
 class Violation(AssertionError):
