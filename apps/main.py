@@ -192,7 +192,8 @@ class HydraApplication:
                     self._worker_leases.start()
                 self._begin()
                 term.note_begun()
-                spare_what_stays()
+                # The devices are being read, which a collection would stop for 0.1 s.
+                spare_what_stays(collect=False)
             except HydraError as error:
                 give_up(error)
 

@@ -36,9 +36,13 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def spare_what_stays() -> None:
-    """Exempt the objects that are there now, and those that pile up later, from collections."""
-    gc.collect()
+def spare_what_stays(*, collect: bool = True) -> None:
+    """Exempt the objects that are there now, and those that pile up later, from collections.
+
+    Without ``collect``, what is garbage by now, and in a cycle, stays.
+    """
+    if collect:
+        gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
     if _spare_survivors not in gc.callbacks:

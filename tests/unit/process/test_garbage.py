@@ -42,6 +42,18 @@ def test_cycles_are_collected(spared):
     assert node() is None
 
 
+def test_without_a_collection_what_is_there_is_spared_garbage_included(spared):
+    gc.disable()
+    try:
+        node = weakref.ref(Node())
+        garbage.spare_what_stays(collect=False)
+    finally:
+        gc.enable()
+    gc.collect()
+    assert node() is not None
+    assert gc.get_freeze_count() > spared
+
+
 def test_tuples_that_another_thread_is_making_are_let_alone(spared):
     """The interpreter makes a tuple longer only as long as nobody else has it."""
     over, broken = threading.Event(), []
