@@ -175,9 +175,11 @@ class Stale:
     sent: Sent | None = None
     """What follows from it, once anybody has asked."""
     lost: set[RackId] = field(default_factory=set)
-    """Racks where nobody could take anything once it was replaced, or to which a leader has given
-    up what waits: whatever was on its way there by then counts as lost, though it could come yet.
+    """Racks where nobody could take anything once it was replaced: whatever was on its way there by
+    then counts as lost, though servers there are let in again before it would have come.
     """
+    given_up: set[tuple[RackId, VlanId]] = field(default_factory=set)
+    """Racks, and the VLAN on which a leader has given up what waits for them."""
 
 
 @dataclass
@@ -327,25 +329,19 @@ class Network:
         for one in cached:
             if one.sent is None:
                 one.sent = self._all_sent(server.rack, one.table)
-            sent += tuple(entry for entry in one.sent if entry[0] not in nobody | one.lost)
+            sent += tuple(
+                (to, way)
+                for to, way in one.sent
+                if to not in nobody | one.lost and (to, way[0]) not in one.given_up
+            )
         return sent
 
     def lose_waiting(self, lanes: Collection[Lane]) -> None:
-        """Let frames be lost that wait in front of ToRs which stand still, where all their ways to
-        a rack are among ``lanes``.
-        """
-        vlans: dict[tuple[RackId, RackId], set[VlanId]] = {}
-        for path, vlan in lanes:
-            for pair in path.directions:
-                vlans.setdefault(pair, set()).add(vlan)
+        """Let frames be lost that wait for these in front of ToRs which stand still."""
+        ways = [(pair, vlan) for path, vlan in lanes for pair in path.directions]
         for datapath, rack in self.rack_of.items():
             for one in self.cached(datapath) if self.stands_still(rack) else ():
-                used: dict[RackId, set[VlanId]] = {}
-                for to, way in self._all_sent(rack, one.table):
-                    used.setdefault(to, set()).add(way[0])
-                one.lost.update(
-                    to for to, its in used.items() if its <= vlans.get((rack, to), set())
-                )
+                one.given_up.update((to, vlan) for (here, to), vlan in ways if here == rack)
 
     def _all_sent(self, here: RackId, table: Mapping[object, FlowRule]) -> Sent:
         return tuple(
