@@ -271,7 +271,12 @@ class Controller:
             agents,
             withdrawals.hear_people,
         )
-        fleet.watch(self._switch_connected, self._port_changed, self._switch_answers)
+        fleet.watch(
+            self._switch_connected,
+            self._port_changed,
+            self._switches.answers_again,
+            self._switch_answers,
+        )
         fleet.watch_rivals(ledger.tell_alarm)
 
     # -- life -------------------------------------------------------------------------------------
@@ -416,7 +421,6 @@ class Controller:
         """Have a switch brought to the present state that owed an answer. Where attempts at it have
         failed, the next one has its time.
         """
-        self._switches.answers_again(datapath)
         self._conductor.put_once(self._synchronise)
         self._look_at_tor(datapath)
 

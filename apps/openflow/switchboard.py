@@ -116,6 +116,7 @@ class Switchboard(Requests):
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._watchers: list[Callable[[DatapathId], None]] = []
+        self._watchers_of_late: list[Callable[[DatapathId], None]] = []
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
@@ -125,13 +126,16 @@ class Switchboard(Requests):
         self,
         connected: Callable[[DatapathId], None],
         port_changed: Callable[[DatapathId, PortInfo], None],
+        is_late: Callable[[DatapathId], None],
         answers_again: Callable[[DatapathId], None],
     ) -> None:
         """Be told, in the hub's thread, of switches that connect, of ports that change, and of
-        switches that owed an answer, and give one, on the connection that they had.
+        switches that owed an answer, and give one, on the connection that they had: before anybody
+        can ask these again, and once they can be asked.
         """
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
+        self._watchers_of_late.append(is_late)
         self._watchers_of_mute.append(answers_again)
 
     def watch_rivals(self, tell: Callable[[DeviceAlarm], None]) -> None:
@@ -546,6 +550,8 @@ class Switchboard(Requests):
 
     def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
         """Ask a switch again from now on, as it answers: in the hub's thread."""
+        for watcher in self._watchers_of_late:
+            watcher(datapath)
         with self._changed:
             if self._switches.get(datapath) is not switch:
                 return  # its connection has ended

@@ -654,6 +654,7 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     course = []
     runner = staged.rooms._runner
     monkeypatch.setattr(runner, "run_beside", lambda one, _put: course.append(one))
+    staged.rooms._switches.answers_again(LATE.vswitch.datapath_id)
     staged.rooms._switch_answers(LATE.vswitch.datapath_id)
     staged.rooms._upkeep.synchronise()
     staged.staging.keep_time()

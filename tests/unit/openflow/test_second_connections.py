@@ -79,7 +79,7 @@ def test_a_stranger_is_refused_while_the_switch_answers(fleet):
 
 def test_a_switch_that_comes_back_is_taken_once_its_old_connection_has_not_answered(fleet):
     seen = []
-    fleet.watch(seen.append, lambda *_port: None, lambda _mute: None)
+    fleet.watch(seen.append, lambda *_port: None, *2 * [lambda _mute: None])
     old = Connection(fleet, "10.0.0.1:1")
     (future,) = fleet.ask_for_counters([Question(V1, 1)]).values()
     new = Connection(fleet, "10.0.0.1:2", obeys=True)
