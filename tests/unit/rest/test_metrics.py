@@ -115,7 +115,6 @@ def test_threads_are_counted_by_what_they_are_for(url):
         done.set()
     assert all(one.result() for one in held)
     assert shown["hydra_threads", "looking"] == 2
-    assert shown["hydra_threads", "rest"] == 1
 
 
 def test_the_traffic_of_two_paths_is_counted_once(url, service):
