@@ -549,12 +549,15 @@ class Switchboard(Requests):
         self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
 
     def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
-        """Ask a switch again from now on, as it answers: in the hub's thread."""
+        """Ask a switch again from now on, as it answers: in the hub's thread, where connections are
+        taken and end, too.
+        """
+        with self._lock:
+            if self._switches.get(datapath) is not switch:
+                return  # its connection has ended
         for watcher in self._watchers_of_late:
             watcher(datapath)
         with self._changed:
-            if self._switches.get(datapath) is not switch:
-                return  # its connection has ended
             switch.is_mute, self._connected = False, None
             self._changed.notify_all()
         LOG.info("%s answers again", self._name(datapath))

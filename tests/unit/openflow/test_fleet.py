@@ -639,11 +639,13 @@ def test_a_switch_that_owes_an_answer_is_asked_nothing_until_it_gives_one(fleet)
 
 
 def test_a_switch_that_owes_an_answer_and_connects_anew_is_there(fleet):
+    late: list[DatapathId] = []
+    fleet.watch(lambda _new: None, lambda *_port: None, late.append, late.append)
     switch = Switch(fleet, V1)
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
     switch.disconnect()
     Switch(fleet, V1, agrees)
-    assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
+    assert (fleet.connected(), fleet.mute(), late) == ({V1}, frozenset(), [])
     assert fleet.apply({V1: CHANGES}, 60.0) == {V1: None}
 
 
