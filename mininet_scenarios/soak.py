@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -37,6 +37,8 @@ _EVERY_RESTART: Final = 150
 """Number of rounds between such events."""
 REMEMBERED: Final = 1000
 """Number of ended reservations that a controller keeps."""
+POOLS: Final = frozenset(("AnyIO worker thread", "bodies", "device", "reader"))
+"""Pools of threads of a controller, which grow when more is to be done at a time than before."""
 _LATER_S: Final = 3600.0
 _READ: Final = (
     "/",
@@ -113,6 +115,11 @@ def threads(process: ControllerProcess) -> dict[str, int]:
         for sample in family.samples
         if sample.name == "hydra_threads"
     }
+
+
+def lasting(found: Mapping[str, int]) -> dict[str, int]:
+    """Those of ``threads`` that belong to no pool, so that their number stays."""
+    return {of: many for of, many in found.items() if of not in POOLS}
 
 
 class Soak:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.client import HydraClient
-from mininet_scenarios.soak import REMEMBERED, Soak, threads, typical
+from mininet_scenarios.soak import POOLS, REMEMBERED, Soak, lasting, threads, typical
 
 from .live import live
 
@@ -14,11 +14,8 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 SECONDS = 15.0
 HISTORIES_MB = 25.0
 """Histories that are bounded in number are far from full after so short a time."""
-POOLS = {"AnyIO worker thread": 40, "bodies": 2, "device": 4 + 2 + 8, "reader": 128}
-"""Threads that come with what is to be done at a time, and how many there may be.
-
-Those that speak with devices are one for each rack and plane, and eight.
-"""
+BOUNDS = {"AnyIO worker thread": 40, "bodies": 2, "device": 4 + 2 + 8, "reader": 128}
+"""Largest number of threads of each pool; of ``device`` one for each rack and plane, and eight."""
 
 
 def test_descriptors_threads_and_memory_stay(demo_testbed, tmp_path):
@@ -33,10 +30,9 @@ def test_descriptors_threads_and_memory_stay(demo_testbed, tmp_path):
         after = threads(network.process)
     assert run.changes >= 10
     assert run.reservations >= 1
-    assert {of: many for of, many in after.items() if of not in POOLS} == {
-        of: many for of, many in before.items() if of not in POOLS
-    }
-    assert all(after.get(of, 0) <= bound for of, bound in POOLS.items())
+    assert lasting(after) == lasting(before)
+    assert BOUNDS.keys() == POOLS
+    assert all(after.get(of, 0) <= bound for of, bound in BOUNDS.items())
     descriptors = typical(early, lambda one: one.descriptors)
     assert typical(late, lambda one: one.descriptors) <= descriptors + 2
     grown = typical(late, lambda one: one.resident_mb) - typical(early, lambda one: one.resident_mb)
