@@ -1,11 +1,11 @@
 """A change of every circuit on the emulated data plane: in stages, at once, and none.
 
-``python -m benchmarks.stages_live [--electrical PART] [--seconds N] [--loads PART…]`` (root). Eight
-racks of one server each, four planes of 0.5 Mb/s, all ports in use: each rack has a circuit to four
-others. Traffic fills all of them to 30, 60 or 90 % in both directions, by UDP and by TCP. Then
-every circuit goes to another plane. In stages, the controller cuts the change by the traffic that
-it counts; at once, it counts none, and so diverts everything; the ideal is the same traffic
-without a change. The electrical network carries 2.5 circuits a rack, of four.
+``python -m benchmarks.stages_live [--rate MBPS] [--electrical PART] [--seconds N] [--loads PART…]``
+(root). Eight racks of one server each, four planes of 0.5 Mb/s, all ports in use: each rack has a
+circuit to four others. Traffic fills all of them to 30, 60 or 90 % in both directions, by UDP and
+by TCP. Then every circuit goes to another plane. In stages, the controller cuts the change by the
+traffic that it counts; at once, it counts none, and so diverts everything; the ideal is the same
+traffic without a change. The electrical network carries 2.5 circuits a rack, of four.
 
 Losses are those that receivers count, and completion times are those of TCP transfers that make
 their data at the given rate. Time at the electrical rate is from the first to the last frame of a
@@ -82,7 +82,7 @@ Ways = tuple[str, str]
 """Addresses of source and destination."""
 
 
-def document(electrical: float) -> dict[str, Any]:
+def document(rate_mbps: float, electrical: float) -> dict[str, Any]:
     """Parts of the demo's configuration that are others here."""
     demo = yaml.safe_load(CONFIG.read_text())
     (racks,), (planes,), (wiring,) = demo["racks"], demo["planes"], demo["wiring"]
@@ -91,10 +91,10 @@ def document(electrical: float) -> dict[str, Any]:
     one = {**servers, "names": "h{rack}[1-1]"}
     return {
         "racks": [{**racks, "names": names, "servers": [one]}],
-        "planes": [{**planes, "names": lines, "rate_mbps": CIRCUIT_MBPS}],
+        "planes": [{**planes, "names": lines, "rate_mbps": rate_mbps}],
         "wiring": [{**wiring, "racks": names, "planes": lines}],
-        "electrical": {"rate_mbps": electrical * CIRCUIT_MBPS},
-        "server_rate_mbps": PLANES * CIRCUIT_MBPS,
+        "electrical": {"rate_mbps": electrical * rate_mbps},
+        "server_rate_mbps": PLANES * rate_mbps,
         "policy": {
             "mode": "on-request",
             "algorithm": "edmonds",
@@ -118,12 +118,19 @@ UNJOINED: Final = tuple(pair for number in (4, 5, 6) for pair in matching(number
 
 
 def demand(turn: int) -> list[PairDemand]:
-    """Each plane in turn gets a heaviest matching, so weights fall from plane to plane."""
+    """Each plane in turn gets a heaviest matching, so weights fall from plane to plane.
+
+    Their sizes compare, and are of no other use.
+    """
     return [
-        PairDemand(f"r{a + 1}", f"r{b + 1}", CIRCUIT_MBPS * (1 - 0.05 * place))
+        PairDemand(f"r{a + 1}", f"r{b + 1}", 1 - 0.05 * place)
         for place, number in enumerate(TURNS[turn % 2])
         for a, b in matching(number)
     ]
+
+
+def circuit_mbps(stage: Stage) -> float:
+    return stage.fabric.planes[0].rate_mbps
 
 
 def server(rack: int) -> str:
@@ -267,7 +274,7 @@ def paced(stage: Stage, load: float) -> Iterator[Paced]:
     document = {
         "ends": [asdict(one) for one in ends],
         "first_port": _PORT,
-        "pps": load * CIRCUIT_MBPS * 1e6 / 8 / (DATAGRAM_BYTES + HEADERS_BYTES),
+        "pps": load * circuit_mbps(stage) * 1e6 / 8 / (DATAGRAM_BYTES + HEADERS_BYTES),
         "payload_bytes": DATAGRAM_BYTES,
     }
     orders.write_text(json.dumps(document))
@@ -322,7 +329,7 @@ class Player:
         )
 
     def tcp(self, load: float) -> Played:
-        mbps = load * CIRCUIT_MBPS
+        mbps = load * circuit_mbps(self._stage)
         size = int(mbps * 1e6 / 8 * self._seconds)
         wishes = [Wish(src, dst, size, "all", made_mbps=mbps) for src, dst in DIRECTIONS]
         found: list[Changed | None] = []
@@ -440,13 +447,17 @@ def first_frames(stage: Stage, http: httpx.Client) -> list[Result]:
 
 def main(arguments: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rate", type=float, default=CIRCUIT_MBPS, help="of a circuit, Mb/s")
     parser.add_argument("--electrical", type=float, default=ELECTRICAL, help="circuits' rates")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run")
     parser.add_argument("--loads", type=float, nargs="*", default=LOADS)
     parser.add_argument("--without-reservations", action="store_true")
     asked = parser.parse_args(arguments)
     found: dict[tuple[str, float], dict[str, Played]] = {}
-    with testbed_lock(), demo_stage(changes=document(asked.electrical), queues=QUEUES) as stage:
+    with (
+        testbed_lock(),
+        demo_stage(changes=document(asked.rate, asked.electrical), queues=QUEUES) as stage,
+    ):
         stage.introduce([one.name for one in stage.fabric.servers])
         results: list[Result] = []
         for way, poll_interval_s in WAYS.items():
