@@ -21,7 +21,7 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes;
 # More at a time than there are processors: tests wait for devices, for packets, for time to pass.
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
 # allows that. Those that look at what the machine can do come last.
-AT_A_TIME := 3
+AT_A_TIME := 5
 NETWORKS := 3
 QUIET := 2
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
