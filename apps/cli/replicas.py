@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_json, print_outcome, print_table, warn
+from apps.cli.patience import Progress
 from apps.cli.wording import moment
 from apps.connection import JsonObject
+
+_POLL_S: Final = 0.5
 
 
 @click.command(
@@ -78,16 +84,48 @@ def _state(member: JsonObject) -> str:
     return "leads" if member["leads"] else "follows"
 
 
-@click.command(cls=Command, examples=["hydra handover && hydra replicas"])
+@click.command(
+    cls=Command, examples=["hydra handover && hydra replicas", "hydra handover --wait 60"]
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait at most this long until one stands by, and each that does has all switches.",
+)
 @url_option
 @json_option
-def handover(url: str, as_json: bool) -> None:
+def handover(wait_s: float, url: str, as_json: bool) -> None:
     """Have the controller that leads end, and one that stands by lead, as for an upgrade.
 
     The change under way is finished first. The service starts it again, and it stands by then.
+    Refused while switches have yet to find a controller that stands by.
     """
     with ControllerClient(url) as client:
+        if wait_s:
+            _await_switches(client, time.monotonic() + wait_s)
         document = client.post("/v1/handover", {})
     print_outcome(
         document, f"handed over; standing by: {', '.join(document['standing_by'])}", as_json
     )
+
+
+def _await_switches(client: ControllerClient, deadline_s: float) -> None:
+    """Return once whoever stands by has as many switches as the one that leads, or in time."""
+    with Progress("waiting for switches to find those that stand by"):
+        while time.monotonic() < deadline_s:
+            found = client.get("/v1/replicas")
+            leader, others = found["leader"], found["standing_by"]
+            if found["role"] == "alone" or (
+                leader and others and not any(_has_fewer(one, leader) for one in others)
+            ):
+                return
+            time.sleep(_POLL_S)
+
+
+def _has_fewer(one: JsonObject, leader: JsonObject) -> bool:
+    """Whether it has fewer switches, as far as both say how many."""
+    has, many = one.get("switches"), leader.get("switches")
+    return has is not None and many is not None and has < many

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -60,6 +61,27 @@ def test_a_handover_names_who_stands_by(call, term):
     assert term.handed_over
     term.found = Replicas(A, (), STORE)
     refused = call("handover")
+    assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)
+
+
+def test_a_handover_waits_until_switches_have_found_who_stands_by(call, term, monkeypatch):
+    leader = replace(A, switches=8)
+    seen = [
+        Replicas(None, (), STORE, "nobody leads yet"),
+        Replicas(leader, (), STORE),
+        Replicas(leader, (replace(B, switches=8), replace(B, id="c", switches=7)), STORE),
+        Replicas(leader, (replace(B, switches=8), replace(B, id="c")), STORE),
+    ]
+    monkeypatch.setattr("apps.cli.replicas._POLL_S", 0.01)
+    monkeypatch.setattr(term, "replicas", lambda: seen.pop(0))
+    assert call("handover", "--wait", "30").exit_code == 0
+    assert seen == []
+    assert term.handed_over
+
+
+def test_a_handover_waits_no_longer_than_it_is_told_to(call, term):
+    term.found = Replicas(A, (), STORE)
+    refused = call("handover", "--wait", "0.1")
     assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)
 
 
