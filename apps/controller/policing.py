@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from math import isinf
 from typing import Final, TypeVar
 
 from apps.controller.shares import Offer, shares
@@ -153,7 +154,8 @@ class Policing:
         """Offers by the last reading of the meters."""
         self._lock = threading.Lock()
         self._holdings = Holdings()
-        self._shared = _Shared()
+        self._shared: _Shared | None = None
+        """Of :attr:`_holdings`, once somebody has asked."""
         self._tables: Mapping[DatapathId, _Table] = {}
         self._allowed_mbps: dict[Aggregate, float] = {}
         self._unmetered: set[DatapathId] = set()
@@ -187,10 +189,14 @@ class Policing:
         if held == self._held:
             return frozenset()
         self._held = held
-        before, after = self._adopt(holdings(self._fabric, state, reservations))
-        touched = [dp for dp in before.keys() | after.keys() if dp in ready]
+        before, after, told = self._adopt(holdings(self._fabric, state, reservations))
+        either = before.keys() | after.keys()
+        touched = [dp for dp in either if dp in ready and before.get(dp) is not after.get(dp)]
         rules = {datapath: list(self._rules(datapath, before)) for datapath in touched}
-        failed = self._change_meters({dp: self._new_meters(dp, before, after) for dp in touched})
+        meters = {dp: some for dp, some in self._by_switch(told).items() if dp in ready}
+        for datapath in touched:
+            meters.setdefault(datapath, []).extend(self._new_meters(datapath, before, after))
+        failed = self._change_meters(meters)
         changes = {dp: _differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
         errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
         self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
@@ -201,17 +207,28 @@ class Policing:
 
     def _adopt(
         self, wanted: Holdings
-    ) -> tuple[Mapping[DatapathId, _Table], Mapping[DatapathId, _Table]]:
-        """The tables before and after; meters and tallies that stay keep their numbers."""
+    ) -> tuple[Mapping[DatapathId, _Table], Mapping[DatapathId, _Table], Collection[Aggregate]]:
+        """The tables before and after, and the aggregates in both whose rate is another.
+
+        Meters and tallies that stay keep their numbers, a table that stays is the same object.
+        """
         before = self._tables
         after = {dp: _numbered(table, before.get(dp, _Table())) for dp, table in self._sort(wanted)}
         with self._lock:
             self._holdings, self._tables = wanted, after
-            self._shared = _Shared.of(wanted)
+            self._shared = None
             self._rates.keep_only(wanted.tallies)
-            self._allowed_mbps = shares(wanted, {})
-            self._offers = {}
-        return before, after
+            routes = wanted.routes
+            self._offers = {one: offer for one, offer in self._offers.items() if one in routes}
+            old, new = self._allowed_mbps, shares(wanted, self._offers)
+            told = {
+                one
+                for one in old.keys() & new.keys()
+                if _is_news(old[one], new[one]) or (one.reserved and new[one] > old[one])
+            }
+            stays = {one: mbps for one, mbps in old.items() if one in new and one not in told}
+            self._allowed_mbps = new | stays
+        return before, after, told
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
         """The table of each vswitch, its numbers yet to be given."""
@@ -242,11 +259,7 @@ class Policing:
     ) -> list[MeterChange]:
         old = before.get(datapath, _Table()).meters
         new = after.get(datapath, _Table()).meters
-        changes: list[MeterChange] = [
-            SetMeter(number, self._allowed_mbps[aggregate], _burst(aggregate))
-            for aggregate, number in new.items()
-            if aggregate in old
-        ]
+        changes: list[MeterChange] = []
         added = [aggregate for aggregate in new if aggregate not in old]
         if added and datapath not in self._cleared:
             self._cleared.add(datapath)
@@ -373,9 +386,7 @@ class Policing:
             self._offers = dict(_offers(tables, before, after))
             new = shares(self._holdings, self._offers)
             changed = {
-                aggregate: mbps
-                for aggregate, mbps in new.items()
-                if abs(mbps - old[aggregate]) > _WORTH_TELLING * old[aggregate]
+                aggregate: mbps for aggregate, mbps in new.items() if _is_news(old[aggregate], mbps)
             }
             self._allowed_mbps = old | changed
             for less in (True, False):
@@ -418,7 +429,7 @@ class Policing:
             return tuple(map(self._delivery, reservations))
 
     def _delivery(self, reservation: Reservation) -> Delivery:
-        flows = self._shared.by_reservation.get(reservation.id, ())
+        flows = self._sharing().by_reservation.get(reservation.id, ())
         return Delivery(
             reservation,
             self._delivered_mbps(one for one in flows if one.source == reservation.src_rack),
@@ -436,8 +447,14 @@ class Policing:
                     total_mbps = (total_mbps or 0.0) + mbps * self._part(flow, tally)
         return total_mbps
 
+    def _sharing(self) -> _Shared:
+        """Who shares what; the lock is held."""
+        if self._shared is None:
+            self._shared = _Shared.of(self._holdings)
+        return self._shared
+
     def _part(self, flow: Flow, tally: Tally) -> float:
-        sharing = self._shared.by_tally[tally]
+        sharing = self._sharing().by_tally[tally]
         promised_mbps = sum(one.mbps for one in sharing)
         return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
@@ -447,9 +464,17 @@ class Policing:
         links = {
             link for flow in flows for aggregate in flow.aggregates for link in routes[aggregate]
         }
-        senders = {name for link in links for name in self._shared.senders.get(link, ())}
+        sharing = self._sharing()
+        senders = {name for link in links for name in sharing.senders.get(link, ())}
         metered = self._tables.keys() - self._unmetered
         return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
+
+
+def _is_news(old_mbps: float, new_mbps: float) -> bool:
+    """Whether a meter is to be told of a rate."""
+    if isinf(old_mbps) or isinf(new_mbps):
+        return old_mbps != new_mbps
+    return abs(new_mbps - old_mbps) > _WORTH_TELLING * old_mbps
 
 
 def _burst(aggregate: Aggregate) -> Burst:
@@ -473,6 +498,12 @@ def _offers(
 
 
 def _numbered(table: _Table, before: _Table) -> _Table:
+    if (
+        table.meters.keys() == before.meters.keys()
+        and table.tallies.keys() == before.tallies.keys()
+        and table.electrical == before.electrical
+    ):
+        return before
     return _Table(
         _numbers(table.meters, before.meters),
         _numbers(table.tallies, before.tallies),

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.forwarding.rules import FlowRule, mac_as_int, prefix_args, rack_metadata
@@ -30,9 +30,12 @@ Link = tuple[Circuit, bool]
 """A circuit in one direction; True: from its end ``a`` to its end ``b``."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Aggregate:
-    """Traffic of a server to a rack, or to one server there, that one meter holds (RFC 2475)."""
+class Aggregate(NamedTuple):
+    """Traffic of a server to a rack, or to one server there, that one meter holds (RFC 2475).
+
+    A tuple, like :class:`Tally`: a fabric has tens of thousands, hashed and sorted without running
+    any Python.
+    """
 
     sender: str
     to: RackId
@@ -41,8 +44,7 @@ class Aggregate:
     reserved: bool = False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Tally:
+class Tally(NamedTuple):
     """Traffic over circuits from one rack, or from one server there, that one server receives."""
 
     receiver: str
@@ -102,11 +104,11 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
     for reservation in reservations:
         if reservation.booked is not None:
             on_path.setdefault(reservation.booked, []).append(reservation)
-    if not on_path:
-        return Holdings()
+    shared = {circuit for path in on_path for circuit in path.circuits}
     ways = [
         way
         for path in state.topology.paths
+        if not shared.isdisjoint(path.circuits)
         for way in _both_ways(fabric, path, on_path.get(path, ()))
     ]
     return _meeting(fabric, ways, _left_mbps(fabric, ways))

@@ -23,13 +23,16 @@ from hydra.forwarding.pipeline import (
     cookie_subject,
     server_port,
 )
-from tests.unit.core.fabrics import openflow_only
+from hydra.model import NetworkState
+from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, state_of
 from tests.unit.openflow.ryu_reference import split
-from tests.unit.sharing.test_policing import DIRECT, FABRIC, reserved
+from tests.unit.sharing.test_policing import DIRECT, FABRIC, ONE_HOP, reserved
 
 SERVERS = {server.name: server.vswitch.datapath_id for server in FABRIC.servers}
 NAMES = ("host", "optical", "electrical", "s1", "s2", "o1.1", "o2.1", "up")
 PORTS = {number: PortInfo(number, name, True) for number, name in enumerate(NAMES, 1)}
+ELSEWHERE = path_of(FABRIC, 0, 2, circuit_between(FABRIC, 0, 2, plane=1))
+BOTH = state_of(FABRIC, NetworkState(), ONE_HOP, ELSEWHERE)
 ALL, NOBODY = frozenset(SERVERS.values()), frozenset()
 
 
@@ -171,6 +174,34 @@ def test_nothing_is_sent_where_nothing_changes(policing, vswitches):
     assert not any(one.log for one in vswitches.values())
     hold(policing, reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b"))
     assert vswitches["h11"].log == ["set", "set"], "its rules are as they were"
+
+
+def test_a_reservation_elsewhere_leaves_meters_as_they_are(policing, vswitches, clock):
+    one = reserved("h11", "h21")
+    other = reserved("h11", "h31", name="b", booked=ELSEWHERE)
+    hold(policing, one, state=BOTH)
+
+    def traffic():
+        for meter in vswitches["h12"].meters.values():
+            meter.bytes_in += 5_000_000
+            meter.dropped += 50_000
+
+    a_second(policing, clock, traffic)
+    before = {name: dict(vswitch.meters) for name, vswitch in vswitches.items()}
+    for vswitch in vswitches.values():
+        vswitch.log.clear()
+    assert hold(policing, one, other, state=BOTH) == NOBODY
+    assert [vswitches[name].log for name in ("h21", "h22")] == [[], []]
+    for name in ("h11", "h12"):
+        assert "set" not in vswitches[name].log
+        assert before[name].items() <= vswitches[name].meters.items(), "what was given out stays"
+    assert policing.held_back()["h12", 1]
+
+
+def test_a_little_more_that_is_reserved_is_told(policing, vswitches):
+    hold(policing, reserved("h11", "h21", 96.0))
+    hold(policing, reserved("h11", "h21", 97.0))
+    assert max(mbps(vswitches["h11"])) >= 97.0
 
 
 def test_what_one_second_shows_is_given_out_in_the_next(policing, vswitches, clock):
