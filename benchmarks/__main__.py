@@ -20,6 +20,7 @@ from benchmarks import (
     openflow_packages,
     output_scheduling,
     planner,
+    policing,
     prediction,
     probing,
     processor,
@@ -45,6 +46,7 @@ from benchmarks import (
 
 BENCHMARKS = (
     planner,
+    policing,
     multihop,
     matchings,
     schedules,
