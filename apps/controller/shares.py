@@ -84,11 +84,12 @@ def _give_rest(
         return
     number: dict[Link, int] = {link: index for index, link in enumerate(holdings.left_mbps)}
     left = np.array([*holdings.left_mbps.values(), _UNBOUNDED])
-    longest = max(len(holdings.routes[aggregate]) for aggregate in aggregates)
-    uses = np.full((len(aggregates), longest), len(number), dtype=np.intp)
-    for row, aggregate in enumerate(aggregates):
-        links = holdings.routes[aggregate]
-        uses[row, : len(links)] = [number[link] for link in links]
+    routes = [holdings.routes[aggregate] for aggregate in aggregates]
+    many = np.array([len(links) for links in routes])
+    uses = np.full((len(routes), many.max()), len(number), dtype=np.intp)
+    uses[np.arange(many.max()) < many[:, np.newaxis]] = [
+        number[link] for links in routes for link in links
+    ]
     unmet = np.array([max(0.0, wanted[aggregate] - rates[aggregate]) for aggregate in aggregates])
     given = max_min_rates(uses, left * (1 - _FOR_BEGINNERS), unmet)
     for_all = _even_parts(uses, left, given)

@@ -142,7 +142,7 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
     )
     parties = dict.fromkeys(left_mbps, 0)
     for way in ways:
-        joining = len(way.promising) + len(set(way.best_effort) - electrical)
+        joining = len(way.promising) + len(way.best_effort) - len(electrical & set(way.best_effort))
         for link in parties.keys() & set(way.links):
             parties[link] += joining
     met = {link: left_mbps[link] for link, count in parties.items() if count > 1}
@@ -152,9 +152,12 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
         for flow in way.promising:
             routes.update(dict.fromkeys(flow.aggregates, links_met))
         if links_met:
-            for aggregate in sorted(set(way.best_effort) - electrical):
-                elsewhere = routes.get(aggregate, ())
-                routes[aggregate] = tuple(dict.fromkeys((*elsewhere, *links_met)))
+            for aggregate in way.best_effort:
+                if aggregate not in electrical:
+                    elsewhere = routes.get(aggregate)
+                    routes[aggregate] = (
+                        tuple(dict.fromkeys((*elsewhere, *links_met))) if elsewhere else links_met
+                    )
     flows = tuple(flow for way in ways for flow in way.flows)
     return Holdings(flows, routes, met, electrical)
 
