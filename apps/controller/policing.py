@@ -51,6 +51,8 @@ from hydra.sharing.policing import (
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
+_REST: Final = 4.0
+"""Meters are read less often where there are so many that this takes long: rest by working time."""
 _READINGS: Final = 3
 """Rates are averages over two intervals: Open vSwitch brings its counters up to date twice a second
 at most."""
@@ -161,6 +163,8 @@ class Policing:
         self._unmetered: set[DatapathId] = set()
         """Vswitches that meter nothing."""
         self._rates = _Rates()
+        self._rest_s = _INTERVAL_S
+        """Time between two readings of the meters."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="pacer", daemon=True)
 
@@ -322,7 +326,7 @@ class Policing:
     # -- the pacer's thread -----------------------------------------------------------------------
 
     def _repeat(self) -> None:
-        while self.turn(lambda: not self._ended.wait(_INTERVAL_S)):
+        while self.turn(lambda: not self._ended.wait(self._rest_s)):
             pass
 
     def turn(self, pause: Callable[[], bool]) -> bool:
@@ -330,14 +334,19 @@ class Policing:
 
         Meters are read before and after it: some begin anew when they are changed.
         """
+        began_s = self._clock()
         with self._lock:
             tables, metering = self._tables, self._metering()
         before = self._read_meters(metering)
+        worked_s = self._clock() - began_s
         if not pause():
             return False
+        began_s = self._clock()
         if tables:
             self._tally(tables)
             self._pace(tables, before, self._read_meters(metering))
+        worked_s += self._clock() - began_s
+        self._rest_s = max(_INTERVAL_S, _REST * worked_s)
         return True
 
     def _metering(self) -> list[DatapathId]:

@@ -3,6 +3,7 @@
 import struct
 import threading
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
@@ -369,6 +370,27 @@ def test_those_that_are_not_ready_are_left_alone(policing, vswitches):
     assert vswitches["h12"].log == []
     policing.prepare([SERVERS["h12"]])
     assert len(vswitches["h12"].meters) == 1
+
+
+def test_meters_that_take_long_to_read_are_read_less_often(policing, vswitches, clock, monkeypatch):
+    hold(policing, reserved("h11", "h21"))
+    rests_s = []
+
+    def rest(seconds):
+        rests_s.append(seconds)
+        clock.now += seconds
+        return len(rests_s) == 3
+
+    monkeypatch.setattr(policing, "_ended", SimpleNamespace(wait=rest))
+    own = policing._fleet.meter_counters
+
+    def slow(*args):
+        clock.now += 0.4
+        return own(*args)
+
+    monkeypatch.setattr(policing._fleet, "meter_counters", slow)
+    policing._repeat()
+    assert rests_s == pytest.approx([1.0, 3.2, 3.2])
 
 
 def test_the_thread_ends_when_told(fleet, vswitches):
