@@ -6,13 +6,22 @@ import time
 from typing import Final
 
 import click
+import httpx
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import ExitCode, json_option, print_json, print_outcome, print_table, warn
+from apps.cli.output import (
+    CommandError,
+    ExitCode,
+    json_option,
+    print_json,
+    print_outcome,
+    print_table,
+    warn,
+)
 from apps.cli.patience import Progress
 from apps.cli.wording import moment
-from apps.connection import JsonObject
+from apps.connection import JsonObject, Refusal
 
 _POLL_S: Final = 0.5
 
@@ -101,31 +110,26 @@ def handover(wait_s: float, url: str, as_json: bool) -> None:
     """Have the controller that leads end, and one that stands by lead, as for an upgrade.
 
     The change under way is finished first. The service starts it again, and it stands by then.
-    Refused while switches have yet to find a controller that stands by.
+    While none stands by, or one that switches have yet to find, it is refused, or waited for.
     """
     with ControllerClient(url) as client:
-        if wait_s:
-            _await_switches(client, time.monotonic() + wait_s)
-        document = client.post("/v1/handover", {})
+        document = _handed_over(client, time.monotonic() + wait_s)
     print_outcome(
         document, f"handed over; standing by: {', '.join(document['standing_by'])}", as_json
     )
 
 
-def _await_switches(client: ControllerClient, deadline_s: float) -> None:
-    """Return once whoever stands by has as many switches as the one that leads, or in time."""
-    with Progress("waiting for switches to find those that stand by"):
-        while time.monotonic() < deadline_s:
-            found = client.get("/v1/replicas")
-            leader, others = found["leader"], found["standing_by"]
-            if found["role"] == "alone" or (
-                leader and others and not any(_has_fewer(one, leader) for one in others)
-            ):
-                return
-            time.sleep(_POLL_S)
-
-
-def _has_fewer(one: JsonObject, leader: JsonObject) -> bool:
-    """Whether it has fewer switches, as far as both say how many."""
-    has, many = one.get("switches"), leader.get("switches")
-    return has is not None and many is not None and has < many
+def _handed_over(client: ControllerClient, deadline_s: float) -> JsonObject:
+    """The answer, once it is not refused any more, or the refusal at the deadline."""
+    with Progress("waiting for one that stands by and has all switches"):
+        while True:
+            try:
+                return client.post("/v1/handover", {})
+            except CommandError as refused:
+                is_early = isinstance(refused.__cause__, Refusal) and (
+                    refused.__cause__.response.status_code == httpx.codes.CONFLICT
+                )
+                left_s = deadline_s - time.monotonic()
+                if not is_early or left_s <= 0 or client.get("/v1/replicas")["role"] == "alone":
+                    raise
+                time.sleep(min(_POLL_S, left_s))

@@ -1,8 +1,8 @@
 """Keeps reserved bandwidth in the data plane: meters at the senders, counters at the ends.
 
 The conductor says which reservations are to be held (:meth:`Policing.hold`). A thread reads the
-counters once a second, shares out anew the bandwidth that reservations leave
-(:mod:`apps.controller.shares`), and notes the rates that reservations get.
+counters once a second, or less often where there are very many, shares out anew the bandwidth that
+reservations leave (:mod:`apps.controller.shares`), and notes the rates that reservations get.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from hydra.sharing.policing import (
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
-_REST: Final = 4.0
-"""Meters are read less often where there are so many that this takes long: rest by working time."""
+_REST: Final = 8.0
+"""The pacer rests for at least this many times the processor time that it took."""
 _READINGS: Final = 3
 """Rates are averages over two intervals: Open vSwitch brings its counters up to date twice a second
 at most."""
@@ -136,6 +136,7 @@ class Policing:
         fleet: Fleet,
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
+        work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
@@ -148,7 +149,7 @@ class Policing:
         self._fleet = fleet
         self._timeout_s = timeout_s
         self._patience_s = min(timeout_s, _PATIENCE_S)
-        self._clock = clock
+        self._clock, self._work_clock = clock, work_clock
         self._held: tuple[tuple[Path, ...], tuple[Reservation, ...]] = ((), ())
         self._cleared: set[DatapathId] = set()
         """Vswitches freed of an earlier controller's meters since they were synchronised."""
@@ -160,6 +161,13 @@ class Policing:
         """Of :attr:`_holdings`, once somebody has asked."""
         self._tables: Mapping[DatapathId, _Table] = {}
         self._allowed_mbps: dict[Aggregate, float] = {}
+        """Rates of the meters, which all vswitches have but those that are unsettled."""
+        self._unsettled: set[DatapathId] = set()
+        """Vswitches whose meters may have other rates: told none, or while rates were changed."""
+        self._busy: set[DatapathId] = set()
+        """Vswitches that are being told of meters: the pacer tells them nothing meanwhile."""
+        self._fresh: set[Aggregate] = set()
+        """Aggregates whose rates were shared out anew since the pacer's turn began."""
         self._unmetered: set[DatapathId] = set()
         """Vswitches that meter nothing."""
         self._rates = _Rates()
@@ -190,17 +198,34 @@ class Policing:
         meters and rules when they are synchronised.
         """
         held = state.topology.paths, tuple(reservations)
-        if held == self._held:
+        before = after = self._tables
+        told: Sequence[Aggregate] = ()
+        if held != self._held:
+            self._held = held
+            before, after, told = self._adopt(holdings(self._fabric, state, reservations))
+        elif self._unsettled.isdisjoint(ready):
             return frozenset()
-        self._held = held
-        before, after, told = self._adopt(holdings(self._fabric, state, reservations))
-        either = before.keys() | after.keys()
+        either = sorted(before.keys() | after.keys())
         touched = [dp for dp in either if dp in ready and before.get(dp) is not after.get(dp)]
         rules = {datapath: list(self._rules(datapath, before)) for datapath in touched}
-        meters = {dp: some for dp, some in self._by_switch(told).items() if dp in ready}
-        for datapath in touched:
-            meters.setdefault(datapath, []).extend(self._new_meters(datapath, before, after))
+        with self._lock:
+            self._unsettled |= after.keys() - ready
+            unsettled = self._unsettled.intersection(ready)
+            self._unsettled -= unsettled
+            again = [
+                aggregate
+                for datapath in sorted(unsettled & after.keys() & before.keys())
+                for aggregate in after[datapath].meters
+                if aggregate in before[datapath].meters
+            ]
+            some = self._by_switch(dict.fromkeys((*told, *again)))
+            meters = {datapath: changes for datapath, changes in some.items() if datapath in ready}
+            for datapath in touched:
+                meters.setdefault(datapath, []).extend(self._new_meters(datapath, before, after))
+            self._busy |= meters.keys()
         failed = self._change_meters(meters)
+        with self._lock:
+            self._busy -= meters.keys()
         changes = {dp: _differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
         errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
         self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
@@ -211,28 +236,36 @@ class Policing:
 
     def _adopt(
         self, wanted: Holdings
-    ) -> tuple[Mapping[DatapathId, _Table], Mapping[DatapathId, _Table], Collection[Aggregate]]:
-        """The tables before and after, and the aggregates in both whose rate is another.
+    ) -> tuple[Mapping[DatapathId, _Table], Mapping[DatapathId, _Table], Sequence[Aggregate]]:
+        """The tables before and after, and the aggregates in both whose rates differ.
 
         Meters and tallies that stay keep their numbers, a table that stays is the same object.
+        Rates are shared out anew where something differs, and stay everywhere else.
         """
         before = self._tables
         after = {dp: _numbered(table, before.get(dp, _Table())) for dp, table in self._sort(wanted)}
+        anew = _affected(self._holdings, wanted)
+        routes = wanted.routes
+        part = Holdings(
+            tuple(flow for flow in wanted.flows if not anew.isdisjoint(flow.aggregates)),
+            {aggregate: links for aggregate, links in routes.items() if aggregate in anew},
+            wanted.left_mbps,
+        )
+        rates_mbps = shares(part, {})
         with self._lock:
             self._holdings, self._tables = wanted, after
             self._shared = None
             self._rates.keep_only(wanted.tallies)
-            routes = wanted.routes
-            self._offers = {one: offer for one, offer in self._offers.items() if one in routes}
-            old, new = self._allowed_mbps, shares(wanted, self._offers)
-            told = {
-                one
-                for one in old.keys() & new.keys()
-                if _is_news(old[one], new[one]) or (one.reserved and new[one] > old[one])
+            self._fresh |= anew
+            self._offers = {
+                one: offer
+                for one, offer in self._offers.items()
+                if one in routes and one not in anew
             }
-            stays = {one: mbps for one, mbps in old.items() if one in new and one not in told}
-            self._allowed_mbps = new | stays
-        return before, after, told
+            old = self._allowed_mbps
+            new = {one: rates_mbps[one] if one in anew else old[one] for one in routes}
+            self._allowed_mbps = new
+        return before, after, [one for one in routes if one in old and new[one] != old[one]]
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
         """The table of each vswitch, its numbers yet to be given."""
@@ -299,6 +332,7 @@ class Policing:
             self._unmetered.difference_update(datapaths)
             self._cleared.difference_update(datapaths)
             meters = {dp: self._new_meters(dp, none, self._tables) for dp in datapaths}
+            self._unsettled.update(datapaths)
         self._change_meters(meters)
 
     def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
@@ -334,19 +368,17 @@ class Policing:
 
         Meters are read before and after it: some begin anew when they are changed.
         """
-        began_s = self._clock()
+        began_s = self._work_clock()
         with self._lock:
             tables, metering = self._tables, self._metering()
+            self._fresh = set()
         before = self._read_meters(metering)
-        worked_s = self._clock() - began_s
         if not pause():
             return False
-        began_s = self._clock()
         if tables:
             self._tally(tables)
             self._pace(tables, before, self._read_meters(metering))
-        worked_s += self._clock() - began_s
-        self._rest_s = max(_INTERVAL_S, _REST * worked_s)
+        self._rest_s = max(_INTERVAL_S, _REST * (self._work_clock() - began_s))
         return True
 
     def _metering(self) -> list[DatapathId]:
@@ -367,35 +399,43 @@ class Policing:
         )
         now_s = self._clock()
         with self._lock:
-            if tables is not self._tables:
-                return  # what was counted has changed meanwhile
             for datapath, body in answers.items():
                 if body is not None:
-                    self._note(tables[datapath], body, now_s)
+                    now = self._tables.get(datapath, _Table()).tallies.items()
+                    self._note(dict(now & tables[datapath].tallies.items()), body, now_s)
 
-    def _note(self, table: _Table, body: bytes, now_s: float) -> None:
+    def _note(self, tallies: Mapping[Tally, int], body: bytes, now_s: float) -> None:
         try:
             columns = decode_flow_stats(body)
         except MalformedReplyError as error:
             LOG.debug("%s", error)
             return
-        totals = dict.fromkeys(table.tallies.values(), 0)
+        totals = dict.fromkeys(tallies.values(), 0)
         numbers = columns.cookie & COOKIE_SUBJECT_MASK
         for number, total_bytes in zip(numbers.tolist(), columns.bytes.tolist(), strict=True):
             totals[number] = totals.get(number, 0) + total_bytes
-        for tally, number in table.tallies.items():
+        for tally, number in tallies.items():
             self._rates.note(tally, now_s, totals[number])
 
     def _pace(self, tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered) -> None:
         """Share out anew what reservations leave: meters that are lowered come first."""
         with self._lock:
-            if tables is not self._tables:
-                return
-            old = self._allowed_mbps
-            self._offers = dict(_offers(tables, before, after))
-            new = shares(self._holdings, self._offers)
+            # Those that stay have their numbers still.
+            old, routes = self._allowed_mbps, self._holdings.routes
+            self._offers = {
+                aggregate: offer
+                for aggregate, offer in _offers(tables, before, after)
+                if aggregate in routes and aggregate not in self._fresh
+            }
             changed = {
-                aggregate: mbps for aggregate, mbps in new.items() if _is_news(old[aggregate], mbps)
+                aggregate: mbps
+                for aggregate, mbps in shares(self._holdings, self._offers).items()
+                if _is_news(old[aggregate], mbps)
+                and aggregate not in self._fresh
+                and self._switch_of[aggregate.sender] not in self._busy
+            }
+            self._unsettled |= {
+                self._switch_of[one.sender] for one in _missing(tables, after) if one in routes
             }
             self._allowed_mbps = old | changed
             for less in (True, False):
@@ -477,6 +517,36 @@ class Policing:
         senders = {name for link in links for name in sharing.senders.get(link, ())}
         metered = self._tables.keys() - self._unmetered
         return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
+
+
+def _affected(old: Holdings, new: Holdings) -> set[Aggregate]:
+    """Aggregates of ``new`` whose rates something that differs from ``old`` may concern.
+
+    They are those that share a link, or by others' links a link, with what has come, gone, or
+    become more or less.
+    """
+    found = {one for one, links in new.routes.items() if old.routes.get(one) != links}
+    gone = old.routes.keys() - new.routes.keys()
+    for flow in set(old.flows) ^ set(new.flows):
+        found |= new.routes.keys() & set(flow.aggregates)
+    was, left = old.left_mbps, new.left_mbps
+    links = {link for link in was.keys() | left.keys() if was.get(link) != left.get(link)}
+    for one in found | gone:
+        links.update(old.routes.get(one, ()), new.routes.get(one, ()))
+    several = {along for along in new.routes.values() if len(along) > 1}
+    while more := {along for along in several if not links.isdisjoint(along)}:
+        links.update(*more)
+        several -= more
+    return found | {one for one, along in new.routes.items() if not links.isdisjoint(along)}
+
+
+def _missing(tables: Mapping[DatapathId, _Table], read: _Metered) -> Iterator[Aggregate]:
+    """Aggregates of vswitches that answered, and have no meter for them."""
+    _, counters = read
+    for datapath, found in counters.items():
+        for aggregate, number in tables[datapath].meters.items():
+            if number not in found:
+                yield aggregate
 
 
 def _is_news(old_mbps: float, new_mbps: float) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,7 @@ from apps.cli.replicas import _print
 from apps.controller.stored import StoredView
 from apps.process.term import Alone, Replicas, Standby, StoreMember
 from apps.rest.app import create_app
+from hydra.errors import LifecycleError
 from hydra.journal import Kind
 from tests.unit.rest.fake_service import FakeService
 from tests.unit.rest.test_replicas import STORE, WORDS, A, B, Term
@@ -52,6 +52,7 @@ def test_a_controller_without_a_store_is_alone(call):
     result = call("replicas")
     assert (result.exit_code, "its journal is a file" in result.stdout) == (0, True)
     assert "is alone" in call("handover").stderr
+    assert "is alone" in call("handover", "--wait", "60").stderr, "nobody is waited for"
 
 
 def test_a_handover_names_who_stands_by(call, term):
@@ -65,17 +66,18 @@ def test_a_handover_names_who_stands_by(call, term):
 
 
 def test_a_handover_waits_until_switches_have_found_who_stands_by(call, term, monkeypatch):
-    leader = replace(A, switches=8)
-    seen = [
-        Replicas(None, (), STORE, "nobody leads yet"),
-        Replicas(leader, (), STORE),
-        Replicas(leader, (replace(B, switches=8), replace(B, id="c", switches=7)), STORE),
-        Replicas(leader, (replace(B, switches=8), replace(B, id="c")), STORE),
-    ]
+    refusals = [LifecycleError("nobody stands by"), LifecycleError("b has 7 of the 8 switches")]
+    own = term.hand_over
+
+    def hand_over():
+        if refusals:
+            raise refusals.pop(0)
+        return own()
+
     monkeypatch.setattr("apps.cli.replicas._POLL_S", 0.01)
-    monkeypatch.setattr(term, "replicas", lambda: seen.pop(0))
+    monkeypatch.setattr(term, "hand_over", hand_over)
     assert call("handover", "--wait", "30").exit_code == 0
-    assert seen == []
+    assert refusals == []
     assert term.handed_over
 
 

@@ -200,9 +200,62 @@ def test_a_reservation_elsewhere_leaves_meters_as_they_are(policing, vswitches, 
 
 
 def test_a_little_more_that_is_reserved_is_told(policing, vswitches):
-    hold(policing, reserved("h11", "h21", 96.0))
-    hold(policing, reserved("h11", "h21", 97.0))
-    assert max(mbps(vswitches["h11"])) >= 97.0
+    hold(policing, reserved("h11", "h21", 40.0))
+    hold(policing, reserved("h11", "h21", 40.5))
+    assert max(mbps(vswitches["h11"])) >= 40.5
+    assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
+
+
+def greedy(meter, mbit):
+    meter.bytes_in += int(mbit * 125_000)
+    meter.dropped += 50_000
+
+
+def test_what_was_told_while_one_was_not_ready_is_told_again(policing, vswitches):
+    h11 = SERVERS["h11"]
+    hold(policing, reserved("h11", "h21", 20.0))
+    policing.prepare([h11])
+    assert hold(policing, reserved("h11", "h21", 86.0), ready=ALL - {h11}) == NOBODY
+    assert max(mbps(vswitches["h11"])) < 86.0
+    assert hold(policing, reserved("h11", "h21", 86.0)) == NOBODY
+    assert max(mbps(vswitches["h11"])) >= 86.0
+    vswitches["h11"].log.clear()
+    hold(policing, reserved("h11", "h21", 86.0))
+    assert vswitches["h11"].log == [], "once"
+
+
+def test_one_that_has_lost_its_meters_has_to_be_synchronised(policing, vswitches, clock):
+    hold(policing, reserved("h11", "h21"))
+    vswitches["h12"].meters.clear()
+    a_second(policing, clock)
+    assert hold(policing, reserved("h11", "h21")) == {SERVERS["h12"]}
+
+
+def test_reservations_that_come_and_go_elsewhere_keep_nobody_from_the_rest(
+    policing, vswitches, clock
+):
+    mine = [reserved("r1", "r2", 60.0), reserved("r1", "r2", 1.0, name="c")]
+    other = reserved("h11", "h31", name="b", booked=ELSEWHERE)
+    hold(policing, *mine, state=BOTH)
+    number = {name: min(vswitches[name].meters) for name in ("h11", "h12")}
+    for turn in range(8):
+        sender = "h12" if turn < 3 else "h11"
+
+        def traffic(sender=sender, turn=turn):
+            greedy(vswitches[sender].meters[number[sender]], 40)
+            hold(policing, *mine, *([other] if turn % 2 else []), state=BOTH)
+
+        a_second(policing, clock, traffic)
+    h11, h12 = (vswitches[name].meters[number[name]].kbps for name in ("h11", "h12"))
+    assert h11 > 40_000 > h12
+
+
+def test_best_effort_that_comes_onto_a_shared_circuit_gets_an_even_part(policing, vswitches, clock):
+    hold(policing, reserved("h11", "h21"))
+    a_second(policing, clock, lambda: greedy(max(vswitches["h12"].meters.items())[1], 20))
+    hold(policing, reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b"))
+    rest = [min(mbps(vswitches[name])) for name in ("h11", "h12")]
+    assert rest == pytest.approx([rest[0]] * 2, rel=0.01)
 
 
 def test_what_one_second_shows_is_given_out_in_the_next(policing, vswitches, clock):
@@ -382,10 +435,13 @@ def test_meters_that_take_long_to_read_are_read_less_often(policing, vswitches, 
         return len(rests_s) == 3
 
     monkeypatch.setattr(policing, "_ended", SimpleNamespace(wait=rest))
+    worked = Clock()
+    monkeypatch.setattr(policing, "_work_clock", worked)
     own = policing._fleet.meter_counters
 
     def slow(*args):
-        clock.now += 0.4
+        worked.now += 0.2
+        clock.now += 5.0  # somebody did not answer: no work
         return own(*args)
 
     monkeypatch.setattr(policing._fleet, "meter_counters", slow)
