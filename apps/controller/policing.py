@@ -223,9 +223,11 @@ class Policing:
             for datapath in touched:
                 meters.setdefault(datapath, []).extend(self._new_meters(datapath, before, after))
             self._busy |= meters.keys()
-        failed = self._change_meters(meters)
-        with self._lock:
-            self._busy -= meters.keys()
+        try:
+            failed = self._change_meters(meters)
+        finally:
+            with self._lock:
+                self._busy -= meters.keys()
         changes = {dp: _differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
         errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
         self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
