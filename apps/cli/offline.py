@@ -12,8 +12,8 @@ import numpy as np
 
 from apps.cli.offline_report import Bounds, document_of, print_comparison, print_plan
 from apps.cli.output import CommandError, drawn_by, print_json
+from apps.cli.parameters import GRAPH_ENDINGS
 from apps.cli.patience import Progress, ended_by_ctrl_c
-from apps.cli.planning import GRAPH_ENDINGS
 from apps.connection import JsonObject
 from apps.offline.demand_files import read_demand
 from apps.offline.explanation import explain

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 Option = Callable[[Any], Any]
 Options = Sequence[Option]
 _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
+
+GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
+"""Formats of topologies as graphs, by the ending of their files."""
 
 
 def rate_of(text: str) -> float:
@@ -96,3 +99,12 @@ log_options = with_options(
     )
 )
 """``--log-format`` and ``--log-level``, of commands that are processes."""
+
+
+def read_graph_file(
+    _ctx: click.Context, _param: click.Parameter, value: Path | None
+) -> Path | None:
+    """A file with one of :data:`GRAPH_ENDINGS`."""
+    if value is not None and value.suffix not in GRAPH_ENDINGS:
+        raise click.BadParameter(f"{value} must end in {' or '.join(GRAPH_ENDINGS)}")
+    return value

@@ -23,7 +23,14 @@ from apps.cli.output import (
     print_table,
     warn,
 )
-from apps.cli.parameters import Options, rate_of, read_positive, read_rate, with_options
+from apps.cli.parameters import (
+    Options,
+    rate_of,
+    read_graph_file,
+    read_positive,
+    read_rate,
+    with_options,
+)
 from apps.connection import JsonObject
 from hydra.policy import MOST_PATHS_PER_PAIR
 
@@ -47,7 +54,6 @@ _OFFLINE: Final = frozenset(
         "window_ms",
     }
 )
-GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 _ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
 
 
@@ -66,12 +72,6 @@ def _read_demand(
         value if value.isalpha() or Path(value).suffix in _ENDINGS else _entry(value)
         for value in values
     ]
-
-
-def _graph_file(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and value.suffix not in GRAPH_ENDINGS:
-        raise click.BadParameter(f"{value} must end in {' or '.join(GRAPH_ENDINGS)}")
-    return value
 
 
 planning_options: Options = (
@@ -126,7 +126,7 @@ _offline_options: Options = (
     click.option(
         "--graph",
         type=click.Path(dir_okay=False, path_type=Path),
-        callback=_graph_file,
+        callback=read_graph_file,
         help="Write racks and circuits as a graph: GraphML, or JSON of networkx (node-link), by "
         "the name's ending, .graphml or .json.",
     ),
