@@ -21,6 +21,7 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
+from apps.cli.parameters import wait_option
 from apps.cli.wording import describe_circuit, describe_condition, describe_path, health, moment
 from apps.connection import STORE_LOST, JsonObject, resource
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
@@ -34,13 +35,8 @@ OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if
     cls=Command,
     examples=["hydra status --url http://10.1.0.5:8080", "hydra status --wait 30 && ./run-jobs"],
 )
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="Wait at most this long until it is both; also for a controller that is still starting.",
+@wait_option(
+    "Wait at most this long until it is both; also for a controller that is still starting."
 )
 @url_option
 @json_option

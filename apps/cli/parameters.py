@@ -75,6 +75,18 @@ def config_option(text: str = "Configuration file; see `hydra check`.") -> Optio
     )
 
 
+def wait_option(text: str) -> Option:
+    """``--wait SECONDS``, with ``text`` as its help; 0: no wait."""
+    return click.option(
+        "--wait",
+        "wait_s",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="SECONDS",
+        help=text,
+    )
+
+
 log_options = with_options(
     (
         click.option(

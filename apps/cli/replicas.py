@@ -19,6 +19,7 @@ from apps.cli.output import (
     print_table,
     warn,
 )
+from apps.cli.parameters import wait_option
 from apps.cli.patience import Progress
 from apps.cli.wording import moment
 from apps.connection import JsonObject, Refusal
@@ -96,14 +97,7 @@ def _state(member: JsonObject) -> str:
 @click.command(
     cls=Command, examples=["hydra handover && hydra replicas", "hydra handover --wait 60"]
 )
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="Wait at most this long until one stands by, and each that does has all switches.",
-)
+@wait_option("Wait at most this long until one stands by, and each that does has all switches.")
 @url_option
 @json_option
 def handover(wait_s: float, url: str, as_json: bool) -> None:
