@@ -27,16 +27,24 @@ QUIET := 2
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ON_SWITCHES := tests/integration tests/conformance
+# These compute, and never wait: they run, as types are checked, by what tests with Open vSwitch
+# leave of the processors. What they print comes when all is over.
+COMPUTING := $(addprefix tests/unit/,experiments offline reconfiguration reservations topology)
+PRINTED := build/computed.log
 # What took longest is listed at the end of each stage.
 SLOWEST := --durations 25 --durations-min 2
 test: style  ## formatting, lint, types and all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "not ovs and not quiet" -n $(AT_A_TIME) $(BY_FILE) $(SLOWEST)
+	$(PYTHON) -m pytest -m "not ovs and not quiet" -n $(AT_A_TIME) $(BY_FILE) $(SLOWEST) $(COMPUTING:%=--ignore=%)
+	@mkdir -p $(dir $(PRINTED))
 	@set -f; own() { echo "$(BY_FILE) --tx $$1*popen//python=tests/own_network.sh"; }; \
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own() { :; }; }; \
-	set -x; : types are checked meanwhile, by what is left of the processors; \
-	chrt --idle 0 $(PYTHON) -m mypy --strict & types=$$!; \
-	$(PYTHON) -m pytest -m "ovs and not quiet" $(ON_SWITCHES) $(SLOWEST) $$(own $(NETWORKS)) && \
-	$(PYTHON) -m pytest -m quiet $(SLOWEST) $$(own $(QUIET)); tests=$$?; wait $$types && exit $$tests
+	set -x; chrt --idle 0 $(PYTHON) -m mypy --strict & types=$$!; \
+	chrt --idle 0 $(PYTHON) -m pytest -m "not ovs and not quiet" -n 2 $(BY_FILE) $(SLOWEST) $(COMPUTING) \
+		>$(PRINTED) 2>&1 & computed=$$!; \
+	$(PYTHON) -m pytest -m "ovs and not quiet" $(ON_SWITCHES) $(SLOWEST) $$(own $(NETWORKS)); tests=$$?; \
+	wait $$types; types=$$?; wait $$computed; computed=$$?; cat $(PRINTED); \
+	[ "$$tests $$types $$computed" = "0 0 0" ] && \
+	$(PYTHON) -m pytest -m quiet $(SLOWEST) $$(own $(QUIET))
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \

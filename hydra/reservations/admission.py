@@ -19,6 +19,7 @@ from hydra.reservations.calendar import (
     Pair,
     Window,
 )
+from hydra.reservations.reservation import LATEST_UNIX_S
 
 _LATER_STARTS_TRIED: Final = 24
 _NAMED: Final = 4
@@ -293,5 +294,6 @@ def _and_reserved(held_mbps: float) -> str:
 
 
 def moment(unix_s: float) -> str:
-    """A point in time as RFC 3339 has it, in UTC."""
+    """A point in time as RFC 3339 has it, in UTC; any after the year 9999 as the last of that."""
+    unix_s = min(unix_s, LATEST_UNIX_S)
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
@@ -31,6 +32,7 @@ from hydra.reservations.quotas import Usage, within_quota_mbps
 from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (
     FINAL_STATES,
+    LATEST_UNIX_S,
     Pin,
     Reservation,
     ReservationRequest,
@@ -60,9 +62,12 @@ class ReservationBook:
         self._timers = TimerQueue()
         self._active: dict[str, None] = {}
         """Ids of reservations that have, or are getting, circuits."""
-        self._over: set[str] = set()
+        self._over: dict[str, None] = {}
+        """Ids of reservations that are over, those first that ended first."""
         for reservation in reservations:
             self.enter(reservation)
+        ended = ((self._by_id[one].since_unix_s or 0.0, one) for one in self._over)
+        self._over = {one: None for _, one in sorted(ended, key=itemgetter(0))}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -182,7 +187,7 @@ class ReservationBook:
         later = replace(
             least,
             start_unix_s=ask.start_unix_s + later_s,
-            end_unix_s=ask.end_unix_s + later_s,
+            end_unix_s=_later(ask.end_unix_s, later_s),
         )
         self._allowed_mbps(request, later.start_unix_s, later.end_unix_s)
         around = limits if later.start_unix_s <= now else AdmissionLimits(limits.max_hops)
@@ -248,9 +253,9 @@ class ReservationBook:
         """Enter a reservation as it is now, and keep the calendar true to it."""
         self._by_id[reservation.id] = reservation
         if reservation.state in FINAL_STATES:
-            self._over.add(reservation.id)
+            self._over.setdefault(reservation.id)
         else:
-            self._over.discard(reservation.id)
+            self._over.pop(reservation.id, None)
         if reservation.is_booked and reservation.booked is not None:
             self._timers.note(reservation.id, _next_moment(reservation))
             if reservation.holds_capacity:
@@ -293,7 +298,7 @@ class ReservationBook:
 
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
-        self._over.discard(reservation.id)
+        self._over.pop(reservation.id, None)
         self._unbook(reservation)
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
@@ -420,11 +425,8 @@ class ReservationBook:
         return fitting_mbps(self._calendar, ask, around)
 
     def prune(self, keep: int) -> tuple[str, ...]:
-        """Forget the oldest reservations that are over, all but ``keep``; returns their ids."""
-        too_many = len(self._over) - keep
-        if too_many <= 0:
-            return ()
-        forgotten = tuple(islice((one for one in self._by_id if one in self._over), too_many))
+        """Forget the reservations that ended first, all but ``keep``; returns their ids."""
+        forgotten = tuple(islice(self._over, max(0, len(self._over) - keep)))
         for reservation_id in forgotten:
             self._forget(self._by_id[reservation_id])
         return forgotten
@@ -491,6 +493,11 @@ class ReservationBook:
             if reservation.id not in leaving_out:
                 by_pair.setdefault(reservation.pair, []).append(reservation)
         return tuple(pin_of(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
+
+
+def _later(unix_s: float, by_s: float) -> float:
+    """A moment moved, but not beyond the last that can be told; infinite stays so."""
+    return unix_s if math.isinf(unix_s) else min(unix_s + by_s, LATEST_UNIX_S)
 
 
 def _begun(starts_unix_s: float, now: float) -> ReservationState:

@@ -1,5 +1,6 @@
 """Names, limits, and what the planner is told to keep."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from hydra.errors import AdmissionError, Alternative, LifecycleError, UnknownName
 from hydra.lifecycle import ReservationState as State
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
+from hydra.reservations.admission import moment
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
-from hydra.reservations.reservation import Pin, ReservationRequest
+from hydra.reservations.reservation import LATEST_UNIX_S, Pin, ReservationRequest
 
 
 def direct_path(fabric: Fabric, src: int, dst: int, plane: int = 0) -> Path:
@@ -165,15 +167,34 @@ def test_a_path_between_other_racks_is_a_programming_error(fabric):
     assert book.get("a").state is State.ACTIVATING
 
 
-def test_pruning_forgets_the_oldest_that_are_over(fabric):
+def test_pruning_forgets_those_that_ended_first(fabric):
     book = ReservationBook(fabric)
     for number in range(5):
         book.add(f"a{number}", request(bandwidth_mbps=1.0), now=float(number))
-    for over in ("a0", "a1", "a3"):
-        book.transition(over, State.FAILED)
-    assert book.prune(keep=1) == ("a0", "a1")
-    assert [r.id for r in book] == ["a2", "a3", "a4"]
-    assert "a0" not in book
+    for ended_s, over in enumerate(("a3", "a1", "a0"), start=10):
+        book.transition(over, State.FAILED, now=float(ended_s))
+    again = ReservationBook(fabric, book)
+    for one in (book, again):
+        assert one.prune(keep=1) == ("a3", "a1"), "a0 was admitted first, and has just ended"
+        assert [r.id for r in one] == ["a0", "a2", "a4"]
+        assert "a3" not in one
+
+
+def test_one_for_ever_that_others_give_way_to_ends_within_the_calendar(fabric):
+    book = ReservationBook(fabric)
+    for number, ends in enumerate((("r1", "r2"), ("r3", "r4"), ("r1", "r3"), ("r2", "r4"))):
+        book.add(f"low{number}", request(*ends, 100.0), now=0.0)
+    forever = replace(request("r1", "r4", 100.0), end_unix_s=LATEST_UNIX_S, priority=5)
+    high = book.add("high", forever, now=1.0)
+    assert high.starts_unix_s > 1.0, "somebody gives way to it"
+    assert high.expires_unix_s == LATEST_UNIX_S
+    with pytest.raises(AdmissionError, match="high"):
+        book.add("next", replace(request("r3", "r4", 100.0), start_unix_s=1000.0), now=2.0)
+
+
+@pytest.mark.parametrize("unix_s", [LATEST_UNIX_S, LATEST_UNIX_S + 60, math.inf])
+def test_moments_that_no_calendar_has_are_told_all_the_same(unix_s):
+    assert moment(unix_s) == "9999-12-31T23:59:59Z"
 
 
 def test_a_refusal_says_who_holds_the_ports(fabric):
