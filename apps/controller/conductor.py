@@ -174,11 +174,14 @@ class Conductor:
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
 
-        Raises DeviceUnavailable if changes under way take too long.
+        Raises DeviceUnavailable if changes under way take too long: it is not done then, unless it
+        has begun.
         """
         answer: Future[_AnswerT] = Future()
 
         def job() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # who asked was told to ask again
             try:
                 answer.set_result(question())
             except Exception as error:
@@ -188,9 +191,10 @@ class Conductor:
         try:
             return answer.result(_PATIENCE_S)
         except TimeoutError:
-            raise DeviceUnavailable(
-                "controller", f"busy with other changes for {_PATIENCE_S:g} s: ask again"
-            ) from None
+            why = f"busy with other changes for {_PATIENCE_S:g} s: ask again"
+            if not answer.cancel():
+                why = "has begun it, and is not through: look later what came of it"
+            raise DeviceUnavailable("controller", why) from None
 
     # -- the conductor's thread -------------------------------------------------------------------
 

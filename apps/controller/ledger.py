@@ -538,7 +538,9 @@ class Ledger:
             return time.monotonic() - self._born_s.get(circuit, 0.0)
 
     def keep_standing(self) -> None:
-        """Count all present paths without a reservation as asked for in their own right."""
+        """Count all present paths without a reservation as asked for in their own right, but for
+        those of reservations that were let go.
+        """
         with self._lock:
             self._keep_standing()
             self._note(self._place(self._promised_paths()))
@@ -559,7 +561,7 @@ class Ledger:
         ]
 
     def _keep_standing(self) -> None:
-        reserved = {reservation.pair for reservation in self._book.active()}
+        reserved = {one.pair for one in (*self._book.active(), *self._book.releasing())}
         self._standing = set(paths_by_pair(self._state)) - reserved
 
     # -- reconfigurations and decisions -----------------------------------------------------------
@@ -600,8 +602,9 @@ class Ledger:
         )
         with self._lock:
             self._reconfigurations[entry.id] = entry
-            while len(self._reconfigurations) > _HISTORY:
-                self._reconfigurations.popitem(last=False)
+            over = [one.id for one in self._reconfigurations.values() if one.is_over]
+            for oldest in over[: max(0, len(self._reconfigurations) - _HISTORY)]:
+                del self._reconfigurations[oldest]
             self._tell_progress(entry)
         LOG.info(
             "asked for by %s%s",
@@ -764,9 +767,19 @@ class Ledger:
         self._note_of(reservations, _PLACED)
         self._write_in_time(self._by_id(reservations), news=_news(reservations))
 
-    def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
-        """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now."""
+    def change(
+        self,
+        reservation_id: str,
+        state: ReservationState,
+        reason: str = "",
+        seen: Reservation | None = None,
+    ) -> Reservation:
+        """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now.
+
+        Raises Changed if it is not as it was ``seen``.
+        """
         with self._lock:
+            self._check_unchanged(seen)
             before = self._book.get(reservation_id)
             if (
                 before.state in _ENDED_BY_OTHERS

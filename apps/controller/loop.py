@@ -380,9 +380,6 @@ class Loop:
     def _asker_of(self, change: Unfinished) -> Asker:
         """Who asked for it is not known in full any more: nobody can plan it anew."""
 
-        def plan() -> Plan:
-            raise PlanError("what it was planned for is not known after a restart")
-
         def moved(execution: Execution, _first: bool) -> None:
             self._panels.wish(execution, alone=False)
             self._ledger.keep_standing()
@@ -392,7 +389,7 @@ class Loop:
         def wanted_mbps() -> DemandMatrix | None:
             return self._wanted(PlanRequest()) if recurs else None
 
-        return Asker(self._sent_mbps, plan, wanted_mbps, recurs, moved)
+        return Asker(self._sent_mbps, None, wanted_mbps, recurs, moved)
 
     @property
     def resuming(self) -> bool:

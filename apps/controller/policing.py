@@ -230,7 +230,7 @@ class Policing:
                 self._busy -= meters.keys()
         changes = {dp: _differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
         errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
-        self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
+        failed |= self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
         failed |= {datapath for datapath, error in errors.items() if error is not None}
         for datapath in sorted(failed):
             LOG.warning("vswitch %#x did not take what reservations hold", datapath)

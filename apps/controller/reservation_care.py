@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,16 +14,23 @@ from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
-from apps.controller.upkeep import Upkeep
+from apps.controller.upkeep import Retries, Upkeep
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
-from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, PlanError, QuotaExceeded
+from hydra.errors import (
+    AdmissionError,
+    Changed,
+    DeviceUnavailable,
+    HydraError,
+    PlanError,
+    QuotaExceeded,
+)
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan, directions, pair_named, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Pair, Plan, directions, pair_named, pair_of, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest, rack_pair
@@ -67,6 +75,10 @@ class ReservationCare:
     """Of these, those that could not be placed beside the changes under way then, with whether
     these might leave anything.
     """
+
+    _unwanted: dict[Pair, str] = field(default_factory=dict, init=False)
+    """Pairs whose path is to go, and the reservation whose end left it."""
+    _retries: Retries = field(default_factory=Retries, init=False)
 
     _ends: bool = field(default=False, init=False)
     """True once the next leader is to go on with what is queued here."""
@@ -332,6 +344,8 @@ class ReservationCare:
             if self._ends:
                 return
             self._expire(reservation_id)
+        if not self._ends:
+            self._remove_unwanted(self._retries.due(tuple(self._unwanted)))
         due = self._ledger.due()
         for reservation_id in due:
             if self._ends:
@@ -532,25 +546,44 @@ class ReservationCare:
         self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
 
     def _take_down(self, reservation: Reservation) -> None:
-        """Remove the pair's path unless somebody else wants it."""
-        pair = reservation.pair
-        if self._ledger.wanted(pair) or pair not in paths_by_pair(self._ledger.state):
-            return
-        entry = self._ledger.enter(f"release of reservation {reservation.id}")
-        try:
-            self._mover.move(entry, self._planning.without_pair(self._ledger.state, pair))
-        except HydraError as error:
-            self._ledger.refuse(entry, str(error))
+        """Remove the pair's path unless somebody else wants it.
+
+        What can't be removed now, since a vswitch is away, is tried again by :meth:`keep_time`.
+        """
+        self._unwanted[reservation.pair] = reservation.id
+        self._remove_unwanted([reservation.pair])
+
+    def _remove_unwanted(self, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            if self._is_unwanted(pair):
+                entry = self._ledger.enter(f"release of reservation {self._unwanted[pair]}")
+                try:
+                    self._mover.move(entry, self._planning.without_pair(self._ledger.state, pair))
+                except HydraError as error:
+                    self._ledger.refuse(entry, str(error))
+            stays = self._is_unwanted(pair)
+            self._retries.note([pair], [pair] if stays else [])
+            if not stays:
+                del self._unwanted[pair]
+
+    def _is_unwanted(self, pair: Pair) -> bool:
+        """True if the pair has a path that nobody wants."""
+        return pair in paths_by_pair(self._ledger.state) and not self._ledger.wanted(pair)
 
     def _expire(self, reservation_id: str) -> None:
         before = self._ledger.reservation(reservation_id)
+        if not before.ends_by(time.time()):
+            return  # meanwhile its end was put off, or it was committed
         if before.preempted_by is not None:
             state, reason = ReservationState.PREEMPTED, before.reason
         elif before.held_until_unix_s is not None:
             state, reason = ReservationState.EXPIRED, "it was not committed in time"
         else:
             state, reason = ReservationState.EXPIRED, "its time is up"
-        reservation = self._ledger.change(reservation_id, state, reason)
+        try:
+            reservation = self._ledger.change(reservation_id, state, reason, before)
+        except Changed:
+            return  # the same, in this moment
         if before.holds_capacity:
             self._take_down(reservation)
 

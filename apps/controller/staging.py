@@ -85,9 +85,9 @@ class Asker:
 
     sent_mbps: Callable[[], DemandMatrix | None]
     """Traffic of now from rack to rack; None: nobody measures it."""
-    plan: Callable[[], Plan | None]
+    plan: Callable[[], Plan | None] | None
     """The change planned anew, for what there is to plan with now; None: it would not pay any more.
-    Raises HydraError."""
+    Raises HydraError. None after a restart, when what it was planned for is not known any more."""
     wanted_mbps: Callable[[], DemandMatrix | None]
     """Demand of now that plans are made for; None: it does not move, since somebody gave it."""
     recurs: bool
@@ -219,6 +219,9 @@ class Staging:
         except JournalError:
             change.paused = before
             raise
+        if entry.id not in self._changes:  # it has ended meanwhile
+            self._ledger.note_finished(entry.id)
+            return
         self._ledger.update(entry.id, paused=paused)
         self._put(lambda: self._go_on_if_it_waits(change))
 
@@ -278,7 +281,11 @@ class Staging:
         ahead = self.foresee(plan, sent_mbps)
         late = self._is_too_early(ahead) and not asker.recurs
         if not late:
-            self._refuse_beyond(ahead)
+            try:
+                self._refuse_beyond(ahead)
+            except PlanError as error:
+                self._ledger.refuse(entry, str(error))
+                raise
         if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
             change = self._begun(entry, plan, asker, sent_mbps, ahead)
@@ -747,10 +754,12 @@ class Staging:
             why = "there are other reservations, or ports to plan with"
         elif moved is not None:
             why = f"demand has moved by {moved:.0%} since it was planned"
-        elif others_came:
+        elif others_came and change.asker.plan is not None:
             why = others_came
         else:
             return None
+        if change.asker.plan is None:
+            raise PlanError(f"{why}, and what it was planned for is not known after a restart")
         return _Anew(why, change.asker.plan(), pins, blocked, wanted_mbps)
 
     def _adopt(self, change: _Change, anew: _Anew, plan: Plan) -> None:

@@ -55,7 +55,7 @@ class Withdrawals:
     _tried_beside: tuple[object, ...] = field(default=(), init=False)
     """What was last looked at between the steps of changes, with these."""
     _cut: set[tuple[RackId, RackId]] = field(default_factory=set, init=False)
-    """Pairs, as (from, to), that were to be given other paths beside a change, and were not."""
+    """Pairs, as (from, to), that are to be given other paths, and were not yet."""
 
     def __post_init__(self) -> None:
         self._mover.let_in(self.beside, first=True)
@@ -185,6 +185,7 @@ class Withdrawals:
             told = "; ".join(dict.fromkeys(self._left.values()))
             entry = self._ledger.enter("circuit lost", told)
             self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
+            self._left = self._still_standing()  # what stands later may have been set up anew
             self._plan_around(before)
         finally:
             self._left = self._still_standing()
@@ -205,9 +206,10 @@ class Withdrawals:
         """Give pairs, as (from, to), other paths for those that they have lost, also beside a
         change.
         """
-        lost, self._cut = self._cut | before, set()
+        self._cut |= before
         self._reservations.restore()
-        self._reservations.rejoin(lost - directions(self._ledger.state))
+        self._reservations.rejoin(self._cut - directions(self._ledger.state))
+        self._cut.clear()
 
     def hear_people(self) -> None:
         """Bring up paths that waited for people, and others in place of those that failed."""

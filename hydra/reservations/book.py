@@ -62,6 +62,8 @@ class ReservationBook:
         self._timers = TimerQueue()
         self._active: dict[str, None] = {}
         """Ids of reservations that have, or are getting, circuits."""
+        self._releasing: dict[str, None] = {}
+        """Ids of reservations whose circuits are to go."""
         self._over: dict[str, None] = {}
         """Ids of reservations that are over, those first that ended first."""
         for reservation in reservations:
@@ -256,6 +258,10 @@ class ReservationBook:
             self._over.setdefault(reservation.id)
         else:
             self._over.pop(reservation.id, None)
+        if reservation.state is ReservationState.RELEASING:
+            self._releasing[reservation.id] = None
+        else:
+            self._releasing.pop(reservation.id, None)
         if reservation.is_booked and reservation.booked is not None:
             self._timers.note(reservation.id, _next_moment(reservation))
             if reservation.holds_capacity:
@@ -299,6 +305,7 @@ class ReservationBook:
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
         self._over.pop(reservation.id, None)
+        self._releasing.pop(reservation.id, None)
         self._unbook(reservation)
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
@@ -437,6 +444,10 @@ class ReservationBook:
         """Reservations that have, or are getting, circuits: ``activating`` and ``active``."""
         return tuple(self._by_id[reservation_id] for reservation_id in self._active)
 
+    def releasing(self) -> tuple[Reservation, ...]:
+        """Reservations that were let go, and whose circuits may stand yet."""
+        return tuple(self._by_id[reservation_id] for reservation_id in self._releasing)
+
     def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
         """Reservations that have, or are getting, this circuit now."""
         booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
@@ -473,7 +484,7 @@ class ReservationBook:
 
     def expired(self, now: float) -> tuple[str, ...]:
         """Ids of reservations past their end, or held for too long; ``now`` in Unix seconds."""
-        return tuple(r.id for r in self._reached(now) if _is_over(r, now))
+        return tuple(r.id for r in self._reached(now) if r.ends_by(now))
 
     def due(self, now: float) -> tuple[str, ...]:
         """Ids of scheduled reservations whose time has come."""
@@ -511,8 +522,3 @@ def _next_moment(reservation: Reservation) -> float | None:
     if reservation.state is ReservationState.SCHEDULED:
         moments.append(reservation.starts_unix_s)
     return min((moment for moment in moments if moment is not None), default=None)
-
-
-def _is_over(reservation: Reservation, now: float) -> bool:
-    ends = (reservation.expires_unix_s, reservation.held_until_unix_s)
-    return any(end is not None and end <= now for end in ends)

@@ -170,6 +170,11 @@ class Reservation:
     def is_booked(self) -> bool:
         return self.state in BOOKED_STATES
 
+    def ends_by(self, unix_s: float) -> bool:
+        """True if its time is up then, or that for which it is held."""
+        ends = (self.expires_unix_s, self.held_until_unix_s)
+        return any(end is not None and end <= unix_s for end in ends)
+
 
 def _rank(service: ServiceClass, priority: int) -> int:
     return -1 if service is ServiceClass.BEST_EFFORT else priority

@@ -309,3 +309,25 @@ def test_what_can_not_wait_is_not_forgotten_for_what_comes_first(conductor):
     conductor.ask(lambda: None)
     late.cancel()
     assert done == ["meanwhile", "one", "two"]
+
+
+def test_who_was_told_to_ask_again_is_not_obeyed_later(conductor, monkeypatch):
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
+    conductor.start()
+    over, done = threading.Event(), []
+    conductor.put(lambda: over.wait(10))
+    with pytest.raises(DeviceUnavailable, match="busy with other changes"):
+        conductor.ask(lambda: done.append("late"))
+    over.set()
+    monkeypatch.setattr(room, "_PATIENCE_S", 10.0)
+    conductor.ask(lambda: done.append("next"))
+    assert done == ["next"]
+
+
+def test_who_asks_for_much_is_told_that_it_has_begun(conductor, monkeypatch):
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.2)
+    conductor.start()
+    over = threading.Event()
+    with pytest.raises(DeviceUnavailable, match="has begun it"):
+        conductor.ask(lambda: over.wait(10))
+    over.set()

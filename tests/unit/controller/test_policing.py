@@ -455,3 +455,25 @@ def test_the_thread_ends_when_told(fleet, vswitches):
     assert "pacer" in {thread.name for thread in threading.enumerate()}
     policing.stop()
     assert "pacer" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_vswitch_that_is_late_with_the_removal_of_a_meter_is_to_be_brought(policing, vswitches):
+    h11, one = vswitches["h11"], reserved("h11", "h21")
+    assert hold(policing, one) == NOBODY
+    send = h11.send
+
+    def late_once(message):
+        if any(_removes_a_meter(part) for part in split(message)):
+            h11.send = send
+            return
+        send(message)
+
+    h11.send = late_once
+    assert hold(policing) == {SERVERS["h11"]}
+    policing.prepare([SERVERS["h11"]])
+    assert hold(policing, one) == NOBODY
+    assert policing.delivery(one).unheld == ()
+
+
+def _removes_a_meter(message):
+    return message[1] == TYPE_METER_MOD and struct.unpack_from("!H", message, 8) == (2,)

@@ -624,3 +624,50 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
     again.load()
     live = {one.id: one for one in stage.ledger.reservations() if one.is_booked}
     assert {one.id: one for one in again.reservations() if one.is_booked} == live
+
+
+def test_a_path_goes_whose_reservation_was_let_go_before_a_restart(journal):
+    stage = Stage(journal)
+    one = stage.reservations.reserve(TO_R3)
+    stage.conduct()
+    stage.reservations.end_soon()
+    stage.reservations.release(one.id)
+    stage.conduct()
+    new = Stage(journal)
+    new.ledger.load()
+    assert new.ledger.reservation(one.id).state is State.RELEASING
+    new.reservations.resume()
+    assert new.ledger.reservation(one.id).state is State.RELEASED
+    assert new.ledger.state.topology.paths == (), "nobody wants it"
+
+
+@pytest.mark.parametrize("more", [{}, {"hold_s": 0.3}], ids=["put off", "committed"])
+def test_what_is_kept_while_another_one_ends_goes_on(journal, more):
+    stage = Stage(journal, small_fabric(racks=6, planes=1))
+    end = time.time() + 0.3
+    ends = [("r1", "r2"), ("r3", "r4")]
+    asks = [replace(TO_R3, src=src, dst=dst, end_unix_s=end) for src, dst in ends]
+    if more:
+        asks[1] = replace(asks[1], end_unix_s=None, **more)
+    ids = {stage.reservations.reserve(ask).id for ask in asks}
+    stage.conduct()
+    move, kept = stage.move, []
+
+    def moved(entry, target):
+        for one in sorted(ids - set(kept)):
+            reservation = stage.ledger.reservation(one)
+            if not kept and reservation.ends_by(time.time()) and reservation.is_booked:
+                kept.append(one)
+                if reservation.state is State.HELD:
+                    stage.reservations.commit(one)
+                else:
+                    stage.reservations.modify(one, Modification(end_unix_s=end + 3600))
+        return move(entry, target)
+
+    stage.mover.move = moved
+    time.sleep(max(0.0, end + 0.1 - time.time()))
+    stage.reservations.keep_time()
+    stage.conduct()
+    (other,) = ids - set(kept)
+    assert stage.ledger.reservation(other).state is State.EXPIRED
+    assert stage.ledger.reservation(kept[0]).state is State.ACTIVE

@@ -1,0 +1,266 @@
+"""Changes and paths that outlive others: paused, waiting for hours, refused, let go, lost."""
+
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from hydra.decisions.decision import Action
+from hydra.faults.surveillance import LostPath
+from hydra.journal import JournalError
+from hydra.lifecycle import ReconfigurationState
+from hydra.lifecycle import ReservationState as State
+from hydra.model import Topology
+from hydra.policy import Beyond, Mode
+from hydra.reconfiguration.plan import pair_of
+from hydra.reservations.reservation import ReservationRequest
+from hydra.service import PlanRequest
+from hydra.worth import no_plan
+from tests.unit.controller.test_staging import AFTER, EMPTY, FABRIC, Staged, joined
+
+NOON, NIGHT = 12 * 60, 3 * 60
+
+
+def others(staged, number):
+    """What a day brings: a reconfiguration for each begin and end of a reservation."""
+    for one in range(number):
+        entry = staged.ledger.enter(f"reservation {one}")
+        staged.ledger.update(entry.id, state=ReconfigurationState.DONE)
+
+
+def at_hours(staged, minute):
+    staged.staging._minute_of_day = lambda: minute[0]
+    staged.policy(beyond_room=Beyond.AT_HOURS)
+
+
+def go_on(staged):
+    staged.staging.keep_time()
+    while staged.queue:
+        staged.next()
+
+
+# -- changes with stages ahead ------------------------------------------------------------------
+
+
+def test_a_paused_change_is_told_resumed_and_stopped_after_hundreds_of_others():
+    staged = Staged()
+    entry, loop = staged.begin(), staged.rooms._loop
+    loop.pause(entry, True)
+    staged.next()
+    others(staged, 300)
+    assert loop.changes_of(0, 2), "GET /v1/explain of its racks"
+    assert loop.pause(entry, False).id == entry
+    loop.stop(entry, "operator")
+    go_on(staged)
+    assert staged.entry(entry).is_over
+
+
+def test_a_change_that_waits_for_its_hours_is_made_after_hundreds_of_others():
+    staged, minute = Staged(to_r1=0.9, to_r4=0.9), [NOON]
+    at_hours(staged, minute)
+    entry = staged.begin()
+    assert "waits for 02:00-05:00" in staged.entry(entry).reason
+    others(staged, 300)
+    minute[0] = NIGHT
+    go_on(staged)
+    assert staged.ledger.state.topology == AFTER.topology
+
+
+def test_those_that_are_over_are_forgotten_the_oldest_first():
+    staged = Staged()
+    others(staged, 300)
+    triggers = [one.trigger for one in staged.ledger.reconfigurations()]
+    assert triggers == [f"reservation {one}" for one in range(299, 99, -1)]
+
+
+def test_a_change_that_waits_for_its_hours_is_made_then_after_a_restart():
+    staged, minute = Staged(to_r1=0.9, to_r4=0.9), [NOON]
+    at_hours(staged, minute)
+    entry = staged.begin()
+    (unfinished,) = staged.ledger.unfinished()
+    new = Staged(before=staged.ledger.state)
+    at_hours(new, minute)
+    new.rooms._loop._sent_mbps = staged.sent_mbps.copy
+    new.rooms._loop.take_over([unfinished])
+    new.rooms._loop.resume()
+    go_on(new)
+    assert "waits for 02:00-05:00" in new.entry(entry).reason
+    minute[0] = NIGHT
+    go_on(new)
+    assert new.ledger.state.topology == AFTER.topology
+
+
+def test_a_pause_that_comes_as_a_change_ends_leaves_nothing_to_go_on_with():
+    staged = Staged()
+    entry, loop, ledger = staged.begin(), staged.rooms._loop, staged.ledger
+    loop.stop(entry, "operator")
+    waits, goes, write = threading.Event(), threading.Event(), ledger.note_unfinished
+
+    def note_unfinished(change):
+        waits.set()
+        assert goes.wait(10)
+        write(change)
+
+    ledger.note_unfinished = note_unfinished
+    rest = threading.Thread(target=lambda: loop.pause(entry, True))
+    rest.start()
+    assert waits.wait(10)
+    while staged.queue:
+        staged.next()
+    assert staged.entry(entry).is_over
+    goes.set()
+    rest.join()
+    assert ledger.unfinished() == []
+
+
+@pytest.mark.parametrize("beyond", [Beyond.REFUSE, Beyond.AT_HOURS])
+def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond):
+    staged = Staged(to_r1=0.9, to_r4=0.9)
+    staged.staging._minute_of_day = lambda: NOON
+    staged.policy(beyond_room=beyond, mode=Mode.PERIODIC)
+    loop = staged.rooms._loop
+    loop._sent_mbps = staged.sent_mbps.copy
+    loop._wanted = lambda _request: staged.sent_mbps.copy()
+    loop.demand = lambda: None
+    kept = no_plan("", frozenset(), (), "periodic", time.time())
+    done = SimpleNamespace(
+        request=PlanRequest(),
+        report=SimpleNamespace(plan=staged.plan_to(AFTER)),
+        decision=replace(kept, action=Action.CHANGE, reason="gains 40 Mb/s"),
+    )
+    loop._rounds.periodic = lambda *_: done
+    staged.rooms._conductor._safely(loop.periodic, "periodic")
+    newest = staged.ledger.reconfigurations()[0]
+    assert newest.trigger == "periodic"
+    assert newest.state is ReconfigurationState.REFUSED
+    assert "no room" in newest.reason
+
+
+# -- paths whose reservation ends ---------------------------------------------------------------
+
+
+class Reserved:
+    """The rooms, with a reservation between r1 and r2 that has its circuit."""
+
+    def __init__(self):
+        self.staged, self.jobs = Staged(before=EMPTY), []
+        self.rooms = rooms = self.staged.rooms
+        self.care, self.ledger = rooms._reservations, rooms._ledger
+        self.care._enqueue = self.jobs.append
+        rooms._upkeep.hold_reserved = lambda: None
+        rooms.fleet.mute = frozenset
+        rooms.fleet.connected = lambda: frozenset(self.network.connected)
+        rooms._recovery.done = rooms._upkeep.in_command = True
+        rooms._reach.starting = False
+        self.ledger.rest_s = lambda *_: 0.0
+        self.id = self.care.reserve(ReservationRequest("r1", "r2", 5.0)).id
+        self.work()
+        assert self.ledger.reservation(self.id).state is State.ACTIVE
+
+    @property
+    def network(self):
+        return self.staged.stage.network
+
+    def work(self):
+        while self.jobs:
+            self.jobs.pop(0)()
+
+
+def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
+    reserved = Reserved()
+    datapath = FABRIC.servers[0].vswitch.datapath_id
+    reserved.network.connected.discard(datapath)
+    reserved.care.release(reserved.id)
+    reserved.work()
+    assert reserved.ledger.reservation(reserved.id).state is State.RELEASED
+    assert reserved.staged.pairs == {(0, 1)}, "held: a vswitch could not be diverted"
+    now_s = [0.0]
+    reserved.care._retries._clock = lambda: now_s[0]
+    reserved.care._retries._waits.clear()
+    reserved.network.connected.add(datapath)
+    reserved.rooms._switches.renewed(datapath)
+    reserved.rooms._look_after()
+    reserved.rooms._synchronise()
+    reserved.care.keep_time()
+    assert reserved.staged.pairs == set(), "nobody wants it"
+    asked_for = len(reserved.ledger.reconfigurations())
+    now_s[0] = 1e6
+    reserved.care.keep_time()
+    assert len(reserved.ledger.reconfigurations()) == asked_for, "and nobody asks again"
+
+
+def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
+    reserved = Reserved()
+    staged, rooms, ledger = reserved.staged, reserved.rooms, reserved.ledger
+    standing, more = ledger.state.topology, joined(ledger.state, (2, 3, 0)).topology
+    goal = Topology(
+        standing.circuits | more.circuits, tuple(sorted({*standing.paths, *more.paths}))
+    )
+    plan = staged.plan_to(staged.staging._planning.toward(ledger.state, goal))
+    run = rooms._runner.run
+
+    def released_in_the_middle(course, on_batch=lambda _batch: None):
+        def look(batch):
+            on_batch(batch)
+            if batch.step == "move":
+                reserved.care.release(reserved.id)
+
+        return run(course, look)
+
+    rooms._runner.run = released_in_the_middle
+    rooms._loop._sent_mbps = lambda: None
+    entry = ledger.enter("operator")
+    staged.staging.carry_out(entry, plan, rooms._loop._asker(entry, PlanRequest()))
+    rooms._runner.run = run
+    assert staged.pairs == {(0, 1), (2, 3)}
+    reserved.work()
+    assert staged.pairs == {(2, 3)}, "nobody wants the other"
+
+
+# -- paths that are lost ------------------------------------------------------------------------
+
+
+def test_a_path_that_was_set_up_anew_is_left_in_peace():
+    reserved = Reserved()
+    ledger, withdrawals, now_s = reserved.ledger, reserved.rooms._withdrawals, [0.0]
+    withdrawals._clock_s = lambda: now_s[0]
+    path = ledger.reservation(reserved.id).booked
+    lost = LostPath(path, ledger.state.vlans[path], frozenset(), "3 probes in a row lost")
+    withdrawals.of_lost_paths([lost])
+    assert path in ledger.state.vlans, "it passed its gate"
+    before = len(ledger.reconfigurations())
+    while now_s[0] < 600.0:
+        now_s[0] += 2.0
+        if withdrawals.due:
+            withdrawals.of_dead_circuits()
+    assert len(ledger.reconfigurations()) == before
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
+    staged = Staged(before=joined(EMPTY, (0, 1, 0)))
+    rooms, intents = staged.rooms, []
+    rooms._ledger.keep_standing()
+    rooms._recovery.done = True
+    (circuit,) = rooms._ledger.state.topology.circuits
+    run = rooms._runner.run
+
+    def journalled(course, on_batch=lambda _batch: None):
+        def look(batch):
+            on_batch(batch)
+            if batch.step == "intent":
+                intents.append(batch)
+                if fails and len(intents) == 2:
+                    raise JournalError("etcd does not answer")
+
+        return run(course, look)
+
+    rooms._runner.run = journalled
+    rooms._quarantine.put(set(circuit.ends), "no light", rooms._ledger.state.topology.paths)
+    withdraw = rooms._withdrawals._withdraw
+    rooms._conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
+    if rooms._withdrawals.due:
+        rooms._withdrawals.of_dead_circuits()
+    assert {pair_of(path) for path in rooms._ledger.state.topology.paths} == {(0, 1)}
