@@ -83,6 +83,14 @@ class AdmissionError(HydraError):
         return type(self)(self.in_public, self.alternatives)
 
 
+class NoRoom(AdmissionError):
+    """A reservation that does not fit beside others and what is out of use."""
+
+
+class DeviceMissing(AdmissionError):
+    """A reservation that is refused, maybe only because devices can't be reached."""
+
+
 class QuotaExceeded(AdmissionError):
     """A reservation that would exceed what its tenant may have."""
 

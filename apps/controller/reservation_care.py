@@ -16,7 +16,14 @@ from apps.controller.reach import Reach
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
-from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, PlanError, QuotaExceeded
+from hydra.errors import (
+    AdmissionError,
+    DeviceMissing,
+    DeviceUnavailable,
+    HydraError,
+    NoRoom,
+    PlanError,
+)
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
@@ -84,7 +91,10 @@ class ReservationCare:
         self._ends = True
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable, PlanError."""
+        """Admit and queue.
+
+        Raises AdmissionError (DeviceMissing among them), UnknownName, DeviceUnavailable, PlanError.
+        """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
         return admitted[0]
 
@@ -181,7 +191,8 @@ class ReservationCare:
                     raise
                 refused.append(Refusal(request, error))
         if not admitted:
-            raise AdmissionError(
+            missing = any(isinstance(one.error, DeviceMissing) for one in refused)
+            raise (DeviceMissing if missing else AdmissionError)(
                 _none_fits(str(one.error) for one in refused),
                 in_public=_none_fits(one.error.in_public for one in refused),
             )
@@ -197,8 +208,8 @@ class ReservationCare:
             self._check_switches(request)
         try:
             return self._ledger.add(request, limits, group, self._notice_s)
-        except AdmissionError as error:
-            raise self._with_devices(error) if starts_now else error from error
+        except NoRoom as error:
+            raise self._with_devices(error) if starts_now else error from None
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
         """True if one of them starts now, on a path that does not stand."""
@@ -215,10 +226,16 @@ class ReservationCare:
             self._mover.touched.ports,
         )
 
-    def _with_devices(self, error: AdmissionError) -> HydraError:
-        """The refusal, or DeviceUnavailable if optical switches that are down may be its cause."""
-        down = [] if isinstance(error, QuotaExceeded) else self._reach.down_planes()
-        return DeviceUnavailable("; ".join(down), str(error)) if down else error
+    def _with_devices(self, error: NoRoom) -> AdmissionError:
+        """The refusal, or DeviceMissing if optical switches that are down may be its cause."""
+        down = "; ".join(self._reach.down_planes())
+        if not down:
+            return error
+        return DeviceMissing(
+            f"{down}: {error}",
+            error.alternatives,
+            f"optical switches are down: {error.in_public}",
+        )
 
     def _check_switches(self, request: ReservationRequest) -> None:
         ready = self._reach.ready_switches()
@@ -231,8 +248,11 @@ class ReservationCare:
                 if server is None or server in switch.servers
             ]
             if ready.isdisjoint(switches):
-                problems = map(self._reach.why_not_ready, switches)
-                raise DeviceUnavailable(name, "; ".join(problems))
+                problems = "; ".join(map(self._reach.why_not_ready, switches))
+                raise DeviceMissing(
+                    f"{name}: {problems}",
+                    in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
+                )
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps of reservations that have failed which would fit now, by id; absent: none would."""

@@ -29,6 +29,7 @@ from hydra.errors import (
     Changed,
     ConfigError,
     DeviceError,
+    DeviceMissing,
     DeviceUnavailable,
     HydraError,
     KeyReused,
@@ -245,6 +246,7 @@ class BusyError(HydraError):
 _REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
     QuotaExceeded: QUOTA_EXCEEDED,
     NotHitless: NOT_HITLESS,
+    DeviceMissing: DEVICE_UNAVAILABLE,
 }
 
 _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
-from hydra.errors import AdmissionError, Alternative
+from hydra.errors import AdmissionError, Alternative, NoRoom
 from hydra.model import Fabric, OpticalPort, Path, PortId, RackId
 from hydra.reservations.calendar import (
     ROUNDING_MBPS,
@@ -166,11 +166,12 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
         return AdmissionError(beyond + remedy, alternatives)
-    return AdmissionError(
+    unused = " and ports that are out of use" if limits.blocked else ""
+    return NoRoom(
         _in_the_way(calendar, window, ask, limits) + remedy,
         alternatives,
         f"{_in_words(ask)} between {ask.src} and {ask.dst} does not fit beside what is promised "
-        f"already{remedy}",
+        f"already{unused}{remedy}",
     )
 
 
