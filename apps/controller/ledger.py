@@ -862,13 +862,17 @@ class Ledger:
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
         """Book the pair's reservations around blocked ports; those that find no path fail.
 
-        Their reason begins with what was ``tried`` before, in words.
+        Their reason begins with what was ``tried`` before, in words. A tenant reads it: it names
+        nobody else's reservations.
         """
         with self._lock:
             changed, refused = self._book.reroute(pair, time.time(), limits)
             self._note(changed)
             for reservation_id, error in refused.items():
-                why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
+                LOG.warning("reservation %s has no other path: %s", reservation_id, error)
+                owned = self._book.get(reservation_id).owner is not None
+                told = f"no other path: {error.in_public if owned else error}"
+                why = "; ".join(dict.fromkeys([*filter(None, tried), told]))
                 self.change(reservation_id, ReservationState.FAILED, why)
 
     def fitting_mbps(

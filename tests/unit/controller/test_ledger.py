@@ -230,6 +230,20 @@ def test_a_failure_that_is_the_reason_is_told_of_once(ledger):
     ]
 
 
+@pytest.mark.parametrize("owner", ["tina", None])
+def test_the_reason_of_a_tenants_failure_names_nobody_elses(ledger, caplog, owner):
+    mine = reserve(ledger, owner=owner)
+    theirs = ledger.add(ReservationRequest("r1", "r3", 1.0), LIMITS)
+    ledger.keep([theirs])
+    ledger.reroute(mine.pair, AdmissionLimits(3, frozenset({mine.booked.circuits[0].b})))
+    failed = ledger.reservation(mine.id)
+    assert failed.state is State.FAILED
+    assert (theirs.id in failed.reason) == (owner is None)
+    assert "no other path: " in failed.reason
+    assert "out of use" in failed.reason
+    assert theirs.id in caplog.text
+
+
 def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk):
     disk.full = True
     with pytest.raises(JournalError):

@@ -264,8 +264,11 @@ def test_tenants_are_told_of_their_own(guarded, service):
     theirs = service.reserve(ReservationRequest("r1", "r2", 1.0, owner="tina"))
     mine = service.reserve(ReservationRequest("r3", "r4", 1.0, owner="tom"))
     service.tell(theirs)
+    why = f"reservation {theirs.id}"
     for one, served in ((circuit, [theirs]), (other, []), (circuit, [theirs, mine])):
-        service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=one, served=served)
+        service.events.publish(
+            EventKind.CIRCUIT_MOVING, 1.0, circuit=one, served=served, reason=why
+        )
     service.tell(mine)
     headers = {**bearer("tom"), "Last-Event-ID": "run-0"}
     with (
@@ -275,6 +278,7 @@ def test_tenants_are_told_of_their_own(guarded, service):
         events = source.iter_sse()
         first, second = (json.loads(next(events).data) for _ in range(2))
     assert first["reservations"] == [mine.id]
+    assert first["reason"] == "", "it names another's"
     assert second["reservation"]["id"] == mine.id
 
 
