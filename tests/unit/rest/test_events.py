@@ -118,7 +118,10 @@ def test_resume_after_the_last_event_that_came(service, follow):
     assert [event.id for event in events] == ["run-4", "run-5"]
 
 
-@pytest.mark.parametrize("stale", ["other-3", "run-99", "nonsense", "run-x"])
+@pytest.mark.parametrize(
+    "stale",
+    ["other-3", "run-99", "nonsense", "run-x", pytest.param("run-" + "9" * 5000, id="endless")],
+)
 def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
     act(service, 2)
     with follow(headers={"Last-Event-ID": stale}) as follower:
