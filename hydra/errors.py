@@ -62,6 +62,8 @@ class Alternative:
     bandwidth_mbps: float
     start_unix_s: float | None
     """None: from the time that was asked for."""
+    end_unix_s: float | None = None
+    """None: as asked for, or, where it starts later, as long after that."""
 
 
 class AdmissionError(HydraError):

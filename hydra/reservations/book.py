@@ -124,6 +124,7 @@ class ReservationBook:
             end_unix_s=math.inf if end is None else end,
             servers=servers_among(self._fabric, request.src, request.dst),
             exclusive=request.service is ServiceClass.GUARANTEED,
+            names_end=request.end_unix_s is not None,
         )
         ask, path, displaced = self._find_place(ask, request, limits, now, notice_s)
         start, end = ask.start_unix_s, None if end is None else ask.end_unix_s

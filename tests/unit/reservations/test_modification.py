@@ -14,6 +14,7 @@ from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from tests.journals import SqliteJournal
+from tests.unit.core.fabrics import small_fabric
 
 from .test_calendar import over_committed
 from .test_preemption import booking
@@ -86,6 +87,31 @@ def test_it_does_not_last_into_what_is_promised_to_others(book):
     assert book.modify("a", Modification(end_unix_s=200.0), NOW).expires_unix_s == 200.0
     with pytest.raises(NotHitless, match="others have its circuits"):
         book.modify("a", Modification(end_unix_s=201.0), NOW)
+
+
+@pytest.mark.parametrize("service", [ServiceClass.SHARED, ServiceClass.GUARANTEED])
+@pytest.mark.parametrize("theirs", [("r1", "r3", 100.0), ("r1", "r2", 70.0), ("r1", "r2", 99.5)])
+def test_what_is_offered_instead_is_to_be_had(service, theirs):
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("a", ReservationRequest("r1", "r2", 40.0, 600.0, service=service), 0.0)
+    book.add("later", ReservationRequest(*theirs, 600.0, start_unix_s=600.0), 0.0)
+    with pytest.raises(NotHitless) as refusal:
+        book.modify("a", Modification(end_unix_s=900.0), NOW)
+    there_is = service is ServiceClass.SHARED and theirs[1] == "r2"
+    assert ("ask for at most" in str(refusal.value)) == there_is
+    assert len(refusal.value.alternatives) == there_is
+    for one in refusal.value.alternatives:
+        assert book.modify("a", Modification(one.bandwidth_mbps, end_unix_s=900.0), NOW)
+
+
+def test_one_that_is_scheduled_is_offered_no_other_start():
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("a", ReservationRequest("r1", "r2", 40.0, 50.0, start_unix_s=100.0), 0.0)
+    book.add("b", ReservationRequest("r1", "r3", 90.0, 50.0, start_unix_s=150.0), 0.0)
+    with pytest.raises(AdmissionError) as refusal:
+        book.modify("a", Modification(end_unix_s=180.0), NOW)
+    assert refusal.value.alternatives == ()
+    assert "start at" not in str(refusal.value)
 
 
 def test_what_has_no_circuits_yet_gets_others(fabric):
