@@ -119,6 +119,33 @@ def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
     assert everything(ledger) != before
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_what_was_to_give_way_stays_over_a_restart(ledger, disk, cancelled):
+    old = reserve(ledger, 80.0)
+    ledger.change(old.id, State.ACTIVE)
+    new = reserve(ledger, 80.0, priority=1, start_unix_s=time.time() + 600)
+    before = everything(ledger)
+    assert ledger.reservation(old.id).preempted_by == new.id
+    disk.full = cancelled
+    if cancelled:
+        with pytest.raises(JournalError):
+            ledger.let_go(new.id)
+        assert everything(ledger) == before
+        disk.full = False
+    told = ledger.events.last
+    if cancelled:
+        ledger.let_go(new.id)
+    else:
+        ledger.change(new.id, State.FAILED, "no other path")
+    stays = ledger.reservation(old.id)
+    assert (stays.state, stays.expires_unix_s, stays.preempted_by) == (State.ACTIVE, None, None)
+    events, _ = ledger.events.after(told)
+    assert [one.reservation.id for one in events] == [new.id, old.id]
+    lines = ledger.history(0, time.time() + 1, (), 10)
+    assert any("does not give way any more" in one.text for one in lines)
+    assert restarted(disk).reservation(old.id) == stays
+
+
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
     with pytest.raises(JournalError), ledger.trial():
