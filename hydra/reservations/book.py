@@ -393,9 +393,12 @@ class ReservationBook:
         ask = ask_of(self._fabric, new, now)
         self._calendar.remove(old.id)
         try:
-            if old.owner is not None and change.quota is not None:
+            had = ask_of(self._fabric, old, now)
+            more = ask.mbps > had.mbps or ask.end_unix_s > had.end_unix_s
+            if old.owner is not None and change.quota is not None and more:
                 mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
-                within_quota_mbps(change.quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
+                quota = replace(change.quota, max_reservations=None)  # there are not more of them
+                within_quota_mbps(quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
             new = place_again(self._calendar, new, ask, limits)
         finally:
             self._put(old)

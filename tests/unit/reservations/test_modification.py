@@ -144,6 +144,19 @@ def test_a_quota_counts_without_what_it_was(fabric):
     assert book.usage("t", NOW).peak_mbps == 50.0
 
 
+def test_less_is_within_a_quota_that_was_lowered(fabric):
+    book = ReservationBook(fabric)
+    for name in "abc":
+        book.add(name, request(20.0, owner="t", duration_s=100.0), 0.0)
+    lower = Quota(max_reservations=2, max_mbps=50.0)
+    assert book.modify("a", Modification(5.0, quota=lower), NOW).bandwidth_mbps == 5.0
+    assert book.modify("b", Modification(end_unix_s=50.0, quota=lower), NOW).duration_s == 50.0
+    assert book.modify("a", Modification(10.0, quota=lower), NOW).bandwidth_mbps == 10.0
+    for change in (Modification(11.0, quota=lower), Modification(40.0, quota=lower)):
+        with pytest.raises(QuotaExceeded, match="of 50 Mb/s at a time"):
+            book.modify("a", change, NOW)
+
+
 def test_best_effort_and_guaranteed_ones_change_too(fabric):
     book = ReservationBook(fabric)
     book.add("g", request(10.0, service=ServiceClass.GUARANTEED), 0.0)
