@@ -188,7 +188,7 @@ class ReservationCare:
                 admitted.append(self._add(request, limits, group))
             except AdmissionError as error:
                 if all_or_nothing:
-                    raise
+                    raise _without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
         if not admitted:
             missing = any(isinstance(one.error, DeviceMissing) for one in refused)
@@ -573,6 +573,14 @@ class ReservationCare:
         reservation = self._ledger.change(reservation_id, state, reason)
         if before.holds_capacity:
             self._take_down(reservation)
+
+
+def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
+    """The refusal of a group, which names those of its entries that were tried by their ends."""
+    told = str(error)
+    for one in admitted:
+        told = told.replace(one.id, f"{one.src}-{one.dst} of this request")
+    return type(error)(told, error.alternatives, error.in_public)
 
 
 def _none_fits(reasons: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ from hydra.errors import (
     DeviceMissing,
     DeviceUnavailable,
     LifecycleError,
+    NoRoom,
     PlanError,
 )
 from hydra.forwarding.substrate import substrate_of
@@ -268,6 +269,15 @@ def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
     with pytest.raises(AdmissionError, match="of which 70 Mb/s are reserved already"):
         admission.result(SOON_S)
     assert stage.told() == before
+
+
+def test_a_refused_group_names_no_reservation_that_never_was(stage):
+    group = [ReservationRequest("r1", "r3", mbps) for mbps in (40.0, 70.0)]
+    with pytest.raises(NoRoom) as refused:
+        stage.reservations.reserve_all(group, all_or_nothing=True)
+    assert "70 Mb/s are reserved already (by r1-r3 of this request)" in str(refused.value)
+    assert [one.bandwidth_mbps for one in refused.value.alternatives] == [30.0]
+    assert "of this request" not in refused.value.in_public
 
 
 # --- devices that are missing ---------------------------------------------------------------
