@@ -180,7 +180,8 @@ DEVICE_UNAVAILABLE: Final = ProblemType(
     "device-unavailable",
     503,
     "A device can't be reached",
-    "Nothing was changed; the detail names the device. Trying again later may help.",
+    "Nothing was changed; the detail names the device, except to tenants. Trying again later may "
+    "help.",
 )
 NOT_READY: Final = ProblemType(
     "not-ready",
