@@ -62,6 +62,8 @@ class Alternative:
     bandwidth_mbps: float
     start_unix_s: float | None
     """None: from the time that was asked for."""
+    end_unix_s: float | None = None
+    """None: as asked for, or, where it starts later, as long after that."""
 
 
 class AdmissionError(HydraError):
@@ -81,6 +83,14 @@ class AdmissionError(HydraError):
     def discreet(self) -> AdmissionError:
         """The same refusal, for those who may not know of others' reservations."""
         return type(self)(self.in_public, self.alternatives)
+
+
+class NoRoom(AdmissionError):
+    """A reservation that does not fit beside others and what is out of use."""
+
+
+class DeviceMissing(AdmissionError):
+    """A reservation that is refused, maybe only because devices can't be reached."""
 
 
 class QuotaExceeded(AdmissionError):

@@ -301,7 +301,7 @@ class ReservationService(Protocol):
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue; a request whose retry key came before returns its reservation again.
 
-        Raises AdmissionError, UnknownName, DeviceUnavailable, KeyReused.
+        Raises AdmissionError (DeviceMissing among them), UnknownName, DeviceUnavailable, KeyReused.
         """
 
     def reserve_all(

@@ -68,6 +68,7 @@ LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
 _PLACED: Final = "has another path or VLAN"
+_STAYS: Final = "does not give way any more"
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure this long after an earlier one is another outage, and is logged."""
@@ -786,9 +787,14 @@ class Ledger:
                 and state not in RESERVATION_TRANSITIONS[before.state]
             ):
                 return before
-            reservation = self._book.transition(reservation_id, state, reason, now=time.time())
+            now_s = time.time()
+            reservation = self._book.transition(reservation_id, state, reason, now=now_s)
+            staying = self._book.let_stay(reservation_id, now_s)
             self._note_of([reservation])
-            self._write_in_time(*self._records(reservation), _news([reservation]))
+            self._note_of(staying, _STAYS)
+            self._write_in_time(
+                *self._records(reservation, staying), _news([reservation, *staying])
+            )
             return reservation
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
@@ -805,26 +811,36 @@ class Ledger:
                 state = ReservationState.CANCELLED
             elif old.state is ReservationState.FAILED:
                 state, why = ReservationState.RELEASED, f"asked for; it had failed: {old.reason}"
-            reservation = self._book.transition(reservation_id, state, why, now=time.time())
-            self._write_records(*self._records(reservation), _news([reservation]))
+            now_s = time.time()
+            reservation = self._book.transition(reservation_id, state, why, now=now_s)
+            staying = self._book.let_stay(reservation_id, now_s)
+            self._write_records(
+                *self._records(reservation, staying), _news([reservation, *staying])
+            )
             self._note_of([reservation])
+            self._note_of(staying, _STAYS)
             return reservation
 
     @contextmanager
     def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """Put the reservation back as it was if the journal can't be written."""
-        before = self._book.get(reservation_id)
+        """Put the reservation, and those that are to give way to it, back as they were if the
+        journal can't be written.
+        """
+        before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
         try:
             yield
         except JournalError:
-            self._book.put_back(before)
+            for one in before:
+                self._book.put_back(one)
             raise
 
-    def _records(self, reservation: Reservation) -> tuple[dict[str, Record], tuple[str, ...]]:
-        """(records to write for a reservation, by id; ids of old ones to delete)."""
+    def _records(
+        self, reservation: Reservation, others: Iterable[Reservation] = ()
+    ) -> tuple[dict[str, Record], tuple[str, ...]]:
+        """(records to write for a reservation and others, by id; ids of old ones to delete)."""
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
         known = reservation.id not in forgotten
-        return self._by_id([reservation] if known else []), forgotten
+        return self._by_id([reservation, *others] if known else others), forgotten
 
     def _by_id(self, reservations: Iterable[Reservation]) -> dict[str, Record]:
         return {one.id: reservation_record(self._fabric, one) for one in reservations}
@@ -875,13 +891,17 @@ class Ledger:
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
         """Book the pair's reservations around blocked ports; those that find no path fail.
 
-        Their reason begins with what was ``tried`` before, in words.
+        Their reason begins with what was ``tried`` before, in words. A tenant reads it: it names
+        nobody else's reservations.
         """
         with self._lock:
             changed, refused = self._book.reroute(pair, time.time(), limits)
             self._note(changed)
             for reservation_id, error in refused.items():
-                why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
+                LOG.warning("reservation %s has no other path: %s", reservation_id, error)
+                owned = self._book.get(reservation_id).owner is not None
+                told = f"no other path: {error.in_public if owned else error}"
+                why = "; ".join(dict.fromkeys([*filter(None, tried), told]))
                 self.change(reservation_id, ReservationState.FAILED, why)
 
     def fitting_mbps(

@@ -20,10 +20,11 @@ from apps.planning.planner import Planner
 from hydra.errors import (
     AdmissionError,
     Changed,
+    DeviceMissing,
     DeviceUnavailable,
     HydraError,
+    NoRoom,
     PlanError,
-    QuotaExceeded,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
@@ -96,7 +97,10 @@ class ReservationCare:
         self._ends = True
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable, PlanError."""
+        """Admit and queue.
+
+        Raises AdmissionError (DeviceMissing among them), UnknownName, DeviceUnavailable, PlanError.
+        """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
         return admitted[0]
 
@@ -190,10 +194,11 @@ class ReservationCare:
                 admitted.append(self._add(request, limits, group))
             except AdmissionError as error:
                 if all_or_nothing:
-                    raise
+                    raise _without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
         if not admitted:
-            raise AdmissionError(
+            missing = any(isinstance(one.error, DeviceMissing) for one in refused)
+            raise (DeviceMissing if missing else AdmissionError)(
                 _none_fits(str(one.error) for one in refused),
                 in_public=_none_fits(one.error.in_public for one in refused),
             )
@@ -209,8 +214,8 @@ class ReservationCare:
             self._check_switches(request)
         try:
             return self._ledger.add(request, limits, group, self._notice_s)
-        except AdmissionError as error:
-            raise self._with_devices(error) if starts_now else error from error
+        except NoRoom as error:
+            raise self._with_devices(error) if starts_now else error from None
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
         """True if one of them starts now, on a path that does not stand."""
@@ -227,10 +232,16 @@ class ReservationCare:
             self._mover.touched.ports,
         )
 
-    def _with_devices(self, error: AdmissionError) -> HydraError:
-        """The refusal, or DeviceUnavailable if optical switches that are down may be its cause."""
-        down = [] if isinstance(error, QuotaExceeded) else self._reach.down_planes()
-        return DeviceUnavailable("; ".join(down), str(error)) if down else error
+    def _with_devices(self, error: NoRoom) -> AdmissionError:
+        """The refusal, or DeviceMissing if optical switches that are down may be its cause."""
+        down = "; ".join(self._reach.down_planes())
+        if not down:
+            return error
+        return DeviceMissing(
+            f"{down}: {error}",
+            error.alternatives,
+            f"optical switches are down: {error.in_public}",
+        )
 
     def _check_switches(self, request: ReservationRequest) -> None:
         ready = self._reach.ready_switches()
@@ -243,8 +254,11 @@ class ReservationCare:
                 if server is None or server in switch.servers
             ]
             if ready.isdisjoint(switches):
-                problems = map(self._reach.why_not_ready, switches)
-                raise DeviceUnavailable(name, "; ".join(problems))
+                problems = "; ".join(map(self._reach.why_not_ready, switches))
+                raise DeviceMissing(
+                    f"{name}: {problems}",
+                    in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
+                )
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
@@ -586,6 +600,14 @@ class ReservationCare:
             return  # the same, in this moment
         if before.holds_capacity:
             self._take_down(reservation)
+
+
+def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
+    """The refusal of a group, which names those of its entries that were tried by their ends."""
+    told = str(error)
+    for one in admitted:
+        told = told.replace(one.id, f"{one.src}-{one.dst} of this request")
+    return type(error)(told, error.alternatives, error.in_public)
 
 
 def _none_fits(reasons: Iterable[str]) -> str:

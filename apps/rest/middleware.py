@@ -6,7 +6,7 @@ import logging
 from email.message import Message as EmailMessage
 from typing import Final
 
-from anyio import BrokenResourceError
+from anyio import BrokenResourceError, CancelScope
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -45,15 +45,28 @@ def body_limit(method: str, path: str, fabric: Fabric) -> int:
 
 
 class HeadAsGet:
-    """Answers HEAD as GET; the HTTP server leaves the content out."""
+    """Answers HEAD as GET; the HTTP server leaves the content out.
+
+    A stream ends where its content would begin.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        with CancelScope() as answering:
+
+            async def send_head(message: Message) -> None:
+                if answering.cancel_called:
+                    return
+                await send({**message, "more_body": False} if "more_body" in message else message)
+                if message.get("more_body"):
+                    answering.cancel()
+
+            await self._app({**scope, "method": "GET"}, receive, send_head)
 
 
 class Departures:

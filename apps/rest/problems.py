@@ -29,6 +29,7 @@ from hydra.errors import (
     Changed,
     ConfigError,
     DeviceError,
+    DeviceMissing,
     DeviceUnavailable,
     HydraError,
     KeyReused,
@@ -179,7 +180,8 @@ DEVICE_UNAVAILABLE: Final = ProblemType(
     "device-unavailable",
     503,
     "A device can't be reached",
-    "Nothing was changed; the detail names the device. Trying again later may help.",
+    "Nothing was changed; the detail names the device, except to tenants. Trying again later may "
+    "help.",
 )
 NOT_READY: Final = ProblemType(
     "not-ready",
@@ -245,6 +247,7 @@ class BusyError(HydraError):
 _REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
     QuotaExceeded: QUOTA_EXCEEDED,
     NotHitless: NOT_HITLESS,
+    DeviceMissing: DEVICE_UNAVAILABLE,
 }
 
 _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {

@@ -269,7 +269,10 @@ def created_group(
 
 
 def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
-    """None if ``caller`` is a tenant whose reservations it is not about."""
+    """None if ``caller`` is a tenant whose reservations it is not about.
+
+    Why a circuit moves is not for tenants: it may be another's reservation, or an operator's wish.
+    """
     mine = [reservation.id for reservation in one.served if caller.sees(reservation)]
     about = mine if one.reservation is None else caller.sees(one.reservation)
     if caller.tenant is not None and not about:
@@ -282,7 +285,7 @@ def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
         reservations=mine,
         reconfiguration=_progress(one.progress),
         alarm=_device_alarm(one.alarm),
-        reason=one.reason,
+        reason=one.reason if caller.tenant is None or one.reservation is not None else "",
     )
 
 

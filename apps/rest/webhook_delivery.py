@@ -364,7 +364,8 @@ class Webhooks:
 
     async def _delivered(self, one: _Subscriber, message: models.CloudEvent) -> bool:
         """Whether there is nothing more to do about ``message``."""
-        body = message.model_dump_json(exclude_none=True).encode()
+        unset = {"subject"} if message.subject is None else None
+        body = message.model_dump_json(exclude=unset).encode()
         headers = {
             "Content-Type": "application/cloudevents+json; charset=utf-8",
             **signed_headers(one.webhook.secret, message.id, int(time.time()), body),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
-from hydra.errors import AdmissionError, Alternative
+from hydra.errors import AdmissionError, Alternative, NoRoom
 from hydra.model import Fabric, OpticalPort, Path, PortId, RackId
 from hydra.reservations.calendar import (
     ROUNDING_MBPS,
@@ -18,6 +18,7 @@ from hydra.reservations.calendar import (
     Need,
     Pair,
     Window,
+    at_most_mbps,
 )
 from hydra.reservations.reservation import LATEST_UNIX_S
 
@@ -40,6 +41,10 @@ class Ask:
     servers: frozenset[str]
     exclusive: bool = False
     """True if it is to have circuits of its own."""
+    names_end: bool = False
+    """True if its end was asked for, not how long it is to last."""
+    may_wait: bool = True
+    """False if it can't start later."""
 
     @property
     def need(self) -> Need:
@@ -158,19 +163,21 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     later = _later_start(calendar, ask, replace(limits, blocked=frozenset()))
     ways = []
     if lower is not None:
-        ways.append(f"ask for at most {lower.bandwidth_mbps:g} Mb/s")
+        ways.append(f"ask for at most {at_most_mbps(lower.bandwidth_mbps)} Mb/s")
     if later is not None and later.start_unix_s is not None:
-        ways.append(f"start at {moment(later.start_unix_s)}")
+        end = "" if later.end_unix_s is None else f" and end at {moment(later.end_unix_s)}"
+        ways.append(f"start at {moment(later.start_unix_s)}{end}")
     remedy = f"; {', or '.join(ways)}" if ways else ""
     alternatives = [one for one in (lower, later) if one is not None]
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
         return AdmissionError(beyond + remedy, alternatives)
-    return AdmissionError(
+    unused = " and ports that are out of use" if limits.blocked else ""
+    return NoRoom(
         _in_the_way(calendar, window, ask, limits) + remedy,
         alternatives,
         f"{_in_words(ask)} between {ask.src} and {ask.dst} does not fit beside what is promised "
-        f"already{remedy}",
+        f"already{unused}{remedy}",
     )
 
 
@@ -199,7 +206,7 @@ def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alter
 
     None where no booking is in the way: nobody knows when what is out of use is mended.
     """
-    if _fit(calendar, ask, limits) is not None:
+    if not ask.may_wait or _fit(calendar, ask, limits) is not None:
         return None
     ports = {port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)}
     length_s = ask.end_unix_s - ask.start_unix_s
@@ -207,7 +214,7 @@ def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alter
     for end_unix_s in ends:
         later = replace(ask, start_unix_s=end_unix_s, end_unix_s=end_unix_s + length_s)
         if _fit(calendar, later, limits) is not None:
-            return Alternative(ask.mbps, end_unix_s)
+            return Alternative(ask.mbps, end_unix_s, later.end_unix_s if ask.names_end else None)
     return None
 
 
@@ -229,19 +236,24 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
         )
     if paths:
         path = min(paths, key=lambda path: (path.hops, path))
-        held_mbps = max(window.load_mbps(circuit) for circuit in path.circuits)
-        rate_mbps = min(fabric.rate_of(circuit) for circuit in path.circuits)
+        fullest = min(path.circuits, key=window.spare_mbps)
         holders = {b.id: b for circuit in path.circuits for b in window.bookings(circuit)}
         alone = [booking for booking in holders.values() if booking.exclusive]
         if alone:
             return f"the circuits between {names} are {_ids(alone)}'s alone"
         if ask.exclusive and holders:
             return f"the circuits between {names} have other users ({_ids(holders.values())})"
-        return (
-            f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
-            f"{rate_mbps:g} Mb/s{_and_reserved(held_mbps)} (by {_ids(holders.values())})"
-        )
-    ends = "; ".join(_describe_rack(fabric, window, rack, limits) for rack in ask.pair)
+        if window.spare_mbps(fullest) < ask.mbps - ROUNDING_MBPS:
+            held_mbps = window.load_mbps(fullest)
+            return (
+                f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
+                f"{fabric.rate_of(fullest):g} Mb/s{_and_reserved(held_mbps)} (by "
+                f"{_ids(window.bookings(fullest))})"
+            )
+        ends = "it has to be the one that is promised already, and "
+        ends += _describe_obstacles(fabric, window, path, limits)
+    else:
+        ends = "; ".join(_describe_rack(fabric, window, rack, limits) for rack in ask.pair)
     wanted = f" with {ask.mbps:g} Mb/s" if ask.mbps else ""
     own = " of its own" if ask.exclusive else ""
     return f"no path{own}{wanted} to spare between {names}: {ends}"
@@ -253,28 +265,39 @@ def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:
 
 def _describe_rack(fabric: Fabric, window: Window, rack: RackId, limits: AdmissionLimits) -> str:
     ports = fabric.ports_of(rack)
-    texts = [
-        f"{port.tor_port} (plane {fabric.planes[port.plane].name}) "
-        + _describe_port(fabric, window, port, limits)
-        for port in ports[:_NAMED]
-    ]
+    texts = [_describe_port(fabric, window, port, limits) for port in ports[:_NAMED]]
     if len(ports) > _NAMED:
         free = sum(1 for port in ports[_NAMED:] if not window.users(port.id))
         texts.append(f"and {len(ports) - _NAMED} more ports, of which {free} are free")
     return f"at {fabric.racks[rack].name} " + (", ".join(texts) or "there is no optical port")
 
 
+def _describe_obstacles(fabric: Fabric, window: Window, path: Path, limits: AdmissionLimits) -> str:
+    """Ports of a path that are out of use, or another circuit's at some moment."""
+    ports = [
+        fabric.ports[end]
+        for circuit in path.circuits
+        for end in circuit.ends
+        if end in limits.blocked or window.users(end) - {circuit}
+    ]
+    return "; ".join(
+        f"at {fabric.racks[port.rack].name} {_describe_port(fabric, window, port, limits)}"
+        for port in ports
+    )
+
+
 def _describe_port(
     fabric: Fabric, window: Window, port: OpticalPort, limits: AdmissionLimits
 ) -> str:
+    name = f"{port.tor_port} (plane {fabric.planes[port.plane].name})"
     if port.id in limits.blocked:
-        return "is out of use"
+        return f"{name} is out of use"
     holders = {b.id: b for circuit in window.users(port.id) for b in window.bookings(circuit)}
     if not holders:
-        return "is free"
+        return f"{name} is free"
     texts = [_describe_booking(fabric, port, booking) for booking in holders.values()]
     more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return f"is held by {' and '.join(texts[:_NAMED])}{more}"
+    return f"{name} is held by {' and '.join(texts[:_NAMED])}{more}"
 
 
 def _describe_booking(fabric: Fabric, port: OpticalPort, booking: Booking) -> str:

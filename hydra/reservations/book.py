@@ -23,6 +23,7 @@ from hydra.reservations.admission import (
     fastest_circuit_mbps,
     fitting_mbps,
     moment,
+    takes,
 )
 from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import ask_of, booking_of, pin_of, servers_among
@@ -62,6 +63,8 @@ class ReservationBook:
         self._timers = TimerQueue()
         self._active: dict[str, None] = {}
         """Ids of reservations that have, or are getting, circuits."""
+        self._giving_way: dict[str, None] = {}
+        """Of these, those that are to give way."""
         self._releasing: dict[str, None] = {}
         """Ids of reservations whose circuits are to go."""
         self._over: dict[str, None] = {}
@@ -126,6 +129,7 @@ class ReservationBook:
             end_unix_s=math.inf if end is None else end,
             servers=servers_among(self._fabric, request.src, request.dst),
             exclusive=request.service is ServiceClass.GUARANTEED,
+            names_end=request.end_unix_s is not None,
         )
         ask, path, displaced = self._find_place(ask, request, limits, now, notice_s)
         start, end = ask.start_unix_s, None if end is None else ask.end_unix_s
@@ -215,6 +219,31 @@ class ReservationBook:
             now = other.created_unix_s
             self.transition(one.id, ReservationState.PREEMPTED, reason, now=now)
 
+    def giving_way_to(self, reservation_id: str) -> tuple[Reservation, ...]:
+        """Reservations that have circuits, and are to give way to this one."""
+        giving_way = (self._by_id[one] for one in self._giving_way)
+        return tuple(one for one in giving_way if one.preempted_by == reservation_id)
+
+    def let_stay(self, reservation_id: str, now: float) -> tuple[Reservation, ...]:
+        """Let those stay until their own end that are to give way to one that is over.
+
+        Returns them. One whose circuits are promised to somebody else since then gives way all the
+        same. Raises UnknownName.
+        """
+        if self.get(reservation_id).is_booked:
+            return ()
+        staying = []
+        for one in self.giving_way_to(reservation_id):
+            end = None if one.duration_s is None else one.starts_unix_s + one.duration_s
+            longer = replace(one, expires_unix_s=end, preempted_by=None, reason="")
+            ask = ask_of(self._fabric, longer, now)
+            self._calendar.remove(one.id)
+            fits = one.booked is not None and takes(self._calendar, ask, one.booked, _NO_LIMITS)
+            self._put(longer if fits else one)
+            if fits:
+                staying.append(longer)
+        return tuple(staying)
+
     def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
         """Reservations, as they are now, that gave way to a new one which is still unsettled."""
         return tuple(self._by_id[one.id] for one in self._displaced.get(reservation_id, ()))
@@ -266,6 +295,9 @@ class ReservationBook:
             self._timers.note(reservation.id, _next_moment(reservation))
             if reservation.holds_capacity:
                 self._active[reservation.id] = None
+                self._giving_way.pop(reservation.id, None)
+                if reservation.preempted_by is not None:
+                    self._giving_way[reservation.id] = None
             self._calendar.add(booking_of(self._fabric, reservation, reservation.booked))
             if reservation.owner is not None:
                 self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
@@ -282,6 +314,7 @@ class ReservationBook:
         self._calendar.remove(reservation.id)
         self._timers.drop(reservation.id)
         self._active.pop(reservation.id, None)
+        self._giving_way.pop(reservation.id, None)
         if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
             mine.discard(reservation.id)
             if not mine:
@@ -327,7 +360,8 @@ class ReservationBook:
     ) -> Reservation:
         """Move to ``state``, and, if ``path`` is given, onto it (see :meth:`place`).
 
-        ``now`` is in Unix seconds; None: not known.
+        ``now`` is in Unix seconds; None: not known. One that is to give way keeps that as its
+        reason, unless there is another.
 
         Raises UnknownName, and LifecycleError for a step that is not in the transition table;
         the book is unchanged then.
@@ -339,6 +373,8 @@ class ReservationBook:
             raise LifecycleError(f"reservation {reservation_id}: {error}") from None
         if path is not None and (path.src, path.dst) != old.pair:
             raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
+        if old.preempted_by is not None:
+            reason = reason or old.reason
         self._put(
             replace(old, state=state, reason=reason, held_until_unix_s=None, since_unix_s=now)
         )
@@ -364,9 +400,12 @@ class ReservationBook:
         ask = ask_of(self._fabric, new, now)
         self._calendar.remove(old.id)
         try:
-            if old.owner is not None and change.quota is not None:
+            had = ask_of(self._fabric, old, now)
+            more = ask.mbps > had.mbps or ask.end_unix_s > had.end_unix_s
+            if old.owner is not None and change.quota is not None and more:
                 mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
-                within_quota_mbps(change.quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
+                quota = replace(change.quota, max_reservations=None)  # there are not more of them
+                within_quota_mbps(quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
             new = place_again(self._calendar, new, ask, limits)
         finally:
             self._put(old)

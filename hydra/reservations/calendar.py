@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from heapq import merge
 from math import inf
 from typing import Final, TypeVar
@@ -73,6 +74,12 @@ class AdmissionLimits:
     """Ports that a change under way has in hand, avoided where that is possible: there, a path has
     to wait for that change.
     """
+
+
+def at_most_mbps(mbps: float) -> str:
+    """A bandwidth in words that may be asked for where there are ``mbps``: rounded down."""
+    digits = Context(prec=6, rounding=ROUND_FLOOR)
+    return f"{float(digits.create_decimal(round(mbps, 6))):g}"
 
 
 def peak_mbps(bookings: Iterable[Booking], start_unix_s: float, end_unix_s: float) -> float:

@@ -14,7 +14,13 @@ from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, beyond_any_circuit, moment, takes
-from hydra.reservations.calendar import AdmissionLimits, Calendar, peak_mbps
+from hydra.reservations.calendar import (
+    ROUNDING_MBPS,
+    AdmissionLimits,
+    Calendar,
+    at_most_mbps,
+    peak_mbps,
+)
 from hydra.reservations.quotas import Quota
 from hydra.reservations.requests import check
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -83,13 +89,15 @@ def place_again(
     ):
         return new
     if not new.holds_capacity:
-        return replace(new, booked=admit(calendar, ask, AdmissionLimits(limits.max_hops)))
+        stays = replace(ask, may_wait=False)
+        return replace(new, booked=admit(calendar, stays, AdmissionLimits(limits.max_hops)))
     raise _not_on_its_path(calendar, new, ask)
 
 
 def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitless:
     """The refusal, with what the path has left for all of the time."""
-    window = calendar.window(ask.start_unix_s, ask.end_unix_s, AdmissionLimits())
+    limits = AdmissionLimits()
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits)
     circuits = () if new.booked is None else new.booked.circuits
     spare_mbps = min((window.spare_mbps(circuit) for circuit in circuits), default=0.0)
     server_mbps = calendar.fabric.server_rate_mbps
@@ -98,13 +106,19 @@ def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitle
         held_mbps = peak_mbps(booked, ask.start_unix_s, ask.end_unix_s)
         spare_mbps = min(spare_mbps, server_mbps - held_mbps)
     until = "" if math.isinf(ask.end_unix_s) else f" until {moment(ask.end_unix_s)}"
-    if spare_mbps <= 0:
+    less = replace(ask, mbps=spare_mbps)
+    if (
+        new.booked is None
+        or not ROUNDING_MBPS < spare_mbps < ask.mbps
+        or not takes(calendar, less, new.booked, limits)
+    ):
         return NotHitless(
-            f"{_IMPOSSIBLE}: others have its circuits{until}; reserve anew beside it, then release "
-            "this one"
+            f"{_IMPOSSIBLE}: others have its circuits{until}, or their ports; reserve anew beside "
+            "it, then release this one"
         )
+    most = at_most_mbps(spare_mbps)
     return NotHitless(
-        f"{_IMPOSSIBLE}: its circuits have {spare_mbps:g} Mb/s for it{until}; ask for at most "
-        f"{spare_mbps:g} Mb/s, or reserve anew beside it, then release this one",
+        f"{_IMPOSSIBLE}: its circuits have {most} Mb/s for it{until}; ask for at most {most} Mb/s, "
+        "or reserve anew beside it, then release this one",
         [Alternative(spare_mbps, None)],
     )

@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from hydra.errors import QuotaExceeded
-from hydra.reservations.calendar import ROUNDING_MBPS, Booking, peak_mbps
+from hydra.reservations.calendar import ROUNDING_MBPS, Booking, at_most_mbps, peak_mbps
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def within_quota_mbps(
     if least_mbps > left_mbps + ROUNDING_MBPS:
         raise QuotaExceeded(
             f"{least_mbps:g} Mb/s exceed the quota of {quota.max_mbps:g} Mb/s at a time, of which "
-            f"{left_mbps:g} Mb/s are left then: ask for less, for another time, or an operator for "
-            "a larger quota"
+            f"{at_most_mbps(left_mbps)} Mb/s are left then: ask for less, for another time, or an "
+            "operator for a larger quota"
         )
     return max(least_mbps, left_mbps)

@@ -62,7 +62,9 @@ class CloudEvent(Document):
     id: str = Field(description="The same if it is sent again.")
     source: str
     type: str = Field(description="`hydra.` and the kind of the event.")
-    subject: str | None = Field(description="Id of the reservation that it is about.")
+    subject: str | None = Field(
+        default=None, description="Id of the reservation that it is about; left out if none."
+    )
     time: datetime
     datacontenttype: Literal["application/json"] = "application/json"
     data: Event | Gap

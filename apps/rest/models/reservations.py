@@ -204,6 +204,11 @@ class Alternative(Document):
     start_unix_s: float | None = Field(
         default=None, description="Left out: the start that was asked for."
     )
+    end_unix_s: float | None = Field(
+        default=None,
+        description="Left out: the end that was asked for, or the duration. It goes with a later "
+        "start, where an end was asked for.",
+    )
 
 
 class RefusedEntry(Document):

@@ -104,7 +104,8 @@ def _place(log: EventLog, last_event_id: str | None) -> int | None:
     if last_event_id is None:
         return log.last
     run, _, number = last_event_id.rpartition("-")
-    if run != log.run or not number.isdecimal() or int(number) > log.last:
+    longest = len(str(log.last))
+    if run != log.run or not number.isdecimal() or len(number) > longest or int(number) > log.last:
         return None
     return int(number)
 

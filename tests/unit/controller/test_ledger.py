@@ -119,6 +119,33 @@ def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
     assert everything(ledger) != before
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_what_was_to_give_way_stays_over_a_restart(ledger, disk, cancelled):
+    old = reserve(ledger, 80.0)
+    ledger.change(old.id, State.ACTIVE)
+    new = reserve(ledger, 80.0, priority=1, start_unix_s=time.time() + 600)
+    before = everything(ledger)
+    assert ledger.reservation(old.id).preempted_by == new.id
+    disk.full = cancelled
+    if cancelled:
+        with pytest.raises(JournalError):
+            ledger.let_go(new.id)
+        assert everything(ledger) == before
+        disk.full = False
+    told = ledger.events.last
+    if cancelled:
+        ledger.let_go(new.id)
+    else:
+        ledger.change(new.id, State.FAILED, "no other path")
+    stays = ledger.reservation(old.id)
+    assert (stays.state, stays.expires_unix_s, stays.preempted_by) == (State.ACTIVE, None, None)
+    events, _ = ledger.events.after(told)
+    assert [one.reservation.id for one in events] == [new.id, old.id]
+    lines = ledger.history(0, time.time() + 1, (), 10)
+    assert any("does not give way any more" in one.text for one in lines)
+    assert restarted(disk).reservation(old.id) == stays
+
+
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
     with pytest.raises(JournalError), ledger.trial():
@@ -228,6 +255,20 @@ def test_a_failure_that_is_the_reason_is_told_of_once(ledger):
         "0 circuits up, 0 down; p1 refuses",
         "0 circuits up, 0 down; p1 refuses; the journal is full",
     ]
+
+
+@pytest.mark.parametrize("owner", ["tina", None])
+def test_the_reason_of_a_tenants_failure_names_nobody_elses(ledger, caplog, owner):
+    mine = reserve(ledger, owner=owner)
+    theirs = ledger.add(ReservationRequest("r1", "r3", 1.0), LIMITS)
+    ledger.keep([theirs])
+    ledger.reroute(mine.pair, AdmissionLimits(3, frozenset({mine.booked.circuits[0].b})))
+    failed = ledger.reservation(mine.id)
+    assert failed.state is State.FAILED
+    assert (theirs.id in failed.reason) == (owner is None)
+    assert "no other path: " in failed.reason
+    assert "out of use" in failed.reason
+    assert theirs.id in caplog.text
 
 
 def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk):

@@ -18,7 +18,14 @@ from apps.controller.reservation_care import ReservationCare
 from apps.planning import engine
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
-from hydra.errors import AdmissionError, DeviceUnavailable, LifecycleError, PlanError
+from hydra.errors import (
+    AdmissionError,
+    DeviceMissing,
+    DeviceUnavailable,
+    LifecycleError,
+    NoRoom,
+    PlanError,
+)
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError, Kind
 from hydra.lifecycle import ReconfigurationState
@@ -262,6 +269,83 @@ def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
     with pytest.raises(AdmissionError, match="of which 70 Mb/s are reserved already"):
         admission.result(SOON_S)
     assert stage.told() == before
+
+
+def test_a_refused_group_names_no_reservation_that_never_was(stage):
+    group = [ReservationRequest("r1", "r3", mbps) for mbps in (40.0, 70.0)]
+    with pytest.raises(NoRoom) as refused:
+        stage.reservations.reserve_all(group, all_or_nothing=True)
+    assert "70 Mb/s are reserved already (by r1-r3 of this request)" in str(refused.value)
+    assert [one.bandwidth_mbps for one in refused.value.alternatives] == [30.0]
+    assert "of this request" not in refused.value.in_public
+
+
+# --- devices that are missing ---------------------------------------------------------------
+
+DOWN = "OCS p9 is down (10.1.2.3:3083: connection refused)"
+
+
+@pytest.fixture
+def without_p9(journal):
+    """r1 and r2 have 60 of 100 Mb/s for somebody, and an optical switch is down."""
+    stage = Stage(journal)
+    stage.reservations.reserve(ReservationRequest("r1", "r2", 60.0, owner="tina"))
+    stage.reach.down_planes = lambda: [DOWN]
+    return stage
+
+
+@pytest.mark.parametrize("ask", ["reserve", "preview"])
+def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_any(without_p9, ask):
+    (theirs,) = without_p9.ledger.reservations()
+    with pytest.raises(DeviceMissing) as refused:
+        getattr(without_p9.reservations, ask)(ReservationRequest("r1", "r2", 50.0))
+    assert DOWN in str(refused.value)
+    assert theirs.id in str(refused.value)
+    assert [one.bandwidth_mbps for one in refused.value.alternatives] == [40.0]
+    told = refused.value.discreet()
+    assert isinstance(told, DeviceMissing)
+    assert told.alternatives == refused.value.alternatives
+    assert str(told) == (
+        "optical switches are down: a path with 50 Mb/s between r1 and r2 does not fit beside what "
+        "is promised already; ask for at most 40 Mb/s"
+    )
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda: ReservationRequest("r1", "r2", 5000.0),
+        lambda: ReservationRequest("r1", "r2", 1.0, end_unix_s=time.time() - 1),
+    ],
+    ids=["beyond any circuit", "in the past"],
+)
+def test_a_switch_that_is_down_is_not_blamed_for_what_never_fits(without_p9, request_of):
+    with pytest.raises(AdmissionError) as refused:
+        without_p9.reservations.reserve(request_of())
+    assert type(refused.value) is AdmissionError
+
+
+def test_those_that_fit_are_admitted_while_an_optical_switch_is_down(without_p9):
+    matrix = [ReservationRequest("r3", "r4", 80.0), ReservationRequest("r1", "r3", 10.0)]
+    outcome = without_p9.reservations.reserve_all(matrix, all_or_nothing=False)
+    assert [(one.src, one.dst) for one in outcome.admitted] == [("r3", "r4")]
+    (refused,) = outcome.refused
+    assert isinstance(refused.error, DeviceMissing)
+    with pytest.raises(DeviceMissing, match="none of them fits: OCS p9 is down"):
+        without_p9.reservations.reserve_all(matrix[1:], all_or_nothing=False)
+
+
+def test_those_that_fit_are_admitted_while_a_switch_of_another_is_away(stage):
+    away = FABRIC.server_by_name["h41"].vswitch.datapath_id
+    ready = stage.reach.ready_switches()
+    stage.reach.ready_switches = lambda: ready - {away}
+    stage.reach.why_not_ready = lambda _switch: "switch vs-h41 is not connected"
+    matrix = [ReservationRequest("h11", "h21", 9.0), ReservationRequest("h12", "h41", 9.0)]
+    outcome = stage.reservations.reserve_all(matrix, all_or_nothing=False)
+    assert [(one.src, one.dst) for one in outcome.admitted] == [("h11", "h21")]
+    (refused,) = outcome.refused
+    assert str(refused.error) == "h41: switch vs-h41 is not connected"
+    assert "vs-h41" not in refused.error.in_public
 
 
 # --- the planner's time ---------------------------------------------------------------------

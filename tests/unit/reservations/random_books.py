@@ -256,7 +256,11 @@ class Play:
         for one in error.alternatives:
             start = one.start_unix_s if one.start_unix_s is not None else request.start_unix_s
             other = replace(
-                request, bandwidth_mbps=one.bandwidth_mbps, minimum_mbps=None, start_unix_s=start
+                request,
+                bandwidth_mbps=one.bandwidth_mbps,
+                minimum_mbps=None,
+                start_unix_s=start,
+                end_unix_s=one.end_unix_s or request.end_unix_s,
             )
             if request.service is ServiceClass.BEST_EFFORT:
                 other = replace(other, bandwidth_mbps=request.bandwidth_mbps)

@@ -1,6 +1,7 @@
 """Names, limits, and what the planner is told to keep."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from hydra.reservations.admission import moment
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.reservation import LATEST_UNIX_S, Pin, ReservationRequest
+from tests.unit.core.fabrics import small_fabric
 
 
 def direct_path(fabric: Fabric, src: int, dst: int, plane: int = 0) -> Path:
@@ -246,7 +248,40 @@ def test_one_after_the_other_share_what_at_once_they_could_not(fabric):
     across = replace(request(bandwidth_mbps=1.0), start_unix_s=100.0, end_unix_s=120.0)
     with pytest.raises(AdmissionError, match="of which 100 Mb/s are reserved") as caught:
         book.add("b", across, now=0.0)
-    assert caught.value.alternatives == (Alternative(1.0, 310.0),)
+    assert caught.value.alternatives == (Alternative(1.0, 310.0, 330.0),)
+    assert str(caught.value).endswith(
+        "; start at 1970-01-01T00:05:10Z and end at 1970-01-01T00:05:30Z"
+    )
+    later = replace(across, start_unix_s=310.0, end_unix_s=330.0)
+    assert book.add("b", later, now=0.0).expires_unix_s == 330.0
+
+
+def test_a_pairs_path_that_is_anothers_later_is_not_said_to_be_full():
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("mine", request("r1", "r2", 40.0, 600.0), now=0.0)
+    later = replace(request("r1", "r3", 100.0, 600.0), start_unix_s=600.0)
+    book.add("later", later, now=0.0)
+    with pytest.raises(AdmissionError) as caught:
+        book.add("new", request("r1", "r2", 10.0, 900.0), now=1.0)
+    assert str(caught.value) == (
+        "no path with 10 Mb/s to spare between r1 and r2: it has to be the one that is promised "
+        "already, and at r1 o1.1 (plane p1) is held by mine (r1-r2, 40 of 100 Mb/s, until "
+        "1970-01-01T00:10:00Z) and later (r1-r3, 100 of 100 Mb/s, until 1970-01-01T00:20:00Z); "
+        "start at 1970-01-01T00:20:00Z"
+    )
+    limits = AdmissionLimits(blocked=frozenset(book.get("mine").booked.circuits[0].ends[1:]))
+    with pytest.raises(AdmissionError, match=r"at r2 o1\.1 \(plane p1\) is out of use$"):
+        book.add("new", request("r1", "r2", 10.0, 9.0), 1.0, limits)
+
+
+@pytest.mark.parametrize("held_mbps", [33.33333, 100 / 3, 0.00001, 90.1, 99.0])
+def test_as_much_as_a_refusal_names_is_admitted(held_mbps):
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("a", request("r1", "r2", held_mbps), now=0.0)
+    with pytest.raises(AdmissionError) as caught:
+        book.add("b", request("r1", "r2", 100.0), now=0.0)
+    (told,) = re.findall(r"ask for at most (\S+) Mb/s", str(caught.value))
+    assert book.add("b", request("r1", "r2", float(told)), now=0.0)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from tests.journals import SqliteJournal
+from tests.unit.core.fabrics import small_fabric
 
 from .test_calendar import over_committed
 from .test_preemption import booking
@@ -88,6 +89,31 @@ def test_it_does_not_last_into_what_is_promised_to_others(book):
         book.modify("a", Modification(end_unix_s=201.0), NOW)
 
 
+@pytest.mark.parametrize("service", [ServiceClass.SHARED, ServiceClass.GUARANTEED])
+@pytest.mark.parametrize("theirs", [("r1", "r3", 100.0), ("r1", "r2", 70.0), ("r1", "r2", 99.5)])
+def test_what_is_offered_instead_is_to_be_had(service, theirs):
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("a", ReservationRequest("r1", "r2", 40.0, 600.0, service=service), 0.0)
+    book.add("later", ReservationRequest(*theirs, 600.0, start_unix_s=600.0), 0.0)
+    with pytest.raises(NotHitless) as refusal:
+        book.modify("a", Modification(end_unix_s=900.0), NOW)
+    there_is = service is ServiceClass.SHARED and theirs[1] == "r2"
+    assert ("ask for at most" in str(refusal.value)) == there_is
+    assert len(refusal.value.alternatives) == there_is
+    for one in refusal.value.alternatives:
+        assert book.modify("a", Modification(one.bandwidth_mbps, end_unix_s=900.0), NOW)
+
+
+def test_one_that_is_scheduled_is_offered_no_other_start():
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("a", ReservationRequest("r1", "r2", 40.0, 50.0, start_unix_s=100.0), 0.0)
+    book.add("b", ReservationRequest("r1", "r3", 90.0, 50.0, start_unix_s=150.0), 0.0)
+    with pytest.raises(AdmissionError) as refusal:
+        book.modify("a", Modification(end_unix_s=180.0), NOW)
+    assert refusal.value.alternatives == ()
+    assert "start at" not in str(refusal.value)
+
+
 def test_what_has_no_circuits_yet_gets_others(fabric):
     book = ReservationBook(fabric)
     first = book.add("a", request(40.0, "r1", "r2", start_unix_s=100.0, duration_s=50.0), 0.0)
@@ -116,6 +142,19 @@ def test_a_quota_counts_without_what_it_was(fabric):
     with pytest.raises(QuotaExceeded):
         book.modify("a", Modification(bandwidth_mbps=51.0, quota=quota), NOW)
     assert book.usage("t", NOW).peak_mbps == 50.0
+
+
+def test_less_is_within_a_quota_that_was_lowered(fabric):
+    book = ReservationBook(fabric)
+    for name in "abc":
+        book.add(name, request(20.0, owner="t", duration_s=100.0), 0.0)
+    lower = Quota(max_reservations=2, max_mbps=50.0)
+    assert book.modify("a", Modification(5.0, quota=lower), NOW).bandwidth_mbps == 5.0
+    assert book.modify("b", Modification(end_unix_s=50.0, quota=lower), NOW).duration_s == 50.0
+    assert book.modify("a", Modification(10.0, quota=lower), NOW).bandwidth_mbps == 10.0
+    for change in (Modification(11.0, quota=lower), Modification(40.0, quota=lower)):
+        with pytest.raises(QuotaExceeded, match="of 50 Mb/s at a time"):
+            book.modify("a", change, NOW)
 
 
 def test_best_effort_and_guaranteed_ones_change_too(fabric):

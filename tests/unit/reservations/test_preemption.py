@@ -12,6 +12,7 @@ from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits, Booking
+from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
 from tests.journals import SqliteJournal
@@ -131,6 +132,55 @@ def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     again.close()
 
 
+def test_one_that_comes_up_is_still_said_to_give_way(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(60.0), 0.0)
+    book.add("b", request(80.0, 5), 10.0)
+    old = book.transition("a", State.ACTIVE, "", book.get("a").booked)
+    assert "gives way to a reservation of priority 5" in old.reason
+    assert book.transition("a", State.RELEASING, "asked for").reason == "asked for"
+
+
+@pytest.fixture
+def yielding(fabric):
+    """a is active until 500 s, and is to give way to b at 100 s; c is there until it is released,
+    and gives way to nobody.
+    """
+    book = ReservationBook(fabric)
+    book.add("a", request(60.0, duration_s=500.0), 0.0)
+    book.add("c", ReservationRequest("r3", "r4", 50.0), 0.0)
+    for name in "ac":
+        book.transition(name, State.ACTIVE, "", book.get(name).booked)
+    book.add("b", request(80.0, 5, start_unix_s=100.0, duration_s=100.0), 10.0)
+    book.settle("b")
+    assert book.get("a").expires_unix_s == 100.0
+    return book
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.FAILED, State.EXPIRED])
+def test_it_stays_if_what_it_gives_way_to_does_not_begin(yielding, fabric, state):
+    assert yielding.let_stay("b", 20.0) == ()
+    yielding.transition("b", state)
+    (old,) = yielding.let_stay("b", 20.0)
+    assert old == yielding.get("a")
+    assert (old.state, old.expires_unix_s, old.preempted_by) == (State.ACTIVE, 500.0, None)
+    assert old.reason == ""
+    assert yielding.expired(499.0) == ()
+    assert yielding.expired(500.0) == ("a",)
+    assert yielding.modify("a", Modification(10.0), 30.0).bandwidth_mbps == 10.0
+    assert yielding.let_stay("b", 20.0) == ()
+    assert list(reread(yielding, fabric)) == list(yielding)
+
+
+def test_it_goes_all_the_same_if_somebody_else_has_its_circuits_then(yielding, fabric):
+    yielding.add("d", request(70.0, start_unix_s=300.0), 20.0)
+    yielding.transition("b", State.CANCELLED)
+    assert yielding.let_stay("b", 30.0) == ()
+    old = yielding.get("a")
+    assert (old.expires_unix_s, old.preempted_by) == (100.0, "b")
+    assert over_committed(fabric, [booking(one) for one in yielding if one.is_booked]) == ""
+
+
 def play(fabric, seed):
     """A book in random use, checked after each step."""
     chance = random.Random(seed)
@@ -141,6 +191,12 @@ def play(fabric, seed):
             book.transition(one, over)
         for one in book.due(float(now)):
             book.transition(one, State.ACTIVATING)
+        ahead = [one.id for one in book if one.state is State.SCHEDULED]
+        if ahead and chance.random() < 0.3:
+            over = chance.choice(ahead)
+            book.transition(over, State.CANCELLED)
+            for one in book.let_stay(over, float(now)):
+                assert one.duration_s is None or one.expires_unix_s > now
         src, dst = chance.sample(["r1", "r2", "r3", "r4"], 2)
         asked = ReservationRequest(
             src,

@@ -18,7 +18,7 @@ from apps.rest.rate import Limiter
 from apps.rest.server import RestServer, Tls
 from apps.rest.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Caller, Role, identify, make_token
-from hydra.errors import HydraError
+from hydra.errors import Alternative, DeviceMissing, HydraError
 from hydra.events import EventKind
 from hydra.history import HappeningKind
 from hydra.reservations.reservation import ReservationRequest
@@ -234,6 +234,22 @@ def test_a_refusal_does_not_name_others(ask):
     assert "v0" not in json.dumps(ask("tom", "POST", "/v1/groups", json=some).json()["refused"])
 
 
+def test_a_refusal_for_a_missing_device_is_discreet_and_has_alternatives(ask, service):
+    service.fails_with = DeviceMissing(
+        "OCS p1 is down (10.1.2.3): taken by v0", [Alternative(20.0, None)], "it does not fit"
+    )
+    for path, body in (
+        ("/v1/reservations", GOOD),
+        ("/v1/reservations", {**GOOD, "dry_run": True}),
+        ("/v1/groups", {"entries": [{"bandwidth_mbps": 40, "src": "r1", "dst": "r2"}]}),
+    ):
+        answer = ask("tom", "POST", path, json=body)
+        assert answer.status_code == 503
+        assert answer.json()["type"] == "/problems/device-unavailable"
+        assert answer.json()["detail"] == "it does not fit"
+        assert answer.json()["alternatives"] == [{"bandwidth_mbps": 20.0}]
+
+
 def test_two_tenants_may_use_the_same_idempotency_key(ask):
     key = {"Idempotency-Key": "1"}
     made = [
@@ -248,8 +264,11 @@ def test_tenants_are_told_of_their_own(guarded, service):
     theirs = service.reserve(ReservationRequest("r1", "r2", 1.0, owner="tina"))
     mine = service.reserve(ReservationRequest("r3", "r4", 1.0, owner="tom"))
     service.tell(theirs)
+    why = f"reservation {theirs.id}"
     for one, served in ((circuit, [theirs]), (other, []), (circuit, [theirs, mine])):
-        service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=one, served=served)
+        service.events.publish(
+            EventKind.CIRCUIT_MOVING, 1.0, circuit=one, served=served, reason=why
+        )
     service.tell(mine)
     headers = {**bearer("tom"), "Last-Event-ID": "run-0"}
     with (
@@ -259,6 +278,7 @@ def test_tenants_are_told_of_their_own(guarded, service):
         events = source.iter_sse()
         first, second = (json.loads(next(events).data) for _ in range(2))
     assert first["reservations"] == [mine.id]
+    assert first["reason"] == "", "it names another's"
     assert second["reservation"]["id"] == mine.id
 
 

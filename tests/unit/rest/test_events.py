@@ -1,10 +1,12 @@
 """Server-sent events: what is told, resuming, and slow readers."""
 
+import http.client
 import json
+import logging
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import httpx
 import pytest
@@ -118,7 +120,10 @@ def test_resume_after_the_last_event_that_came(service, follow):
     assert [event.id for event in events] == ["run-4", "run-5"]
 
 
-@pytest.mark.parametrize("stale", ["other-3", "run-99", "nonsense", "run-x"])
+@pytest.mark.parametrize(
+    "stale",
+    ["other-3", "run-99", "nonsense", "run-x", pytest.param("run-" + "9" * 5000, id="endless")],
+)
 def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
     act(service, 2)
     with follow(headers={"Last-Event-ID": stale}) as follower:
@@ -161,6 +166,21 @@ def test_there_is_an_end_to_subscribers(server, follow, monkeypatch):
             503,
             "/problems/too-many-subscribers",
         )
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/agents/h11/circuits"])
+def test_head_of_a_stream_ends_and_takes_no_seat(server, caplog, path):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with closing(connection):
+        for _ in range(events_route.MOST_SUBSCRIBERS + 1):
+            connection.request("HEAD", path)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert answer.read() == b""
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_a_stopping_server_ends_its_subscribers(server, follow):

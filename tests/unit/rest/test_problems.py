@@ -14,6 +14,7 @@ from hydra.errors import (
     AdmissionError,
     ConfigError,
     DeviceError,
+    DeviceMissing,
     DeviceUnavailable,
     LifecycleError,
     OutcomeUnknown,
@@ -179,6 +180,7 @@ def test_bad_requests(client, service, case):
     ("raised", "status", "slug"),
     [
         (AdmissionError("all ports are taken"), 409, "admission-refused"),
+        (DeviceMissing("p1 is down: all ports are taken"), 503, "device-unavailable"),
         (QuotaExceeded("50 Mb/s at a time"), 409, "quota-exceeded"),
         (LifecycleError("too late"), 409, "lifecycle-conflict"),
         (PlanError("no path within 3 hops"), 409, "no-plan"),

@@ -271,6 +271,15 @@ def test_a_refusal_offers_what_is_then_admitted(client):
         assert answer.status_code == 201, answer.text
 
 
+def test_a_later_start_comes_with_its_end_where_an_end_was_asked_for(client):
+    client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 70})
+    until = {"src": "r1", "dst": "r2", "bandwidth_mbps": 60, "end_unix_s": 1_700_000_020}
+    lower, later = client.post("/v1/reservations", json=until).json()["alternatives"]
+    assert lower == {"bandwidth_mbps": 30.0}
+    assert (later["start_unix_s"], later["end_unix_s"]) == (1_700_000_060, 1_700_000_080)
+    assert client.post("/v1/reservations", json={**until, **later}).status_code == 201
+
+
 def test_two_ends_are_one_too_many(client):
     both = {**BODY, "end_unix_s": 1_700_000_100}
     answer = client.post("/v1/reservations", json=both)
@@ -318,7 +327,8 @@ def test_as_much_as_fits(client, service):
     assert [one["bandwidth_mbps"] for one in answer.json()["reservations"]] == [60]
     (refused,) = answer.json()["refused"]
     assert refused["src"] == "h11"
-    assert refused["alternatives"] == [{"bandwidth_mbps": 40.0, "start_unix_s": None}]
+    (alternative,) = refused["alternatives"]
+    assert alternative == {"bandwidth_mbps": 40.0, "start_unix_s": None, "end_unix_s": None}
     service.settle("v0", State.FAILED)
     assert client.delete(answer.headers["location"]).status_code == 200
 

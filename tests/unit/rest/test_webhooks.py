@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
+from apps.rest import models, render
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.webhook_addresses import Reach, RefusedAddress
 from apps.rest.webhook_delivery import Webhooks
+from hydra.access import LOCAL
 from hydra.errors import HydraError
 from hydra.events import EventKind, EventLog
 from hydra.journal import Change, Kind
@@ -124,7 +126,10 @@ def test_what_is_sent_is_a_cloud_event_that_the_library_verifies(hooks, service,
     assert event["type"] == "hydra.reservation"
     assert event["subject"] == "v0"
     assert event["time"] == "2023-11-14T22:13:20Z"
+    (told,), _ = service.events.after(0)
+    assert event["data"] == render.event(service.fabric, told, LOCAL).model_dump(mode="json")
     assert event["data"]["reservation"]["state"] == "activating"
+    models.CloudEvent.model_validate_json(body)
     with pytest.raises(WebhookVerificationError):
         Verifier(webhook.secret).verify(body + b" ", headers)
     with pytest.raises(WebhookVerificationError):
@@ -238,6 +243,8 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
         headers, body = receiver.accepted[0]
         event = Verifier(webhook.secret).verify(body, headers)
         assert event["type"] == "hydra.gap"
+        assert event["data"] == {"missed": None}
+        models.CloudEvent.model_validate_json(body)
         assert [one.webhook for one in again.all()] == [webhook]
         happen(service)
         wait_for(lambda: len(receiver.accepted) == 2)
