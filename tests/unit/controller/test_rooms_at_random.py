@@ -1,0 +1,328 @@
+"""The controller's rooms on the simulated network, whatever people and failures do, and when.
+
+Requests, releases, changes in stages, losses, ports set aside, a full journal and faults of devices
+come in any order, also between the steps of changes under way. Once all is quiet, nothing is stuck,
+nothing stands that nobody wants, and the devices are as the ledger says.
+
+``HYDRA_SIMULATION_SEED=7`` plays one seed, ``HYDRA_SIMULATION_RUNS=3000`` that many.
+"""
+
+import queue
+import random
+import time
+import traceback
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from hydra.errors import HydraError
+from hydra.faults.surveillance import LostPath
+from hydra.journal import JournalError
+from hydra.lifecycle import ReservationState as State
+from hydra.policy import OnDrift
+from hydra.reconfiguration.plan import pair_of
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import ReservationRequest, ServiceClass
+from hydra.service import PlanRequest
+from tests.unit.controller.test_staging import EMPTY, Staged
+from tests.unit.controller.test_staging_side_by_side import FABRIC
+from tests.unit.reconfiguration.seeds import chunks
+from tests.unit.reconfiguration.seeds import hold as hold_seeds
+from tests.unit.reconfiguration.simulation import Faults
+from tests.unit.reconfiguration.watch import Violation
+
+pytestmark = pytest.mark.takes(20)
+
+_RUNS = 48
+_TURNS = 40
+_DEEPEST = 2
+"""Events between the steps of a change that is itself made between those of another."""
+_BETWEEN = 0.15
+"""Chance of an event between two steps."""
+_MOST_BETWEEN = 5
+"""Events between the steps of one turn's changes."""
+_QUIET = 6
+"""Turns in which nothing was done, after which all is quiet."""
+_PATIENCE_S = 20.0
+_WHAT = {
+    "reserve": 5,
+    "release": 4,
+    "modify": 2,
+    "reconfigure": 3,
+    "lose": 2,
+    "set_aside": 1,
+    "clear": 1,
+    "stop": 1,
+    "pause": 1,
+    "resume": 2,
+    "traffic": 1,
+}
+"""Events, and how often each comes."""
+
+
+class _World:
+    def __init__(self, seed):
+        self.rng = rng = random.Random(seed)
+        self.staged = Staged(before=EMPTY, fabric=FABRIC)
+        self.rooms = rooms = self.staged.rooms
+        self.network = self.staged.stage.network
+        self.full = self.quiet = False
+        self.depth = self.between = 0
+        self.sent_mbps = np.zeros((len(FABRIC.racks),) * 2)
+        self.events = dict(_WHAT)
+        if rng.random() < 0.5:
+            self.events["fill_journal"] = 1
+        if rng.random() < 0.5:
+            self.network.faults = Faults.draw(rng)
+        self._put_together(rooms)
+
+    def _put_together(self, rooms):
+        """What a start would do, and time that always is up."""
+        self.staged.policy(on_drift=OnDrift.MEND)
+        self.staged.staging._put = rooms._conductor.put
+        rooms._recovery.done = rooms._upkeep.in_command = True
+        rooms._reach.starting = False
+        rooms._upkeep.hold_reserved = lambda: None
+        rooms.fleet.mute = frozenset
+        rooms.fleet.connected = lambda: frozenset(self.network.connected)
+        rooms.fleet.await_connected = lambda *_: None
+        planning, planner = self.staged.staging._planning, rooms._planner
+        planner.propose = _whenever(planning.propose)
+        planner.for_pins = _whenever(planning.for_pins)
+        rooms._loop._sent_mbps = self._now_sent
+        ticks = iter(range(0, 10**9, 30))
+        for retries in (
+            rooms._upkeep._retries,
+            rooms._upkeep._port_retries,
+            rooms._reservations._retries,
+        ):
+            retries._clock = lambda: float(next(ticks))
+        rooms._conductor._safely = self._do
+        write, run = rooms._ledger._journal.write, rooms._runner.run
+
+        def written(changes):
+            if self.full:
+                raise JournalError("full")
+            write(changes)
+
+        def running(course, on_batch=lambda _batch: None):
+            def look(batch):
+                self._between_steps()
+                on_batch(batch)
+
+            return run(course, look)
+
+        rooms._ledger._journal.write, rooms._runner.run = written, running
+
+    def _now_sent(self):
+        return self.sent_mbps.copy()
+
+    def _do(self, job, _stage):
+        """As the conductor does a job; what is no refusal is a defect."""
+        with suppress(HydraError):
+            job()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _between_steps(self):
+        if self.quiet or self.depth == _DEEPEST or self.between == _MOST_BETWEEN:
+            return
+        if self.rng.random() < _BETWEEN:
+            self.between += 1
+            self.depth += 1
+            self.happen()
+            self.depth -= 1
+
+    def happen(self):
+        (event,) = self.rng.choices([*self.events], [*self.events.values()])
+        with suppress(HydraError):
+            getattr(self, f"_{event}")()
+
+    def _reserve(self):
+        rng, racks = self.rng, [rack.name for rack in FABRIC.racks if rack.servers]
+        services = [ServiceClass.SHARED] * 3 + [ServiceClass.BEST_EFFORT, ServiceClass.GUARANTEED]
+        request = ReservationRequest(
+            *rng.sample(racks, 2),
+            rng.choice([5.0, 20.0, 60.0]),
+            duration_s=rng.choice([None, None, 0.05, 0.3]),
+            start_unix_s=rng.choice([None, None, None, time.time() + 0.1]),
+            priority=rng.choice([0, 0, 0, 2]),
+            service=rng.choice(services),
+        )
+        self.rooms._reservations.reserve(request)
+
+    def _one_booked(self):
+        booked = [one for one in self.rooms._ledger.reservations() if one.is_booked]
+        return self.rng.choice(booked).id if booked else "none"
+
+    def _release(self):
+        self.rooms._reservations.release(self._one_booked())
+
+    def _modify(self):
+        end = time.time() + self.rng.choice([0.2, 5.0])
+        change = Modification(bandwidth_mbps=self.rng.choice([5.0, 30.0]), end_unix_s=end)
+        self.rooms._reservations.modify(self._one_booked(), change)
+
+    def _random_mbps(self, most, rates):
+        mbps = np.zeros_like(self.sent_mbps)
+        for _ in range(self.rng.randint(0, most)):
+            mbps[tuple(self.rng.sample(range(len(mbps)), 2))] = rates()
+        return mbps
+
+    def _reconfigure(self):
+        wanted = self._random_mbps(5, lambda: self.rng.choice([10.0, 50.0, 90.0]))
+        self.rooms._loop.reconfigure(PlanRequest(demand=wanted), "operator")
+
+    def _traffic(self):
+        room_mbps = 2 * FABRIC.electrical_rate_mbps
+        self.sent_mbps = self._random_mbps(6, lambda: self.rng.uniform(0.1, 0.9) * room_mbps)
+
+    def _lose(self):
+        state = self.rooms._ledger.state
+        if state.topology.paths:
+            path = self.rng.choice(state.topology.paths)
+            dead = frozenset(self.rng.sample(path.circuits, self.rng.randint(0, 1)))
+            self.rooms._paths_lost([LostPath(path, state.vlans[path], dead, "probes lost")])
+
+    def _set_aside(self):
+        port = self.rng.choice(FABRIC.ports)
+        self.rooms._quarantine.set_aside(FABRIC.racks[port.rack].name, port.tor_port, "test")
+
+    def _clear(self, most=4):
+        for entry in self.rooms._quarantine.entries()[:most]:
+            port = FABRIC.ports[entry.port]
+            self.rooms._quarantine.clear(FABRIC.racks[port.rack].name, port.tor_port)
+
+    def _one_in_stages(self):
+        return self.rng.choice([*self.staged.staging._changes] or ["none"])
+
+    def _stop(self):
+        self.rooms._loop.stop(self._one_in_stages(), "operator")
+
+    def _pause(self):
+        self.rooms._loop.pause(self._one_in_stages(), True)
+
+    def _resume(self):
+        self.rooms._loop.pause(self._one_in_stages(), False)
+
+    def _fill_journal(self):
+        self.full = not self.full
+
+    # -- turns of the conductor --------------------------------------------------------------------
+
+    def turn(self):
+        """Duties, and the next job; False if there was none."""
+        rooms, conductor = self.rooms, self.rooms._conductor
+        self.between = 0
+        for datapath in sorted(set(self.network.names) - self.network.connected):
+            if self.quiet or self.rng.random() < 0.5:
+                self.network.connected.add(datapath)
+                rooms._switches.renewed(datapath)
+        duties = (
+            rooms._look_after,
+            self.staged.staging.keep_time,
+            rooms._reservations.keep_time,
+        )
+        for duty in duties:
+            self._do(duty, "duty")
+            conductor._do_first()
+        with suppress(queue.Empty):
+            job = conductor._jobs.get_nowait()
+            conductor._do_first()
+            self._do(job, "job")
+            return True
+        return False
+
+    def play(self):
+        for _ in range(_TURNS):
+            for _ in range(self.rng.randint(0, 2)):
+                self.happen()
+            self.turn()
+        self._come_to_rest()
+        if found := [*self._left_over()]:
+            raise Violation("; ".join(found))
+
+    def _come_to_rest(self):
+        """Nothing fails any more, and whatever waits is done."""
+        rooms, staging = self.rooms, self.staged.staging
+        self.quiet, self.full = True, False
+        self.network.faults = Faults()
+        self.network.now_s += 100.0
+        self.network.catch_up()
+        self.network.unreliable.clear()
+        self._clear(most=None)
+        for change in tuple(staging._changes):
+            with suppress(HydraError):
+                rooms._loop.pause(change, False)
+        idle, until_s = 0, time.monotonic() + _PATIENCE_S
+        while idle < _QUIET:
+            if time.monotonic() > until_s:
+                raise Violation(f"never quiet: {[*staging._changes]}")
+            rooms._ledger._next_try_s = rooms._withdrawals._again_s = 0.0
+            rooms._ledger.catch_up()
+            for change in staging._changes.values():
+                change.late_until_s = 0.0
+            idle = 0 if self.turn() or staging._changes else idle + 1
+            time.sleep(0.002)
+        rooms._audit()  # an order may have been carried out long after its device was read
+        for _ in range(_QUIET):
+            self.turn()
+
+    def _left_over(self):
+        rooms, ledger = self.rooms, self.rooms._ledger
+        state, changes = ledger.state, {*self.staged.staging._changes}
+        for one in ledger.reservations():
+            if one.state in (State.RELEASING, State.COMMITTED, State.ACTIVATING):
+                yield f"reservation {one.id} is {one.state.value} for good"
+            if one.state is State.ACTIVE and (one.path, one.vlan) != (
+                one.booked,
+                state.vlans.get(one.booked),
+            ):
+                yield f"reservation {one.id} is active, and not where it is said to be"
+        for entry in ledger.reconfigurations():
+            if not entry.is_over and entry.id not in changes:
+                yield f"{entry.id}, asked for by {entry.trigger}, is {entry.state.value} for good"
+        for path in state.topology.paths:
+            if not ledger.wanted(pair_of(path)):
+                yield f"nobody wants {path}"
+        kept = {
+            "changes in the journal": {one.id for one in ledger.unfinished()} ^ changes,
+            "asked for": rooms._loop._asked_for,
+            "reservations that wait": rooms._reservations._in_turn,
+            "paths to be taken down": rooms._reservations._unwanted,
+            "under way": ledger.under_way,
+            "the journal lags": ledger.behind,
+            "standstills": rooms._mover._standstills,
+            "lost and standing": rooms._withdrawals._left,
+            "pairs cut off": rooms._withdrawals._cut,
+            "announcements suspended": rooms._announcer.suspended.locked(),
+            "drift": rooms._auditor.look().items,
+        }
+        for what, left in kept.items():
+            if left:
+                yield f"{what}: {left}"
+
+
+def _whenever(planned):
+    """A planner's answer, however urgent."""
+
+    def answer(*of, urgent):
+        del urgent
+        return planned(*of)
+
+    return answer
+
+
+def simulate(seed):
+    try:
+        _World(seed).play()
+    except Violation:
+        raise
+    except Exception as error:
+        raise Violation(traceback.format_exc()) from error
+
+
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
+def test_whatever_comes_and_when_all_ends_as_it_should(seeds):
+    hold_seeds(simulate, seeds)
