@@ -31,6 +31,7 @@ from drivers.codecs.openflow.meters import (
     SetMeter,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, decode_flow_stats
+from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.forwarding.substrate import substrate_of
@@ -61,6 +62,7 @@ _WORTH_TELLING: Final = 0.02
 _HELD_BACK: Final = 0.002
 """Part of an aggregate's bytes: one that loses less would hardly send more."""
 _PATIENCE_S: Final = 1.0
+_NO_ANSWER: Final = frozenset({FailureKind.UNKNOWN, FailureKind.LATE})
 
 _KeyT = TypeVar("_KeyT", Aggregate, Tally)
 
@@ -170,6 +172,8 @@ class Policing:
         """Aggregates whose rates were shared out anew since the pacer's turn began."""
         self._unmetered: set[DatapathId] = set()
         """Vswitches that meter nothing."""
+        self._unanswered: set[DatapathId] = set()
+        """Of these, those that gave no answer in time."""
         self._rates = _Rates()
         self._rest_s = _INTERVAL_S
         """Time between two readings of the meters."""
@@ -325,6 +329,7 @@ class Policing:
             )
         with self._lock:
             self._unmetered.update(failed)
+            self._unanswered.update(dp for dp, one in failed.items() if one.kind in _NO_ANSWER)
         return frozenset(failed)
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
@@ -332,10 +337,17 @@ class Policing:
         none: Mapping[DatapathId, _Table] = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)
+            self._unanswered.difference_update(datapaths)
             self._cleared.difference_update(datapaths)
             meters = {dp: self._new_meters(dp, none, self._tables) for dp in datapaths}
             self._unsettled.update(datapaths)
         self._change_meters(meters)
+
+    @property
+    def unanswered(self) -> frozenset[DatapathId]:
+        """Vswitches that meter nothing, since they gave no answer in time: to be prepared again."""
+        with self._lock:
+            return frozenset(self._unanswered)
 
     def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
         """Rules that a vswitch is to hold for reservations."""

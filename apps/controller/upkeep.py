@@ -95,6 +95,7 @@ class Upkeep:
     _retries: Retries = field(default_factory=Retries, init=False)
     """By the name of a device, or a switch's datapath."""
     _port_retries: Retries = field(default_factory=Retries, init=False)
+    _meter_retries: Retries = field(default_factory=Retries, init=False)
     dark: frozenset[_Dark] = field(default=frozenset(), init=False)
     """Circuits that lost their light while a ToR was away, or while a change was under way."""
 
@@ -119,7 +120,10 @@ class Upkeep:
             self._runner.run(self._recovery.run())
             return False
         self._mend_devices()
+        unmetered = self._meter_retries.due(self._policing.unanswered)
+        self._switches.doubt(unmetered)
         more = self.synchronise()
+        self._meter_retries.note(unmetered, self._policing.unanswered)
         self._open_ports()
         if time.monotonic() >= self._spares_relays_until_s:  # some switch has had its time
             self.tidy_relays()

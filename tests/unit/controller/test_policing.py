@@ -364,6 +364,7 @@ def test_a_vswitch_without_meters_keeps_its_rules_and_is_named(policing, vswitch
     reservation = reserved("h11", "h21")
     assert hold(policing, reservation) == {SERVERS["h12"]}
     policing.prepare([SERVERS["h12"]])
+    assert policing.unanswered == frozenset(), "it has none: no use in asking again"
     assert list(policing.rules_for(SERVERS["h12"])) == []
     assert policing.delivery(reservation).unheld == ("h12",)
     vswitches["h12"].takes_meters = True
@@ -470,7 +471,9 @@ def test_a_vswitch_that_is_late_with_the_removal_of_a_meter_is_to_be_brought(pol
 
     h11.send = late_once
     assert hold(policing) == {SERVERS["h11"]}
+    assert policing.unanswered == {SERVERS["h11"]}
     policing.prepare([SERVERS["h11"]])
+    assert policing.unanswered == frozenset()
     assert hold(policing, one) == NOBODY
     assert policing.delivery(one).unheld == ()
 

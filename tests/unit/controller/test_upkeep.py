@@ -84,6 +84,7 @@ class Stage:
         panels = SimpleNamespace(
             ports=frozenset, waiting=lambda _execution: (), described=lambda status: status
         )
+        self.policing = SimpleNamespace(unanswered=frozenset())
         core = self.core
         self.upkeep = Upkeep(
             fabric,
@@ -92,7 +93,7 @@ class Stage:
             self.ledger,
             quarantine,
             panels,
-            SimpleNamespace(),
+            self.policing,
             SimpleNamespace(),
             core,
             core.switches,
@@ -454,3 +455,23 @@ def test_a_tor_without_vlans_that_missed_a_rule_is_within_reach_again():
     stage.upkeep.look_after()
     assert not stage.core.care.uncertain_racks
     assert stage.reach.blocked_ports() == frozenset()
+
+
+def test_a_vswitch_that_gave_no_answer_about_its_meters_is_brought_again(stage):
+    stage.upkeep.look_after()
+    stage.upkeep.look_after()
+    clock = stage.upkeep._meter_retries._clock = Clock()
+    datapath = FABRIC.servers[0].vswitch.datapath_id
+    stage.policing.unanswered = frozenset({datapath})
+    doubted, doubt = [], stage.core.switches.doubt
+
+    def noted(datapaths):
+        doubted.extend((clock.now_s, one) for one in datapaths)
+        doubt(datapaths)
+
+    stage.core.switches.doubt = noted
+    for _ in range(8):
+        stage.upkeep.look_after()
+        assert datapath in stage.core.switches.ready()
+        clock.now_s += 1.0
+    assert doubted == [(at_s, datapath) for at_s in (0, 2, 6)]
