@@ -16,7 +16,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +83,10 @@ def connect(
             transport = paramiko.Transport(connection)
             abandoned.callback(transport.close)
             transport.set_log_channel(_log.name)
+            known = tuple(_known_keys(device, address, options))
+            _prefer({one.kind for one in known if not one.revoked}, transport)
             _negotiate(transport, deadline)
-            _check_host_key(device, address, transport.get_remote_server_key(), options)
+            _check_host_key(device, address, transport.get_remote_server_key(), known, options)
             _authenticate(device, address, transport, login, deadline)
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise DeviceUnavailable(device, f"SSH to {address}: {_reason(error)}") from error
@@ -117,22 +119,42 @@ def _negotiate(transport: paramiko.Transport, deadline: float) -> None:
         raise TimeoutError
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the configuration, or a line of ``known_hosts``, says of the device's host key."""
+
+    kind: str
+    """Its type, such as ``ssh-rsa``."""
+    encoded: str
+    """The key in base64."""
+    revoked: bool = False
+
+    def is_shown_as(self, presented: paramiko.PKey) -> bool:
+        return (self.kind, self.encoded) == (presented.get_name(), presented.get_base64())
+
+
+def _prefer(kinds: Collection[str], transport: paramiko.Transport) -> None:
+    """Ask for a host key of these types first: a device may have one of each."""
+    security = transport.get_security_options()
+    wanted = [
+        name
+        for name in security.key_types
+        if name in kinds or (name.startswith("rsa-") and "ssh-rsa" in kinds)  # its signatures
+    ]
+    security.key_types = (*wanted, *(one for one in security.key_types if one not in wanted))
+
+
 def _check_host_key(
-    device: str, address: str, presented: paramiko.PKey, options: SshOptions
+    device: str,
+    address: str,
+    presented: paramiko.PKey,
+    known: Collection[_Known],
+    options: SshOptions,
 ) -> None:
     if options.host_key == _ANY:
         return
     shown = f"{presented.get_name()} {presented.fingerprint}"
-    if options.host_key is not None:
-        if options.host_key.split()[:2] == [presented.get_name(), presented.get_base64()]:
-            return
-        raise DeviceError(
-            device,
-            f"{address} shows another host key than options.host_key: {shown}; find out who "
-            "answers there before you change the configuration",
-        )
-    known = tuple(_known_keys(device, options.known_hosts, address))
-    same = [one for one in known if one.key == (presented.get_name(), presented.get_base64())]
+    same = [one for one in known if one.is_shown_as(presented)]
     if any(one.revoked for one in same):
         raise DeviceError(
             device,
@@ -141,6 +163,12 @@ def _check_host_key(
         )
     if same:
         return
+    if options.host_key is not None:
+        raise DeviceError(
+            device,
+            f"{address} shows another host key than options.host_key: {shown}; find out who "
+            "answers there before you change the configuration",
+        )
     if not all(one.revoked for one in known):
         raise DeviceError(
             device,
@@ -154,17 +182,14 @@ def _check_host_key(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a line of ``known_hosts`` says of the device's host key."""
-
-    key: tuple[str, str]
-    """Type, and key in base64."""
-    revoked: bool
-
-
-def _known_keys(device: str, path: str, address: str) -> Iterator[_Known]:
-    """Keys in a ``known_hosts`` file that are about the device; what can't be read is none."""
+def _known_keys(device: str, address: str, options: SshOptions) -> Iterator[_Known]:
+    """What is known of the device's host keys; a line that can't be read tells none."""
+    if options.host_key is not None:
+        if options.host_key != _ANY:
+            kind, encoded = options.host_key.split()[:2]
+            yield _Known(kind, encoded)
+        return
+    path = options.known_hosts
     try:
         lines = Path(path).expanduser().read_bytes().splitlines()
     except FileNotFoundError:
@@ -178,7 +203,7 @@ def _known_keys(device: str, path: str, address: str) -> Iterator[_Known]:
         words = line.decode("utf-8", "replace").split()
         marks = [words.pop(0)] if words and words[0].startswith("@") else []
         if len(words) >= 3 and marks in ([], ["@revoked"]) and _are_about(words[0], name):
-            yield _Known((words[1], words[2]), bool(marks))
+            yield _Known(words[1], words[2], revoked=bool(marks))
 
 
 def _are_about(patterns: str, name: str) -> bool:

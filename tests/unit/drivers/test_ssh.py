@@ -30,10 +30,10 @@ class Gate(paramiko.ServerInterface):
 
 
 class Device:
-    """Lets any number of clients in; its host key is an RSA key."""
+    """Lets any number of clients in, and has a host key of each of two types."""
 
     def __init__(self) -> None:
-        self.rsa = paramiko.RSAKey.generate(2048)
+        self.rsa, self.ecdsa = paramiko.RSAKey.generate(2048), paramiko.ECDSAKey.generate()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.name = f"[127.0.0.1]:{self._listener.getsockname()[1]}"
@@ -47,8 +47,9 @@ class Device:
                 client, _ = self._listener.accept()
                 transport = paramiko.Transport(client)
                 transport.add_server_key(self.rsa)
+                transport.add_server_key(self.ecdsa)
                 self._transports.append(transport)
-                with contextlib.suppress(paramiko.SSHException, EOFError):
+                with contextlib.suppress(paramiko.SSHException, EOFError, OSError):  # it has left
                     transport.start_server(server=Gate())
 
     def clients(self) -> list[paramiko.Transport]:
@@ -141,7 +142,7 @@ def test_a_hashed_name_is_known(known_hosts, device):
         ((b"@cert-authority NAME KEY",), "is not known"),
         ((b"NAME ssh-rsa AAAA",), "another host key"),
         ((b"NAME KEY", b"@revoked NAME KEY"), "has revoked"),
-        ((b"@revoked * KEY",), "has revoked"),
+        ((b"@revoked * KEY", b"NAME ssh-rsa AAAA"), "has revoked"),
     ],
 )
 def test_a_key_that_no_line_vouches_for_is_refused(known_hosts, lines, reason):
@@ -154,6 +155,18 @@ def test_a_file_that_is_not_there_knows_nobody(device, tmp_path):
         connected(device, SshOptions(known_hosts=str(tmp_path / "none")))
     with pytest.raises(DeviceError, match=r"can't read .*: Is a directory"):
         connected(device, SshOptions(known_hosts=str(tmp_path)))
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_a_device_with_several_keys_is_asked_for_the_one_that_is_known(device, kind, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "root")
+    connected(device, SshOptions(host_key=line_of(getattr(device, kind))))
+
+
+def test_another_key_than_the_options_say_is_refused(device):
+    other = line_of(paramiko.ECDSAKey.generate())
+    with pytest.raises(DeviceError, match=r"another host key than options\.host_key"):
+        connected(device, SshOptions(host_key=other))
 
 
 def test_whatever_goes_wrong_no_connection_is_left(device, monkeypatch):
