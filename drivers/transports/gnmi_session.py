@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
-from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
+from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
 
@@ -79,8 +79,8 @@ class GnmiSession:
         ]
         if self._options.server_name is not None:
             settings.append(("grpc.ssl_target_name_override", self._options.server_name))
-        roots = authorities(self._device, self._options)
-        trusted = grpc.ssl_channel_credentials(None if roots is None else roots.encode("latin-1"))
+        roots = all_authorities(self._device, self._options)  # gRPC would take a list of its own
+        trusted = grpc.ssl_channel_credentials(roots.encode("latin-1"))
         self._channel = grpc.secure_channel(self._address, trusted, settings)
         self._stub = import_module(_STUBS).gNMIStub(self._channel)
         try:
