@@ -554,6 +554,15 @@ def test_a_certificate_that_is_not_there(transport, monkeypatch):
         switch.open()
 
 
+@pytest.mark.parametrize("secret", ["Gr\u00fcn-7x!", "open\tsesame", "sesame\n"])
+def test_a_password_that_grpc_cant_carry_is_told_and_not_shown(secret, monkeypatch):
+    monkeypatch.setenv("P", secret)
+    switch = optical_switch(plane(), 1.0)
+    with pytest.raises(DeviceError, match=r"password can't be sent: .* ASCII only") as caught:
+        switch.open()
+    assert secret not in str(caught.value)
+
+
 @pytest.mark.parametrize("transport", ["gnmi", "restconf"])
 def test_a_certificate_that_is_none(transport, monkeypatch, tmp_path):
     monkeypatch.setenv("P", "secret")
