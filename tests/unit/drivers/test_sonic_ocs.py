@@ -305,6 +305,23 @@ def test_what_is_not_configured_is_added_to_be_deleted():
     assert databases.written == [([], ["1A-65B"]), (["1A-65B"], [])]
 
 
+def test_what_was_never_made_is_deleted_before_the_others():
+    switch, databases = driver(
+        OCS_CROSS_CONNECT={"1A-65B": {}, "2A-66B": {}}, OCS_CROSS_CONNECT_TABLE={"2A-66B": LIT}
+    )
+    with pytest.raises(DeviceError, match="still connected: 1 to 5, 2 to 6"):
+        switch.change([CrossConnect(1, 5), CrossConnect(2, 6)], [CrossConnect(3, 7)])
+    assert databases.written == [(["1A-65B"], []), (["2A-66B"], ["3A-67B"])]
+    databases.written.clear()
+    with pytest.raises(DeviceError, match="still connected: 1 to 5"):
+        switch.change([CrossConnect(2, 6)], [CrossConnect(1, 5)])
+    assert databases.written == [(["1A-65B"], []), (["2A-66B"], [])]
+    databases.written.clear()
+    with pytest.raises(DeviceError, match="still connected: 1 to 5"):
+        switch.change([CrossConnect(1, 5)], [])
+    assert databases.written == [(["1A-65B"], [])]
+
+
 def test_a_refusal_half_way_leaves_the_outcome_unknown():
     switch, databases = driver(OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT})
     databases.lost_after = 1
