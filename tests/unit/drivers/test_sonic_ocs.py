@@ -91,6 +91,7 @@ def test_a_cross_connect_is_its_key():
         ({"status": "enabled"}, CrossConnectState(True, "enabled", False)),
         ({"status": "disabled"}, CrossConnectState(False, "disabled", False)),
         ({"status": "invalid"}, CrossConnectState(False, "invalid", True)),
+        ({"status": ""}, CrossConnectState(False, "nothing", False)),
         ({"status": "odd"}, CrossConnectState(False, "odd", True)),
         (
             {"a_side_status": "tuned", "b_side_status": "tuned"},
