@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -20,6 +21,7 @@ from hydra.errors import (
     DeviceUnavailable,
     HeldElsewhere,
     HydraError,
+    OutcomeUnknown,
     UnknownName,
 )
 from hydra.events import DeviceAlarm
@@ -104,12 +106,8 @@ class _Slot(Generic[_DeviceT]):
                 )
             if self.problem is not None and self.ending.is_set():
                 raise DeviceUnavailable(self.device.name, "away, and the controller ends")
-            try:
-                with self.metrics.exchange(self.device.name):
-                    result = action(self.device)
-            except DeviceError as error:
-                self._lost(error)
-                raise
+            with self._noted(), self.metrics.exchange(self.device.name):
+                result = action(self.device)
             self.problem = None
             self.heard_s = time.monotonic()
             return result
@@ -120,7 +118,34 @@ class _Slot(Generic[_DeviceT]):
         if isinstance(error, DeviceUnavailable) and self.problem != known:
             LOG.warning("%s", error)
         self.alarms = ()
-        self.device.close()
+        self._drop()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note what goes wrong. Raises DeviceError, also in place of what a driver may not raise.
+
+        Else one driver's defect would take the other devices' results with it.
+        """
+        try:
+            yield
+        except DeviceError as error:
+            self._lost(error)
+            raise
+        except Exception as error:
+            LOG.exception("%s: a defect of its driver", self.device.name)
+            found = OutcomeUnknown(
+                self.device.name,
+                f"a defect of its driver ({type(error).__name__}): what was done is not known; "
+                "the log has the traceback",
+            )
+            self._lost(found)
+            raise found from error
+
+    def _drop(self) -> None:
+        try:
+            self.device.close()
+        except Exception:
+            LOG.exception("%s: closing it failed, by a defect of its driver", self.device.name)
 
     def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
         """See whether a device that is connected, and not in use, still is; tell news of alarms.
@@ -132,7 +157,9 @@ class _Slot(Generic[_DeviceT]):
         if not self.lock.acquire(blocking=False):
             return
         try:
-            if self.problem is None:
+            if self.problem is not None:
+                return
+            with self._noted():
                 device.open()
                 if isinstance(device, AlarmSource):
                     before, self.alarms = self.alarms, device.alarms()
@@ -144,7 +171,6 @@ class _Slot(Generic[_DeviceT]):
         except DeviceError as error:
             if not isinstance(error, DeviceUnavailable):
                 LOG.error("%s", error)
-            self._lost(error)
         finally:
             self.lock.release()
 
@@ -165,11 +191,8 @@ class _Slot(Generic[_DeviceT]):
         try:
             if self.problem is not None:
                 return None
-            result = action(self.device)
-        except DeviceError as error:
-            self._lost(error)
-            raise
-        else:
+            with self._noted():
+                result = action(self.device)
             self.heard_s = time.monotonic()
             return result
         finally:
@@ -180,13 +203,14 @@ class _Slot(Generic[_DeviceT]):
         if not isinstance(self.device, Claimable) or not self.lock.acquire(blocking=False):
             return
         try:
-            self.device.keep()
+            with suppress(DeviceError), self._noted():
+                self.device.keep()
         finally:
             self.lock.release()
 
     def close(self) -> None:
         with self.lock:
-            self.device.close()
+            self._drop()
             kind = FailureKind.NOT_CONNECTED
             self.problem = Failure(_STEP, self.device.name, kind, "the controller has ended")
 

@@ -234,6 +234,13 @@ class Runner:
             value = self._handlers[type(command)](command)
         except DeviceError as error:
             failure = error.failure(step)
+        except Exception as error:
+            device = self._device(command)
+            if device is None:
+                raise
+            LOG.exception("%s: %s ends in a defect", device, type(command).__name__)
+            reason = f"{device}: a defect ({type(error).__name__}): what was done is not known"
+            failure = Failure(step, device, FailureKind.UNKNOWN, reason)
         outcome = Outcome(value, failure, started, time.monotonic())
         self._metrics.command(command, outcome)
         self._log(command, outcome)

@@ -6,7 +6,8 @@ is the switch's name (which may hold spaces), the mode in parentheses, and ``>``
 ``RS G8264>``, ``RS G8264(config-if)#``.
 
 The name is not known when a session starts, and a greeting may look like a prompt. So a client
-sends :data:`MARK`, a comment, and takes the name from the line on which it is echoed.
+waits until nothing follows, sends :data:`MARK`, a comment, and takes the name from the line on
+which it is echoed.
 
 Sources: the configuration and output that owners of these switches have published (``interface
 port``, ``switchport``, ``show interface status``), and the error texts that Ansible's ENOS terminal
@@ -37,7 +38,9 @@ _CR: Final = 0x0D
 _IGNORED: Final = frozenset({0x00, 0x07})
 _TAB: Final = 0x09
 _MODE: Final = r"(?:\([A-Za-z][A-Za-z0-9 -]{0,30}\))?[>#]"
-_MARKED: Final = re.compile(rf"(?P<name>[^\s>#][^>#]{{0,63}}?){_MODE} ?{re.escape(MARK)}")
+_NAME: Final = r"[^\s>#][^>#]{0,63}?"
+_PROMPT: Final = re.compile(rf"{_NAME}{_MODE} *")
+_MARKED: Final = re.compile(rf"(?P<name>{_NAME}){_MODE} ?{re.escape(MARK)}")
 _USER: Final = re.compile(r"(?i)(?:enter )?(?:login )?(?:user ?name|user|login):")
 _PASSWORD: Final = re.compile(r"(?i)(?:enter )?(?:login |enable )?password:")
 _ERROR: Final = re.compile(
@@ -134,8 +137,8 @@ class Terminal:
 
     @property
     def may_be_prompt(self) -> bool:
-        """True if the unfinished line could be a prompt: then it is time to send the mark."""
-        return not self.named and self._line.rstrip(" ").endswith((">", "#"))
+        """True if the unfinished line could be a prompt: if nothing follows, the mark is due."""
+        return not self.named and _PROMPT.fullmatch(self._line) is not None
 
     def receive(self, data: bytes) -> None:
         """Take the next bytes from the device; bytes after the first bad one are ignored."""

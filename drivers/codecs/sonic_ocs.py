@@ -8,6 +8,9 @@ side of a cross-connect is ``blocked``, ``tuning``, ``tuned`` or ``failed``; and
 ``1A`` to ``64B``, a cross-connect is ``1A-2B`` and one-way. Alarms are those of SONiC's event and
 alarm framework (``sonic-alarm``).
 
+A Molex status is empty until it is read from the hardware for the first time
+(sonic-molex/sonic-swss, the flex counter's script).
+
 Inferred are: that a Molex cross-connect may still be ``disabled`` while its mirrors move; that
 ``blocked`` may follow a new cross-connect for a moment; that alarms name a port by its name alone,
 or at the end of a path.
@@ -159,7 +162,8 @@ def parse_state(fields: Fields) -> CrossConnectState:
     """State of a cross-connect in the state database, in either set of words."""
     one = fields.get("status")
     if one is not None:
-        return CrossConnectState(one == "enabled", one, final=one not in ("enabled", "disabled"))
+        settles = one in ("enabled", "disabled", "")
+        return CrossConnectState(one == "enabled", one or "nothing", final=not settles)
     sides = [fields.get(f"{side}_side_status") for side in ("a", "b")]
     known = [word for word in sides if word]
     words = "/".join(word or "nothing" for word in sides)

@@ -4,7 +4,9 @@ What a SONiC switch accepts is its intention: what its mirrors did stands in the
 alone. A cross-connect on a busy port is accepted and stays dark; two or more push others aside,
 which stay listed; a key that is there already is skipped, whatever became of it; counts of what was
 done count what was asked. So a change is one request that deletes and adds, and the state database
-decides. A cross-connect that does not work is deleted, and made anew only when it is gone.
+decides. A cross-connect that does not work is deleted, and made anew only when it is gone; one that
+was never made is deleted in a request of its own, since others in it would stand (``orchagent`` of
+sonic-molex/sonic-swss, ``bulkRemoveObjects``).
 """
 
 from __future__ import annotations
@@ -234,13 +236,18 @@ class SonicOcs(BaseSwitch):
         stale = {c for c in removed if not entries[c].configured}
         if stale:  # the databases delete nothing that is not configured
             self._write(set(), stale, begun=False)
+        unmade = {c for c in removed if entries[c].configured and entries[c].state is None}
+        apart = unmade if unmade != removed else set[CrossConnect]()
+        if apart:  # Molex' deletes nothing of a request with one that it does not know
+            self._write(apart, set(), begun=bool(stale))
+        begun = bool(stale or apart)
         if broken:
-            self._write(removed, set(), begun=bool(stale))
+            self._write(removed - apart, set(), begun=begun)
             gone = Difference(removed, frozenset(), frozenset())
             self._check_result(gone, self._settled(gone))
             self._write(set(), added, begun=True)
         else:
-            self._write(removed, added, begun=bool(stale))
+            self._write(removed - apart, added, begun=begun)
         done = Difference(change.removed, added, change.wanted)
         self._check_result(done, self._settled(done))
 

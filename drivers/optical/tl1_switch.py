@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
@@ -102,8 +103,11 @@ class Tl1Switch(BaseSwitch):
 
     def _drop(self) -> None:
         """Log out, and drop the connection."""
-        user = None if self._login is None else tl1.logout(self._login.username)
-        self._session.leave(user)
+        log_out = None
+        if self._login is not None:
+            with suppress(tl1.Tl1Error):  # nobody has logged in by a name that TL1 can't say
+                log_out = tl1.logout(self._login.username)
+        self._session.leave(log_out)
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:

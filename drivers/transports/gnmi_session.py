@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
-from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
+from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
 
@@ -25,6 +25,7 @@ LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNO
 """Status codes by which a call may have failed on its way back; others are the server's refusal."""
 _NEEDS: Final = ("grpc", "pygnmi")
 _MESSAGES: Final = "pygnmi.spec.v080.gnmi_pb2"
+_SENDABLE: Final = re.compile(r"[\x20-\x7e]*")
 _STUBS: Final = "pygnmi.spec.v080.gnmi_pb2_grpc"
 
 _T = TypeVar("_T")
@@ -68,9 +69,12 @@ class GnmiSession:
         if not installed():
             raise DeviceError(self._device, MISSING)
         grpc = import_module("grpc")
-        self._metadata = (
-            ("username", self._login.username),
-            ("password", secret(self._device, self._login)),
+        self._metadata = tuple(
+            (name, self._sendable(f"login's {name}", value))
+            for name, value in (
+                ("username", self._login.username),
+                ("password", secret(self._device, self._login)),
+            )
         )
         settings: list[tuple[str, str | int]] = [
             ("grpc.use_local_subchannel_pool", 1),  # no other device's pauses between attempts
@@ -79,8 +83,8 @@ class GnmiSession:
         ]
         if self._options.server_name is not None:
             settings.append(("grpc.ssl_target_name_override", self._options.server_name))
-        roots = authorities(self._device, self._options)
-        trusted = grpc.ssl_channel_credentials(None if roots is None else roots.encode("latin-1"))
+        roots = all_authorities(self._device, self._options)  # gRPC would take a list of its own
+        trusted = grpc.ssl_channel_credentials(roots.encode("latin-1"))
         self._channel = grpc.secure_channel(self._address, trusted, settings)
         self._stub = import_module(_STUBS).gNMIStub(self._channel)
         try:
@@ -145,6 +149,16 @@ class GnmiSession:
     def subscribe(self, requests: Iterator[Message]) -> Message:
         """The stream of answers to these requests, on the open channel."""
         return self._stub.Subscribe(requests, metadata=self._metadata)
+
+    def _sendable(self, what: str, value: str) -> str:
+        """Metadata of gRPC as they may be. Raises DeviceError, which does not show the value."""
+        if _SENDABLE.fullmatch(value) is None:
+            raise DeviceError(
+                self._device,
+                f"the {what} can't be sent: over gNMI, it may hold printable ASCII only; give the "
+                "switch another one",
+            )
+        return value
 
     def _messages(self) -> Message:
         if not installed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -18,6 +19,8 @@ _WAKE: Final = b"\r"
 """Key that makes a console show its prompt."""
 _ANSWERS: Final = 2
 """Questions for user and password; one more means that the log-in was refused."""
+_MOMENT_S: Final = 0.2
+"""Silence after which a line that looks like a prompt is taken for one."""
 _ECHO_COMPARED: Final = 40
 """Characters of an echo that are compared: a narrow terminal wraps longer ones."""
 
@@ -141,8 +144,7 @@ class IscliSession:
         self._terminal = iscli.Terminal()
         if self._console is not None:
             self._stream.send(_WAKE, deadline)
-        self._reach_prompt(deadline)
-        reply = self._run(iscli.MARK, deadline)
+        reply = self._reach_prompt(deadline)
         if reply.mode == ">":
             reply = self._run("enable", deadline)
         if not reply.mode.endswith("#"):
@@ -156,23 +158,46 @@ class IscliSession:
         for command in _QUIET:
             self._run(command, deadline)
 
-    def _reach_prompt(self, deadline: Deadline) -> None:
-        """Read the greeting, and log in where a console asks for it."""
-        answers = 0
-        while not self._terminal.may_be_prompt:
+    def _reach_prompt(self, deadline: Deadline) -> Reply:
+        """Read the greeting, and log in where a console asks for it; the reply to the mark."""
+        answers, marked = 0, False
+        while True:
             event = self._event()
             if event is None:
-                self._terminal.receive(self._stream.receive(deadline))
-                continue
-            if self._console is None or answers == _ANSWERS:
+                if marked or not self._terminal.may_be_prompt:
+                    self._terminal.receive(self._stream.receive(deadline))
+                elif self._nothing_follows():
+                    self._stream.send(iscli.encode_line(iscli.MARK), deadline)
+                    marked = True
+            elif isinstance(event, Pager):  # somebody left it in the middle of an output
+                self._stream.send(iscli.PAGER_KEY, deadline)
+            elif isinstance(event, Reply):
+                if event.echo == iscli.MARK:
+                    return event
+            elif self._console is None or answers == _ANSWERS:
                 self.close()
                 raise DeviceError(self._device, "the switch refuses the login; check login")
-            wants_password = isinstance(event, PasswordWanted)
-            answer = (
-                secret(self._device, self._console) if wants_password else self._console.username
-            )
-            self._stream.send(answer.encode("ascii", "replace") + b"\r", deadline)
-            answers += 1
+            elif not marked:
+                self._answer(event, self._console, deadline)
+                answers += 1
+            elif isinstance(event, PasswordWanted):
+                # That was no prompt, and the mark was taken for a user, whom it asks to log in.
+                self._stream.send(_WAKE, deadline)
+                marked = False
+
+    def _nothing_follows(self) -> bool:
+        """True if the switch says nothing more for a moment: it waits for a command."""
+        time.sleep(_MOMENT_S)
+        data = self._stream.waiting()
+        self._terminal.receive(data)
+        return not data
+
+    def _answer(
+        self, event: UserWanted | PasswordWanted, console: Login, deadline: Deadline
+    ) -> None:
+        asked = isinstance(event, PasswordWanted)
+        answer = secret(self._device, console) if asked else console.username
+        self._stream.send(answer.encode("ascii", "replace") + b"\r", deadline)
 
     def _run(self, command: str, deadline: Deadline) -> Reply:
         """The reply to a command. Raises ConnectionLostError, ProtocolError or DeviceError."""

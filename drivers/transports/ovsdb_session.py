@@ -13,8 +13,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, Final
 
@@ -65,21 +65,34 @@ class Call:
     def __exit__(self, *_error: object) -> None:
         _TURNS.release()
 
-    def wait(self, poll: select.poll, limit_ms: float | None = None) -> None:
-        """Wait for the server, for ``limit_ms`` at most, while others have their turn.
-
-        Raises SessionLostError when the deadline has passed.
-        """
+    def remaining_ms(self) -> float:
+        """Time left. Raises SessionLostError when there is none."""
         remaining_ms = (self._due_s - time.monotonic()) * 1000
         if remaining_ms <= 0:
             raise SessionLostError("no answer in time")
+        return remaining_ms
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Others have their turn meanwhile, until this call gets the next one."""
         _TURNS.release()
         try:
-            poll.poll(remaining_ms if limit_ms is None else min(limit_ms, remaining_ms))
+            yield
         finally:
             began_s = time.monotonic()
             _TURNS.acquire()
             self._due_s += time.monotonic() - began_s
+
+    def wait(self, poll: select.poll, limit_ms: float | None = None) -> bool:
+        """Wait for the server, for ``limit_ms`` at most; False if there was nothing.
+
+        Raises SessionLostError when the deadline has passed.
+        """
+        remaining_ms = self.remaining_ms()
+        with self.outside():
+            return bool(
+                poll.poll(remaining_ms if limit_ms is None else min(limit_ms, remaining_ms))
+            )
 
 
 class OvsdbSession:
@@ -265,18 +278,34 @@ class OvsdbSession:
             return
         try:
             host, port = parse_endpoint("", rest)
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )[0]
-        except (OSError, DeviceError) as error:
-            raise SessionLostError(str(error)) from error
-        self._socket = socket.socket(family, kind, protocol)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reach(address, call)
+        except DeviceError as error:
+            raise SessionLostError(str(error).removeprefix(": ")) from error
+        with call.outside():
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        self._reach_one_of(addresses, call)
         if scheme == "ssl":
             self._shake_hands(host, call)
 
-    def _reach(self, address: str | tuple[Any, ...], call: Call) -> None:
+    def _reach_one_of(self, addresses: Sequence[tuple[Any, ...]], call: Call) -> None:
+        """Connect to the first that answers; each has its share of the time that is left."""
+        for left, (family, kind, protocol, _, address) in zip(
+            range(len(addresses), 0, -1), addresses, strict=True
+        ):
+            limit_ms = call.remaining_ms() / left
+            try:
+                self._socket = socket.socket(family, kind, protocol)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._reach(address, call, limit_ms)
+            except (SessionLostError, OSError):
+                self.close()
+                if left == 1:
+                    raise
+            else:
+                return
+
+    def _reach(
+        self, address: str | tuple[Any, ...], call: Call, limit_ms: float | None = None
+    ) -> None:
         connection = self._connection()
         connection.setblocking(False)
         while error := connection.connect_ex(address):
@@ -286,7 +315,8 @@ class OvsdbSession:
                 continue
             if error == errno.EINPROGRESS:
                 poll.register(connection, select.POLLOUT)
-                call.wait(poll)
+                if not call.wait(poll, limit_ms):
+                    raise SessionLostError("no answer in time")
                 error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise SessionLostError(os.strerror(error))

@@ -3,6 +3,9 @@
 A device's host key is checked before anything secret is sent: against the key that the
 configuration names, or against a ``known_hosts`` file of OpenSSH. An unknown key is an error that
 shows its fingerprint, for comparison with the one that the device's console shows.
+
+Of ``known_hosts``, lines about the device are read as OpenSSH reads them, ``@revoked`` among them;
+certificates of authorities (``@cert-authority``) are not taken.
 """
 
 from __future__ import annotations
@@ -10,8 +13,12 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import re
 import socket
 import time
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -70,20 +77,21 @@ def connect(
         connection = _connect_tcp(device, address, deadline)
     except OSError as error:
         raise DeviceUnavailable(device, f"can't connect to {address}: {_reason(error)}") from error
-    transport = None
-    try:
-        transport = paramiko.Transport(connection)
-        transport.set_log_channel(_log.name)
-        _negotiate(transport, deadline)
-        _check_host_key(device, address, transport.get_remote_server_key(), options)
-        _authenticate(device, address, transport, login, deadline)
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        _abandon(transport, connection)
-        raise DeviceUnavailable(device, f"SSH to {address}: {_reason(error)}") from error
-    except DeviceError:
-        _abandon(transport, connection)
-        raise
-    transport.set_keepalive(_KEEPALIVE_S)
+    with ExitStack() as abandoned:
+        abandoned.callback(connection.close)
+        try:
+            transport = paramiko.Transport(connection)
+            abandoned.callback(transport.close)
+            transport.set_log_channel(_log.name)
+            known = tuple(_known_keys(device, address, options))
+            _prefer({one.kind for one in known if not one.revoked}, transport)
+            _negotiate(transport, deadline)
+            _check_host_key(device, address, transport.get_remote_server_key(), known, options)
+            _authenticate(device, address, transport, login, deadline)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise DeviceUnavailable(device, f"SSH to {address}: {_reason(error)}") from error
+        transport.set_keepalive(_KEEPALIVE_S)
+        abandoned.pop_all()
     return transport
 
 
@@ -111,24 +119,57 @@ def _negotiate(transport: paramiko.Transport, deadline: float) -> None:
         raise TimeoutError
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the configuration, or a line of ``known_hosts``, says of the device's host key."""
+
+    kind: str
+    """Its type, such as ``ssh-rsa``."""
+    encoded: str
+    """The key in base64."""
+    revoked: bool = False
+
+    def is_shown_as(self, presented: paramiko.PKey) -> bool:
+        return (self.kind, self.encoded) == (presented.get_name(), presented.get_base64())
+
+
+def _prefer(kinds: Collection[str], transport: paramiko.Transport) -> None:
+    """Ask for a host key of these types first: a device may have one of each."""
+    security = transport.get_security_options()
+    wanted = [
+        name
+        for name in security.key_types
+        if name in kinds or (name.startswith("rsa-") and "ssh-rsa" in kinds)  # its signatures
+    ]
+    security.key_types = (*wanted, *(one for one in security.key_types if one not in wanted))
+
+
 def _check_host_key(
-    device: str, address: str, presented: paramiko.PKey, options: SshOptions
+    device: str,
+    address: str,
+    presented: paramiko.PKey,
+    known: Collection[_Known],
+    options: SshOptions,
 ) -> None:
     if options.host_key == _ANY:
         return
     shown = f"{presented.get_name()} {presented.fingerprint}"
+    same = [one for one in known if one.is_shown_as(presented)]
+    if any(one.revoked for one in same):
+        raise DeviceError(
+            device,
+            f"{address} shows a host key that {options.known_hosts} has revoked: {shown}; find out "
+            "who answers there",
+        )
+    if same:
+        return
     if options.host_key is not None:
-        if options.host_key.split()[:2] == [presented.get_name(), presented.get_base64()]:
-            return
         raise DeviceError(
             device,
             f"{address} shows another host key than options.host_key: {shown}; find out who "
             "answers there before you change the configuration",
         )
-    known = _known_hosts(device, options.known_hosts, address)
-    if known.check(_known_name(address), presented):
-        return
-    if known.lookup(_known_name(address)):
+    if not all(one.revoked for one in known):
         raise DeviceError(
             device,
             f"{address} shows another host key than {options.known_hosts} has: {shown}; find out "
@@ -141,23 +182,57 @@ def _check_host_key(
     )
 
 
-def _known_hosts(device: str, path: str, address: str) -> paramiko.HostKeys:
-    keys = paramiko.HostKeys()
-    file = Path(path).expanduser()
-    if not file.exists():
-        return keys
+def _known_keys(device: str, address: str, options: SshOptions) -> Iterator[_Known]:
+    """What is known of the device's host keys; a line that can't be read tells none."""
+    if options.host_key is not None:
+        if options.host_key != _ANY:
+            kind, encoded = options.host_key.split()[:2]
+            yield _Known(kind, encoded)
+        return
+    path = options.known_hosts
     try:
-        keys.load(str(file))
-    except (OSError, paramiko.SSHException) as error:
+        lines = Path(path).expanduser().read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    except OSError as error:
         raise DeviceError(
             device, f"can't read {path} for the host key of {address}: {_reason(error)}"
         ) from error
-    return keys
+    name = _known_name(address)
+    for line in lines:
+        words = line.decode("utf-8", "replace").split()
+        marks = [words.pop(0)] if words and words[0].startswith("@") else []
+        if len(words) >= 3 and marks in ([], ["@revoked"]) and _are_about(words[0], name):
+            yield _Known(words[1], words[2], revoked=bool(marks))
+
+
+def _are_about(patterns: str, name: str) -> bool:
+    """True if a line's names, patterns or hashed name are about this one (sshd(8))."""
+    if patterns.startswith("|"):
+        return _hashed(patterns, name) == patterns
+    found = False
+    for pattern in patterns.lower().split(","):
+        positive = pattern.removeprefix("!")
+        wild = re.escape(positive).replace(r"\*", ".*").replace(r"\?", ".")
+        if re.fullmatch(wild, name):
+            if pattern != positive:
+                return False
+            found = True
+    return found
+
+
+def _hashed(salted: str, name: str) -> str | None:
+    """A name hashed with the salt of another hash; None if that makes no sense."""
+    try:
+        hashed: str = paramiko.HostKeys.hash_host(name, salted)
+    except (ValueError, AssertionError):
+        return None
+    return hashed
 
 
 def _known_name(address: str) -> str:
     host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+    host = host.removeprefix("[").removesuffix("]").lower()
     return host if port == "22" else f"[{host}]:{port}"
 
 
@@ -197,12 +272,6 @@ def _private_key(device: str, path: str) -> paramiko.PKey:
             f"can't use {path} as a private SSH key without a passphrase "
             f"({type(error).__name__}); check login.key_file",
         ) from error
-
-
-def _abandon(transport: paramiko.Transport | None, connection: socket.socket) -> None:
-    if transport is not None:
-        transport.close()
-    connection.close()
 
 
 def _reason(error: Exception) -> str:

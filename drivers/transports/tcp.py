@@ -25,6 +25,13 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
         raise DeviceError(device, f"address {address!r} is not host:port")
     if not 0 < int(port) < 65536:
         raise DeviceError(device, f"address {address!r} has a port outside 1..65535")
+    try:
+        host.encode("idna")
+    except UnicodeError:  # else the resolver raises it, which is no OSError
+        raise DeviceError(
+            device,
+            f"address {address!r} is no name: between dots are 1 to 63 characters; correct it",
+        ) from None
     return host, int(port)
 
 
@@ -38,7 +45,7 @@ class SocketStream(ABC):
 
     @abstractmethod
     def _dial(self, timeout_s: float) -> socket.socket:
-        """A connected socket. Raises OSError."""
+        """A connected socket. Raises OSError; DeviceError for an address without sense."""
 
     @property
     def address(self) -> str:
@@ -125,12 +132,9 @@ def _wait(connection: socket.socket, event: int, deadline: Deadline) -> None:
 class TcpStream(SocketStream):
     """A stream to ``host:port``; notices if the peer vanishes."""
 
-    def __init__(self, device: str, address: str) -> None:
-        super().__init__(device, address)
-        self._endpoint = parse_endpoint(device, address)
-
     def _dial(self, timeout_s: float) -> socket.socket:
-        connection = socket.create_connection(self._endpoint, timeout=timeout_s)
+        endpoint = parse_endpoint(self._device, self._address)
+        connection = socket.create_connection(endpoint, timeout=timeout_s)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (

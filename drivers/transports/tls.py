@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,12 @@ from hydra.errors import DeviceError
 
 NOT_TRUSTED: Final = "; compare its certificate with options.ca_file and options.server_name"
 """End of an error message, where a certificate was not taken."""
+
+_CERTIFICATE: Final = re.compile(
+    "-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
+)
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+")
+"""Names by which OpenSSL finds a certificate in a directory."""
 
 
 class TlsOptions(BaseModel):
@@ -44,3 +51,36 @@ def authorities(device: str, options: TlsOptions) -> str | None:
         reason = getattr(error, "strerror", None) or "its contents are no certificate"
         raise DeviceError(device, f"can't read {options.ca_file}: {reason}; {remedy}") from None
     return text
+
+
+def all_authorities(device: str, options: TlsOptions) -> str:
+    """Certificates as PEM, the system's where there is no ``ca_file``: for who knows no system.
+
+    Raises DeviceError if there are none to be read.
+    """
+    told = authorities(device, options)
+    if told is not None:
+        return told
+    try:
+        texts = [file.read_text("latin-1") for file in _system_files()]
+    except OSError as error:
+        raise DeviceError(
+            device, f"can't read {error.filename}: {error.strerror}; set options.ca_file"
+        ) from None
+    found = [certificate for text in texts for certificate in _CERTIFICATE.findall(text)]
+    if not found:
+        raise DeviceError(
+            device,
+            "this machine trusts no authorities: install its package of them (ca-certificates), or "
+            "set options.ca_file",
+        )
+    return "\n".join(found)
+
+
+def _system_files() -> list[Path]:
+    """Files with the system's authorities, where OpenSSL looks for them."""
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile is not None:
+        return [Path(paths.cafile)]
+    found = [] if paths.capath is None else sorted(Path(paths.capath).iterdir())
+    return [file for file in found if _HASHED.fullmatch(file.name) and file.is_file()]

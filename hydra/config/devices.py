@@ -23,12 +23,14 @@ _ENDPOINT: Final = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))"
     r":(?P<port>[0-9]{1,5})"
 )
+_LONGEST_LABEL: Final = 63
+"""Characters between two dots of a name (RFC 1035)."""
 
 
 def parse_endpoint(text: str) -> tuple[str, int] | None:
     """``host:port`` with the port in 1..65535; IPv6 hosts stand in brackets."""
     match = _ENDPOINT.fullmatch(text)
-    if match is None or not 1 <= int(match["port"]) <= 65535:
+    if match is None or not 1 <= int(match["port"]) <= 65535 or _odd_label(text) is not None:
         return None
     return match["v6"] or match["host"], int(match["port"])
 
@@ -36,7 +38,19 @@ def parse_endpoint(text: str) -> tuple[str, int] | None:
 def endpoint_problems(address: str) -> Iterator[Problem]:
     """Problems of a device on the network: its address is ``host:port``."""
     if address and parse_endpoint(address) is None:
-        yield Problem("address", f"{address!r} is not host:port")
+        odd = _odd_label(address)
+        yield Problem("address", f"{address!r} is not host:port{'' if odd is None else odd}")
+
+
+def _odd_label(address: str) -> str | None:
+    """What is wrong with a part of a name, between dots."""
+    match = _ENDPOINT.fullmatch(address)
+    labels = () if match is None or match["host"] is None else match["host"].split(".")
+    if "" in labels:
+        return ": two dots of the host have nothing between them"
+    if any(len(label) > _LONGEST_LABEL for label in labels):
+        return f": a part of the host, between dots, has more than {_LONGEST_LABEL} characters"
+    return None
 
 
 def no_login_problems(login: Login | None) -> Iterator[Problem]:

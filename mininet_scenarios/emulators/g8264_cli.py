@@ -13,6 +13,8 @@ _NAME: Final = "RS G8264"
 _PAGER: Final = "Press q to quit, any other key to continue"
 _PAGE_LINES: Final = 20
 _BREAK: Final = "\r\n"
+_NOTICE: Final = ("#" * 36, f"# {'Authorised users only':32} #", "#" * 36, "")
+"""Lines that a console shows before it asks who is there: any, as the owner likes."""
 
 
 class HungUpError(Exception):
@@ -63,6 +65,7 @@ class CommandLine:
             line = ""
 
     async def _admit(self, credentials: tuple[str, str]) -> None:
+        self._write("".join(f"{line}{_BREAK}" for line in _NOTICE))
         while True:
             user = await self._ask("Enter login username: ", echo=True)
             if user and credentials == (

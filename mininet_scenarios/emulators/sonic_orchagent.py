@@ -7,6 +7,7 @@ of them, with the ways that such switches have:
 - two or more that are added together push others aside, which stay listed as invalid;
 - a key that is listed already is skipped, in whatever state it is;
 - a cross-connect that stands but is not configured can't be deleted;
+- Molex': of those deleted together, none goes if one of them was never made;
 - hardware fails after the configuration was accepted.
 """
 
@@ -51,6 +52,8 @@ class Dialect:
     """True if each side of a cross-connect has a status."""
     bulk_update: bool
     """True if RESTCONF has the rpc ``bulk-update``."""
+    removes_all_or_none: bool
+    """True if cross-connects go together, and only if the state database has each of them."""
 
     def row(self, a_side: str, b_side: str, word: str) -> dict[str, str]:
         """A row of the table of cross-connects' states."""
@@ -63,11 +66,11 @@ class Dialect:
 
 WORKING_GROUP: Final = Dialect(
     "working-group", "tuning", "tuned", "failed", "failed", "blocked", "tuned", "status",
-    each_side=True, bulk_update=False,
+    each_side=True, bulk_update=False, removes_all_or_none=False,
 )  # fmt: skip
 MOLEX: Final = Dialect(
     "molex", "disabled", "enabled", "disabled", "invalid", "invalid", "connected", "oper_status",
-    each_side=False, bulk_update=True,
+    each_side=False, bulk_update=True, removes_all_or_none=True,
 )  # fmt: skip
 DIALECTS: Final = {dialect.name: dialect for dialect in (WORKING_GROUP, MOLEX)}
 
@@ -148,6 +151,9 @@ class Orchagent:
             self._add(sorted(added))
 
     def _remove(self, keys: Collection[str]) -> None:
+        standing = self._databases.keys("STATE_DB", CROSS_CONNECT_STATES)
+        if self._dialect.removes_all_or_none and not standing.issuperset(keys):
+            return
         pairs = [pair for key in keys if (pair := self._pair(key)) is not None]
         self._ocs.disconnect(self._carried.intersection(pairs))
         self._forget(pairs, keys)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pygnmi.client import gNMIclient, gNMIException
 
+from apps.tools.authority import create_authority
 from drivers.codecs import openconfig as codec
 from drivers.tor.openconfig import NATIVE, SONIC
 from drivers.transports.gnmi_session import GnmiSession
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login, VlanId
 from hydra.roles import PortVlans
+from mininet_scenarios.emulators.certificate import CA
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import YANG
 from mininet_scenarios.emulators.openconfig_tor import DEVICE, MAKES
@@ -161,7 +164,16 @@ def test_a_password_that_is_wrong_is_named_and_not_shown(bench, monkeypatch):
     driver.close()
 
 
-def test_another_authority_is_not_trusted(bench):
+def test_without_a_file_the_systems_authorities_are_trusted(bench, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(bench.rack.tor.options["ca_file"]))
+    driver = replace(bench, rack=bench.with_tor(options={})).driver()
+    assert driver.ports()
+    driver.close()
+
+
+def test_another_authority_is_not_trusted(bench, monkeypatch, tmp_path):
+    create_authority(tmp_path, "another", 7, datetime.now(UTC))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / CA))
     driver = replace(bench, rack=bench.with_tor(options={})).driver(timeout_s=2.0)
     with pytest.raises(DeviceUnavailable, match=r"certificate with options\.ca_file"):
         driver.ports()

@@ -187,6 +187,19 @@ def test_a_port_that_the_switch_has_not_is_taken_and_named(stand, caplog):
     stand.wait_for({})
 
 
+def test_one_that_was_never_made_keeps_no_others_from_going(stand):
+    works = WORKS[stand.dialect]
+    states, row = stand.databases["STATE_DB"], "OCS_CROSS_CONNECT_TABLE|5A-5B"
+    states.hset(row, "status", "soon gone")  # so that it is skipped
+    stand.write([], ["5A-5B"])
+    stand.write([], ["1A-2B", "3A-4B"])
+    stand.wait_for({"1A-2B": works, "3A-4B": works, "5A-5B": "soon gone"})
+    states.delete(row)
+    stand.driver.change([cross(1, 2), cross(5, 5)], [])
+    assert stand.words() == {"3A-4B": works}
+    assert stand.driver.cross_connects() == {cross(3, 4)}
+
+
 def test_what_stands_and_is_not_configured_is_seen_and_cleared(stand):
     stand.write([], ["1A-2B"])
     stand.wait_for({"1A-2B": WORKS[stand.dialect]})

@@ -223,6 +223,8 @@ CASES = [
     ((*T, "bridge"), DELETE, "racks[0].tor.bridge", "needs the name of the bridge"),
     ((*P, "address"), "ocs{plane}", "planes[0].address", "'ocs1' is not host:port"),
     ((*P, "address"), "ocs{plane}:99999", "planes[0].address", "is not host:port"),
+    ((*P, "address"), "10.0.0..{plane}:5025", "planes[0].address", "two dots of the host have not"),
+    ((*P, "address"), "a" * 64 + ":5025", "planes[0].address", "host, between dots, has more than"),
     ((*P, "address"), "unix:/run/{plane}", "planes[0].address", "is not host:port"),
     ((*T, "address"), "unix:relative", "racks[0].tor.address", "is not a device address"),
     (("controller", "openflow"), "6653", "controller.openflow", "is not host:port"),

@@ -8,7 +8,7 @@ import pytest
 from apps.controller import devices as room
 from apps.controller.devices import Devices
 from apps.process.configuration import load_configuration
-from hydra.errors import DeviceError
+from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.failures import FailureKind
 from hydra.roles import Severity
 from mininet_scenarios.emulators.faults import FaultKind
@@ -108,6 +108,34 @@ def test_one_that_refuses_what_it_is_asked_is_there(watched, monkeypatch):
     monkeypatch.setattr(room, "_QUIET_S", 0.0)
     wait_until(lambda: len(asked) > 3, 10)
     assert devices.statuses()[0].connected
+
+
+def defective(*_arguments):
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("watched", ["polatis-scpi"], indirect=True)
+def test_what_no_driver_may_raise_is_an_unknown_outcome_of_its_device(watched, caplog):
+    devices, _ = watched
+    driver = devices._planes[0].device
+    with pytest.MonkeyPatch.context() as defect:
+        defect.setattr(driver, "cross_connects", defective)
+        defect.setattr(driver, "close", defective)
+        with pytest.raises(OutcomeUnknown, match=r"p1: a defect of its driver \(ZeroDivisionError"):
+            devices.mirrors(0)
+    assert not devices.statuses()[0].connected
+    assert "in defective\n    raise ZeroDivisionError" in caplog.text
+    devices.mirrors(0)
+    assert devices.statuses()[0].connected
+
+
+@pytest.mark.parametrize("watched", ["polatis-scpi"], indirect=True)
+def test_a_defect_that_shows_in_a_look_is_noted(watched, monkeypatch):
+    devices, _ = watched
+    monkeypatch.setattr(devices._planes[0], "ask", defective)
+    monkeypatch.setattr(room, "_QUIET_S", 0.0)
+    wait_until(lambda: not devices.statuses()[0].connected, 10)
+    assert devices.plane_problem(0).kind is FailureKind.UNKNOWN
 
 
 def test_a_switch_of_another_size_is_refused_before_it_is_read_and_whenever_it_is_back():

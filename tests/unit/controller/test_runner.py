@@ -30,6 +30,7 @@ from hydra.reconfiguration.commands import (
     MoveMirrors,
     Pause,
     ReadMirrors,
+    ReadVlans,
     StageRules,
 )
 from hydra.reconfiguration.plan import MirrorMove
@@ -78,6 +79,20 @@ def test_what_a_driver_raises_is_a_failure_of_its_kind(runner, metrics, error, k
     assert outcome.failure == Failure("settle", "p1", kind, "p1: no")
     assert not outcome.confirmed
     assert counted(metrics, "ReadMirrors", kind) == 1
+
+
+def test_a_defect_at_one_device_is_that_device_s_alone(runner, metrics, caplog):
+    def mirrors(_plane):
+        raise ZeroDivisionError
+
+    runner.devices.mirrors = mirrors
+    runner.devices.vlans = lambda _rack, _ports: "vlans"
+    read = Batch("read", (ReadMirrors(PlaneId(0)), ReadVlans(RackId(0), ())))
+    lost, kept = runner.perform(read)
+    assert (lost.failure.subject, lost.failure.kind) == ("p1", FailureKind.UNKNOWN)
+    assert kept.value == "vlans"
+    assert counted(metrics, "ReadMirrors", FailureKind.UNKNOWN) == 1
+    assert "Traceback" in caplog.text
 
 
 def test_each_switch_that_does_not_take_its_rules_counts(runner, metrics):
@@ -282,14 +297,15 @@ def test_one_that_is_dropped_ends_once_nothing_of_it_is_under_way(runner):
     assert seen == ["ended"]
 
 
-def test_one_in_which_a_defect_shows_is_over(runner):
+def test_one_in_which_a_defect_shows_is_over(runner, monkeypatch):
     jobs = Jobs()
 
-    def mirrors(_plane):
+    def fails(_command):
         raise ZeroDivisionError
 
-    runner.devices.mirrors = mirrors
-    beside = runner.run_beside(iter_of(replace(LOOK, beside=True)), jobs.put)
+    monkeypatch.setattr(runner, "_handlers", {Pause: fails})
+    pause = Batch("drain", (Pause(0.0),), beside=True)
+    beside = runner.run_beside(iter_of(pause), jobs.put)
     with pytest.raises(ZeroDivisionError):
         jobs.do_next()
     assert beside.over

@@ -184,6 +184,52 @@ def test_a_console_is_woken_and_logged_in_at(monkeypatch):
     stream.finish()
 
 
+FRAME = b"#" * 38 + b"\r\n# Authorised users only" + b" " * 14 + b"#\r\n" + b"#" * 38 + b"\r\n"
+
+
+@pytest.mark.parametrize("notice", [FRAME, b"Rack <12>\r\n", b"Row 3, rack #12\r\n", b">\r\n"])
+def test_a_notice_with_the_marks_of_a_prompt_is_none(notice, monkeypatch):
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
+    stream = Transcript(
+        (b"\r", b"\r\n" + notice + b"\r\nEnter login username: "),
+        (b"admin\r", b"admin\r\nEnter login password: "),
+        (b"open sesame\r", b"\r\n" + notice + GREETING),
+        *LOG_IN,
+        greeting=b"",
+    )
+    console(stream).open()
+    stream.finish()
+
+
+def test_a_log_in_that_is_asked_for_after_a_pause_is_gone_on_with(monkeypatch):
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
+    stream = Transcript(
+        (b"\r", b"\r\nRow 3, rack #"),
+        (b"!hydra\r", b"12\r\nEnter login username: !hydra\r\nEnter login password: "),
+        (b"\r", b"\r\nLogin incorrect\r\n\r\nEnter login username: "),
+        (b"admin\r", b"admin\r\nEnter login password: "),
+        (b"open sesame\r", b"\r\n" + GREETING),
+        *LOG_IN,
+        greeting=b"",
+    )
+    console(stream).open()
+    stream.finish()
+
+
+def test_a_console_left_in_the_middle_of_an_output_is_paged_through():
+    page = b"\r\ninterface port 7\r\nPress q to quit, any other key to continue"
+    stream = Transcript(
+        (b"\r", b"\r" + b" " * 42 + b"\r" + page),
+        (b" ", b"\r" + b" " * 42 + b"\r" + page),
+        (b" ", b"\r" + b" " * 42 + b"\rend\r\nRS G8264#"),
+        says(b"!hydra", b"RS G8264#"),
+        *LOG_IN[2:],
+        greeting=b"",
+    )
+    console(stream).open()
+    stream.finish()
+
+
 def test_a_console_that_asks_again_has_refused_and_no_password_is_told(monkeypatch):
     monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
     stream = Transcript(

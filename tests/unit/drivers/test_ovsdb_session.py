@@ -3,14 +3,16 @@
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
 
-from drivers.transports.ovsdb_session import Call, OvsdbSession, SessionLostError
+from drivers.transports.ovsdb_session import _TURNS, Call, OvsdbSession, SessionLostError
 
 WATCHED = {"Open_vSwitch": ("next_cfg", "cur_cfg")}
 ROOT = "6d3b8e2a-0000-0000-0000-000000000001"
+TURNS = _TURNS._initial_value
 GONE = "6d3b8e2a-0000-0000-0000-000000000002"
 
 
@@ -69,3 +71,111 @@ def test_an_address_where_nobody_can_be_is_a_lost_session(path):
     with Call(10) as call, pytest.raises(SessionLostError):
         session.connect(call)
     session.close()
+
+
+FOUND = {ROOT: {"new": {"next_cfg": 1, "cur_cfg": 1}}}
+
+
+@contextmanager
+def at_port(answers):
+    """A server at a port of 127.0.0.1, which is yielded; without ``answers`` it takes nobody in."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(json.dumps(said(FOUND)).encode())
+                while connection.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        if answers:
+            thread.start()
+        yield listener.getsockname()[1]
+        if answers:
+            thread.join(10)
+
+
+@pytest.fixture
+def resolves(monkeypatch):
+    """``resolves(address, …)`` has the resolver find these for the name tor1.lab."""
+    real = socket.getaddrinfo
+
+    def given(*addresses, before=lambda: None):
+        def found(host, *rest, **named):
+            if host != "tor1.lab":
+                return real(host, *rest, **named)
+            before()
+            if not addresses:
+                raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+            return [one for address in addresses for one in real(address, *rest, **named)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", found)
+
+    return given
+
+
+@pytest.mark.parametrize("first", ["::1", "127.0.0.2"])
+def test_each_address_of_a_name_is_tried(resolves, first):
+    resolves(first, "127.0.0.1")
+    with at_port(answers=True) as port:
+        session = OvsdbSession(f"tcp:tor1.lab:{port}", WATCHED)
+        with Call(10) as call:
+            session.connect(call)
+        assert session.rows["Open_vSwitch"] == {ROOT: {"next_cfg": 1, "cur_cfg": 1}}
+        session.close()
+
+
+def test_an_address_that_is_silent_has_its_share_of_the_time(resolves):
+    """Of 192.0.2.0/24, which is nobody's (RFC 5737): refused at once where there is no route."""
+    resolves("192.0.2.1", "127.0.0.1")
+    with at_port(answers=True) as port:
+        session = OvsdbSession(f"tcp:tor1.lab:{port}", WATCHED)
+        with Call(2) as call:
+            session.connect(call)
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "reason"),
+    [((), "Temporary failure"), (("127.0.0.2", "127.0.0.3"), "Connection refused")],
+)
+def test_a_name_that_leads_nowhere_is_a_lost_session(resolves, addresses, reason):
+    resolves(*addresses)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        session = OvsdbSession(f"tcp:tor1.lab:{taken.getsockname()[1]}", WATCHED)
+        with Call(10) as call, pytest.raises(SessionLostError, match=reason):
+            session.connect(call)
+        session.close()
+
+
+def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
+    """And the time counts: a resolver that is slower than a call may be ends it."""
+    looking, answers = threading.Barrier(TURNS + 1), threading.Event()
+    lost = []
+
+    def look_up():
+        looking.wait(10)
+        assert answers.wait(10)
+
+    def connect():
+        session = OvsdbSession("tcp:tor1.lab:9", WATCHED)
+        with Call(0.1) as call, pytest.raises(SessionLostError, match="no answer in time") as told:
+            session.connect(call)
+        lost.append(told)
+
+    resolves("127.0.0.1", before=look_up)
+    threads = [threading.Thread(target=connect) for _ in range(TURNS)]
+    for thread in threads:
+        thread.start()
+    looking.wait(10)
+    with Call(1):
+        time.sleep(0.2)
+    answers.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(lost) == TURNS

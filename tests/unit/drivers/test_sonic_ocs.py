@@ -91,6 +91,7 @@ def test_a_cross_connect_is_its_key():
         ({"status": "enabled"}, CrossConnectState(True, "enabled", False)),
         ({"status": "disabled"}, CrossConnectState(False, "disabled", False)),
         ({"status": "invalid"}, CrossConnectState(False, "invalid", True)),
+        ({"status": ""}, CrossConnectState(False, "nothing", False)),
         ({"status": "odd"}, CrossConnectState(False, "odd", True)),
         (
             {"a_side_status": "tuned", "b_side_status": "tuned"},
@@ -303,6 +304,23 @@ def test_what_is_not_configured_is_added_to_be_deleted():
     with pytest.raises(DeviceError, match="still connected: 1 to 5"):
         switch.change([CrossConnect(1, 5)], [])
     assert databases.written == [([], ["1A-65B"]), (["1A-65B"], [])]
+
+
+def test_what_was_never_made_is_deleted_before_the_others():
+    switch, databases = driver(
+        OCS_CROSS_CONNECT={"1A-65B": {}, "2A-66B": {}}, OCS_CROSS_CONNECT_TABLE={"2A-66B": LIT}
+    )
+    with pytest.raises(DeviceError, match="still connected: 1 to 5, 2 to 6"):
+        switch.change([CrossConnect(1, 5), CrossConnect(2, 6)], [CrossConnect(3, 7)])
+    assert databases.written == [(["1A-65B"], []), (["2A-66B"], ["3A-67B"])]
+    databases.written.clear()
+    with pytest.raises(DeviceError, match="still connected: 1 to 5"):
+        switch.change([CrossConnect(2, 6)], [CrossConnect(1, 5)])
+    assert databases.written == [(["1A-65B"], []), (["2A-66B"], [])]
+    databases.written.clear()
+    with pytest.raises(DeviceError, match="still connected: 1 to 5"):
+        switch.change([CrossConnect(1, 5)], [])
+    assert databases.written == [(["1A-65B"], [])]
 
 
 def test_a_refusal_half_way_leaves_the_outcome_unknown():
@@ -552,6 +570,15 @@ def test_a_certificate_that_is_not_there(transport, monkeypatch):
     switch = optical_switch(plane(transport=transport, ca_file="/no/ca.pem"), 1.0)
     with pytest.raises(DeviceError, match=r"p1: can't read /no/ca\.pem: No such.*options\.ca_file"):
         switch.open()
+
+
+@pytest.mark.parametrize("secret", ["Gr\u00fcn-7x!", "open\tsesame", "sesame\n"])
+def test_a_password_that_grpc_cant_carry_is_told_and_not_shown(secret, monkeypatch):
+    monkeypatch.setenv("P", secret)
+    switch = optical_switch(plane(), 1.0)
+    with pytest.raises(DeviceError, match=r"password can't be sent: .* ASCII only") as caught:
+        switch.open()
+    assert secret not in str(caught.value)
 
 
 @pytest.mark.parametrize("transport", ["gnmi", "restconf"])

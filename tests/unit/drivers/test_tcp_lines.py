@@ -172,8 +172,12 @@ def test_endpoints(address, endpoint):
 
 
 @pytest.mark.parametrize(
-    "address", ["", "host", ":5025", "host:", "host:x", "host:0", "host:65536"]
-)
+    "address",
+    ["", "host", ":5025", "host:", "host:x", "host:0", "host:65536", "10.0.0..7:5025",
+     f"{'a' * 64}.lab:5025"],
+)  # fmt: skip
 def test_bad_endpoints_are_named(address):
     with pytest.raises(DeviceError, match=f"address '{address}'"):
         parse_endpoint("p1", address)
+    with pytest.raises(DeviceError, match=f"p1: address '{address}'"):
+        transport(address).open()

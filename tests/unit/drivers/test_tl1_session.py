@@ -14,7 +14,7 @@ from drivers.codecs import tl1, tl1_polatis
 from drivers.registry import optical_switch
 from drivers.transports.tcp import TcpStream
 from drivers.transports.tl1_session import Tl1Session
-from hydra.errors import DeviceUnavailable, OutcomeUnknown, ProtocolError
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, Plane, PlaneId
 from tests.unit.drivers.scripted import VARIABLE, Scripted
 
@@ -133,3 +133,10 @@ def test_a_session_is_logged_out_when_it_is_closed(driver, monkeypatch):
     assert [data.startswith(b"CANC-USER::admin:") for data in said] == [False] * (len(said) - 1) + [
         True
     ]
+
+
+def test_a_user_by_a_name_that_tl1_cant_say_is_told_so_and_leaves(play):
+    switch = play("calient-tl1", [], user="J\u00fcrgen")
+    with pytest.raises(DeviceError, match="the login can't be sent"):
+        switch.open()
+    switch.close()
