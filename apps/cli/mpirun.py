@@ -11,6 +11,7 @@ from apps.cli.client import url_option
 from apps.cli.command import Command
 from apps.cli.job import connected, duration_option, entries_of, run_with
 from apps.cli.output import CommandError
+from apps.cli.parameters import FiniteRange
 from apps.jobs.mpi import PATTERNS, HostPair, host_traffic, placement, read_hosts
 from apps.offline.demand_files import read_flows
 
@@ -41,7 +42,7 @@ from apps.offline.demand_files import read_flows
 @click.option(
     "--mbps",
     "rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="RATE",
     help="For each two ranks that talk, each way. Not with a FILE.",
 )

@@ -18,6 +18,7 @@ from rich.text import Text
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import UnreachableError, mbps
+from apps.cli.parameters import FiniteRange
 from apps.cli.wording import describe_circuit, health, local, moment
 from apps.connection import JsonObject
 
@@ -36,7 +37,7 @@ _BUSY: Final = 0.9
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0.2),
+    type=FiniteRange(0.2),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -23,6 +23,7 @@ from apps.cli.output import (
     print_outcome,
     print_table,
 )
+from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
@@ -38,14 +39,14 @@ _path = click.Path(dir_okay=False, path_type=Path)
 _trace_argument = click.argument("trace_file", metavar="[TRACE]", type=_path, default=SAMPLE)
 _window_option = click.option(
     "--window-s",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=10.0,
     show_default=True,
     help="Length of a window; what starts in it is its demand.",
 )
 _scale_option = click.option(
     "--scale",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=1.0,
     show_default=True,
     help="Multiply all sizes.",

@@ -19,13 +19,15 @@ LOG = logging.getLogger("hydra.tokens")
 def read_tokens(path: Path) -> dict[str, StoredToken]:
     """The tokens by name; none if there is no such file. Raises HydraError if it is no such file.
 
-    Nothing of what the file holds is in an error.
+    Nothing of what the file holds is in an error but tokens' names.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))["tokens"]
         tokens = [StoredToken.from_record(record) for record in records]
     except FileNotFoundError:
         return {}
+    except HydraError as error:
+        raise HydraError(f"{path}: {error}") from None
     except OSError as error:
         raise HydraError(f"can't read the tokens in {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -139,6 +139,17 @@ def test_quotas_are_set_shown_and_lifted(token, path):
     assert "what the fabric carries" in token("quota", "tina").stdout
 
 
+@pytest.mark.parametrize("mbps", ["inf", "nan"])
+def test_a_limit_without_an_end_leaves_the_file_as_it_is(token, path, mbps):
+    token("create", "tina", "--role", "tenant")
+    before = path.read_text()
+    result = token("quota", "tina", "--max-mbps", mbps)
+    assert result.exit_code == 2
+    assert f"{mbps} is not a finite number" in result.stderr
+    assert path.read_text() == before
+    assert token("list").exit_code == 0
+
+
 def test_quotas_are_for_tenants_that_there_are(token, path):
     token("create", "vera", "--role", "viewer")
     before = path.read_text()
