@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import click
 import numpy as np
@@ -27,6 +27,7 @@ from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
+from apps.process.files import replacing
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
@@ -210,7 +211,7 @@ def plan(
 @json_option
 def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) -> None:
     """Make up a trace of coflows; the same arguments give the same trace."""
-    with _errors(), _replacing(to_file) as file:
+    with _errors(), replacing(to_file) as file:
         file.writelines(f"{line}\n" for line in coflow_lines(racks, coflows, seed))
     words = f"{to_file}: {coflows:,} coflows between {racks:,} racks, seed {seed}"
     made = {"racks": racks, "coflows": coflows, "seed": seed}
@@ -236,23 +237,11 @@ def _cut(
 def _write_flows(trace_file: Path, to_file: Path, scale: float) -> int:
     _refuse_itself(trace_file, to_file)
     written = 0
-    with _replacing(to_file) as file:
+    with replacing(to_file) as file:
         for flow in read_trace(trace_file):
             file.write(_line(flow, scale))
             written += 1
     return written
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file that takes the place of ``path`` once it is whole."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            yield file
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _line(flow: Flow, scale: float) -> str:
@@ -276,7 +265,7 @@ def _write_demand(
         {"src": src, "dst": dst, "mbps": float(demand[src, dst])}
         for src, dst in np.argwhere(demand).tolist()
     ]
-    with _replacing(to_file) as file:
+    with replacing(to_file) as file:
         json.dump(flows, file)
     return len(flows)
 

@@ -39,6 +39,18 @@ def test_create_list_revoke(token, path):
     assert [one["name"] for one in json.loads(token("list", "--json").stdout)["tokens"]] == ["tina"]
 
 
+def test_a_file_of_tokens_behind_a_link_stays_there(token, path, tmp_path):
+    target = tmp_path / "elsewhere.json"
+    path.symlink_to(target)
+    assert token("create", "olaf", "--role", "operator").exit_code == 0
+    assert path.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    target.chmod(0o640)
+    assert token("create", "tina", "--role", "tenant").exit_code == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert set(TokenFile(path).known()) == {"olaf", "tina"}
+
+
 def holder(saved, path):
     return identify(saved.read_text().strip(), TokenFile(path).known()).name
 

@@ -37,6 +37,14 @@ def test_conversion_keeps_all_flows(run, tmp_path):
     assert ours == theirs
 
 
+def test_a_link_to_what_is_written_stays_one(run, trace, tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    link.symlink_to(target)
+    assert run("trace", "convert", str(trace), str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert len(target.read_text().splitlines()) == 4
+
+
 def test_a_window_is_a_demand_for_plan(run, trace, tmp_path):
     demand = tmp_path / "demand.json"
     result = run("trace", "convert", str(trace), str(demand), "--window", "0", "--scale", "10")
