@@ -93,3 +93,12 @@ def test_a_plan_tells_which_devices_are_missing_for_it(controller):
     assert one.startswith("optical switch p1 is left out: ")
     assert any(risk.startswith("rack r2 is left out") for risk in planned.json()["at_risk"])
     assert not any("rack r3" in risk for risk in planned.json()["at_risk"]), "nothing goes there"
+
+
+def test_an_explanation_tells_what_is_left_out_and_that_nothing_is_measured(controller):
+    wait_until(lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, 30)
+    lines = controller.http.get("/v1/explanations/circuits/r2/r1").json()["lines"]
+    for device in ("optical switch p1", "rack r1", "rack r2"):
+        assert any(line.startswith(f"{device} is left out") for line in lines), lines
+    assert not any("rack r3" in line or "sends" in line for line in lines), lines
+    assert "no traffic has been measured yet: what the two want is not known" in lines
