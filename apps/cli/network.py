@@ -331,7 +331,7 @@ def _known(entry: JsonObject, basis: str) -> str:
 
 
 @click.command(
-    cls=Command, examples=["hydra reconfigurations", "hydra reconfigurations 7f3a --json"]
+    cls=Command, examples=["hydra reconfigurations", "hydra reconfigurations 7f3a9c41d0be --json"]
 )
 @click.argument("identifier", metavar="[ID]", required=False)
 @url_option
