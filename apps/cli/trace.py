@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -79,7 +79,7 @@ def trace() -> None:
 def show(trace_file: Path, window_s: float, as_json: bool) -> None:
     """Show what a trace holds, and its windows."""
     with _errors():
-        summary = summarise(trace_file)
+        summary = _summarise(trace_file)
         found = [
             _window_document(window)
             for window in _cut(trace_file, summary, len(summary.racks), window_s)
@@ -138,7 +138,10 @@ def convert(
     scale: float,
     as_json: bool,
 ) -> None:
-    """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON)."""
+    """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON).
+
+    A demand names its racks, or numbers them from 0 where the trace has numbers.
+    """
     with _errors():
         if window is None:
             written = _write_flows(trace_file, to_file, scale)
@@ -189,10 +192,18 @@ def plan(
     with _errors(), Progress(f"reading {trace_file}") as progress, ended_by_ctrl_c():
         network, policy = read_fabric(fabric)
         limits = Limits(policy.max_hops, weighted=weighted, window_s=window_s)
-        summary = summarise(trace_file)
+        summary = _summarise(trace_file)
         cut = list(
             islice(
-                _cut(trace_file, summary, len(network.racks), window_s, scale, fold=fold),
+                _cut(
+                    trace_file,
+                    summary,
+                    len(network.racks),
+                    window_s,
+                    scale,
+                    fold=fold,
+                    fabric=[rack.name for rack in network.racks],
+                ),
                 n_windows,
             )
         )
@@ -221,6 +232,13 @@ def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) ->
 # --- work -----------------------------------------------------------------------------------
 
 
+def _summarise(trace_file: Path) -> Summary:
+    """The first of two passes over a trace."""
+    if trace_file.exists() and not trace_file.is_file():
+        raise CommandError(f"{trace_file} is no file that can be read twice: write it to one first")
+    return summarise(trace_file)
+
+
 def _cut(
     trace_file: Path,
     summary: Summary,
@@ -229,8 +247,9 @@ def _cut(
     scale: float = 1.0,
     *,
     fold: bool = False,
+    fabric: Sequence[str] = (),
 ) -> Iterator[Window]:
-    numbers = rack_numbers(summary.racks, racks, fold=fold)
+    numbers = rack_numbers(summary.racks, racks, fold=fold, fabric=fabric)
     return windows(read_trace(trace_file), numbers, racks, window_s, scale)
 
 
@@ -252,7 +271,7 @@ def _write_demand(
     trace_file: Path, to_file: Path, number: int, window_s: float, scale: float
 ) -> int:
     _refuse_itself(trace_file, to_file)
-    summary = summarise(trace_file)
+    summary = _summarise(trace_file)
     cut = _cut(trace_file, summary, len(summary.racks), window_s, scale)
     chosen = next((window for window in cut if window.number == number), None)
     if chosen is None:
@@ -261,8 +280,10 @@ def _write_demand(
             "`hydra trace show` lists the windows"
         )
     demand = chosen.demand_mbps
+    numbered = any(name.isdecimal() for name in summary.racks)
+    called = range(len(summary.racks)) if numbered else summary.racks
     flows = [
-        {"src": src, "dst": dst, "mbps": float(demand[src, dst])}
+        {"src": called[src], "dst": called[dst], "mbps": float(demand[src, dst])}
         for src, dst in np.argwhere(demand).tolist()
     ]
     with replacing(to_file) as file:
