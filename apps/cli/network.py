@@ -200,11 +200,15 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
     print_table(
         "Policy",
         ("key", "value", "changes"),
-        (
-            (one["key"], one["value"], "at run time" if one["at_once"] else "at the next start")
-            for one in document["values"]
-        ),
+        ((one["key"], one["value"], _changed_by(one)) for one in document["values"]),
     )
+
+
+def _changed_by(value: JsonObject) -> str:
+    """The ways in which another value is taken over."""
+    if not value["at_once"]:
+        return "next start"
+    return "--set or reload" if value.get("by_request", True) else "reload"
 
 
 @click.command(

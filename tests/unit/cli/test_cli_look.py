@@ -307,7 +307,9 @@ def test_devices_with_their_alarms(call):
 def test_the_policy_in_force(call):
     text = call("policy").stdout
     assert "policy.epoch_s" in text
-    assert "at the next start" in text
+    assert re.search(r"policy.epoch_s .*│ --set or reload ", text)
+    assert re.search(r"policy.transition .*│ reload ", text)
+    assert re.search(r"policy.max_hops .*│ next start ", text)
     assert json.loads(call("policy", "--json").stdout)["values"][0]["key"] == "policy.mode"
     text = call("policy", "--set", "epoch_s=30", "--set", "policy.on_drift=report").stdout
     assert re.search(r"policy.epoch_s +│ 30.0 ", text)

@@ -57,10 +57,11 @@ def test_reload_by_rest_and_by_signal(controller, change):
     refused = controller.http.patch("/v1/policy", json={"slots": {"slot_s": 9, "week_s": 2}})
     assert refused.status_code == 409, refused.text
     assert "holds no slot" in refused.text
-    slot = {"key": "policy.slots.slot_s", "value": "1.0", "at_once": True}
+    at_once = {"at_once": True, "by_request": True}
+    slot = {"key": "policy.slots.slot_s", "value": "1.0", **at_once}
     assert slot in controller.http.get("/v1/policy").json()["values"]
     told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
-    assert {"key": "policy.epoch_s", "value": "9.5", "at_once": True} in told["values"]
+    assert {"key": "policy.epoch_s", "value": "9.5", **at_once} in told["values"]
     assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
     back = reload(controller).json()["applied"]
     assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]
