@@ -194,7 +194,7 @@ def _print(runs: Sequence[Run], lasts_s: float) -> None:
         (
             (
                 run.variant.name,
-                f"{100 * run.served_share:.1f} %",
+                run.served_words,
                 f"{run.served_gb:.3f}",
                 f"{run.wanted_gb:.3f}",
                 run.changes,
