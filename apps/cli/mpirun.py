@@ -66,7 +66,13 @@ def mpirun(
     and with 1 where the bandwidth is not to be had.
     """
     if (pattern in PATTERNS) != (rate is not None):
-        raise click.UsageError("--mbps is for the patterns that have a name: give it with those")
+        named = ", ".join(PATTERNS)
+        raise click.UsageError(f"--mbps is for the patterns {named}: give it with those alone")
+    if rate is None and not Path(pattern).exists():
+        raise click.BadParameter(
+            f"{pattern!r} is neither a file nor one of {', '.join(PATTERNS)}",
+            param_hint="--pattern",
+        )
     try:
         places = placement(read_hosts(host_file.read_text("utf-8"), str(host_file)), ranks)
         traffic = _traffic(pattern, places, rate)
