@@ -80,32 +80,33 @@ class StoredToken:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> StoredToken:
-        """Raises HydraError, which does not repeat what the record holds."""
+        """Raises HydraError, which repeats nothing but the name."""
         try:
+            name = check_name(str(record["name"]))
             token = cls(
-                check_name(str(record["name"])),
+                name,
                 Role(record["role"]),
                 str(record["secret_sha256"]),
                 float(record["created_unix_s"]),
-                _quota(record),
+                _quota(name, record),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise HydraError(f"not a token's record ({type(error).__name__})") from None
         if not re.fullmatch(r"[0-9a-f]{64}", token.secret_sha256):
             raise HydraError(f"token {token.name}: secret_sha256 is not a SHA-256 in hexadecimal")
         return token
 
 
-def _quota(record: Mapping[str, Any]) -> Quota:
-    """Raises TypeError or ValueError for limits that are none: no limit at all would be worse."""
+def _quota(name: str, record: Mapping[str, Any]) -> Quota:
+    """Raises HydraError for limits that are none: no limit at all would be worse."""
     count, mbps = record.get("max_reservations"), record.get("max_mbps")
-    if count is not None and (not isinstance(count, int) or count < 0):
-        raise ValueError
-    if mbps is not None and not (isfinite(mbps) and mbps >= 0):
-        raise ValueError
+    if count is not None and not (isinstance(count, int) and count >= 0):
+        raise HydraError(f"token {name}: max_reservations is not a whole number from 0")
+    if mbps is not None and not (isinstance(mbps, int | float) and isfinite(mbps) and mbps >= 0):
+        raise HydraError(f"token {name}: max_mbps is not a finite number from 0")
     priority = record.get("max_priority", 0)
     if not isinstance(priority, int) or priority not in PRIORITIES:
-        raise ValueError
+        raise HydraError(f"token {name}: max_priority is not a whole number from 0 to 9")
     return Quota(count, mbps, priority)
 
 

@@ -10,6 +10,8 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Final
 
 import click
@@ -164,6 +166,7 @@ def hydra() -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    _prepare_streams()
     try:
         try:
             hydra(prog_name="hydra")
@@ -176,3 +179,16 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         click.echo(f"Error: the output can't be written: {error.strerror}", err=True)
         sys.exit(1)
+
+
+def _prepare_streams() -> None:
+    """Have streams that were closed (``>&-``) lead nowhere, and others show ``?`` for what their
+    encoding lacks.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # It takes the stream's descriptor, so that no other file gets that.
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+        elif mode == "w" and isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")

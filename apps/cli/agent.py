@@ -17,6 +17,7 @@ from apps.agent.sockets import SocketReader
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, UnreachableError
+from apps.cli.parameters import FiniteRange
 from apps.connection import resource
 from apps.process import logs
 from hydra.demand.backlog import BYTES_PER_MB
@@ -34,7 +35,7 @@ LOG = logging.getLogger("hydra.agent")
 @click.argument("server", default=socket.gethostname)
 @click.option(
     "--socket-buffer-mb",
-    type=click.FloatRange(0.1, 2000),
+    type=FiniteRange(0.1, 2000),
     help="Enlarge the send buffers of new TCP sockets to this while the agent runs, so that what "
     "applications want to send shows. Without: they stay as they are.",
 )

@@ -10,7 +10,15 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table, warn
+from apps.cli.output import (
+    CommandError,
+    UnreachableError,
+    json_option,
+    print_json,
+    print_outcome,
+    print_table,
+    warn,
+)
 from apps.cli.parameters import config_option
 from apps.cli.wording import moment
 from apps.connection import JsonObject
@@ -142,6 +150,9 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
                 answers[f"{resource.partition('?')[0].replace('/', '-')}.txt"] = client.get_text(
                     f"/{resource}"
                 )
+            except UnreachableError as error:
+                warn(f"nothing that the controller says is in the bundle: {error}")
+                break
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
     names = archive.support_bundle(load_configuration(config), target, answers, log)

@@ -15,7 +15,7 @@ import click
 
 from apps.cli.client import bearer_token, trusted
 from apps.cli.output import CommandError, ExitCode, warn
-from apps.cli.parameters import Option
+from apps.cli.parameters import FiniteRange, Option
 from apps.client import ClientError, HydraClient
 from apps.jobs.mpi import HostPair, between_racks
 from apps.rest.models import MOST_ENTRIES, Group, MatrixEntry
@@ -34,7 +34,7 @@ def duration_option(even_if: str) -> Option:
     return click.option(
         "--duration",
         "duration_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         metavar="SECONDS",
         help=f"Have it released after this long in any case, even if {even_if}.",
     )

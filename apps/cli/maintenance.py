@@ -34,19 +34,23 @@ def reconcile(ctx: click.Context, dry_run: bool, url: str, as_json: bool) -> Non
     if as_json:
         print_json(document)
     else:
-        _print_drift("Drift" if dry_run else "Found", found["items"])
+        _print_drift("Drift" if dry_run else "Found", found)
         if not dry_run and found["items"]:
-            _print_drift("Left", left["items"])
+            _print_drift("Left", left)
         if left["silent"]:
             warn("no answer from " + ", ".join(left["silent"]))
     ctx.exit(ExitCode.PROBLEM if left["items"] else ExitCode.OK)
 
 
-def _print_drift(title: str, items: list[JsonObject]) -> None:
+def _print_drift(title: str, found: JsonObject) -> None:
     print_table(
         title,
         ("device", "what", "where", "intended", "actual"),
-        ((i["device"], i["kind"], i["subject"], i["intended"], i["actual"]) for i in items),
+        (
+            (i["device"], i["kind"], i["subject"], i["intended"], i["actual"])
+            for i in found["items"]
+        ),
+        empty="none where devices answer" if found["silent"] else "none",
     )
 
 

@@ -11,6 +11,7 @@ from apps.cli.client import url_option
 from apps.cli.command import Command
 from apps.cli.job import connected, duration_option, entries_of, run_with
 from apps.cli.output import CommandError
+from apps.cli.parameters import FiniteRange
 from apps.jobs.mpi import PATTERNS, HostPair, host_traffic, placement, read_hosts
 from apps.offline.demand_files import read_flows
 
@@ -41,7 +42,7 @@ from apps.offline.demand_files import read_flows
 @click.option(
     "--mbps",
     "rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="RATE",
     help="For each two ranks that talk, each way. Not with a FILE.",
 )
@@ -65,7 +66,13 @@ def mpirun(
     and with 1 where the bandwidth is not to be had.
     """
     if (pattern in PATTERNS) != (rate is not None):
-        raise click.UsageError("--mbps is for the patterns that have a name: give it with those")
+        named = ", ".join(PATTERNS)
+        raise click.UsageError(f"--mbps is for the patterns {named}: give it with those alone")
+    if rate is None and not Path(pattern).exists():
+        raise click.BadParameter(
+            f"{pattern!r} is neither a file nor one of {', '.join(PATTERNS)}",
+            param_hint="--pattern",
+        )
     try:
         places = placement(read_hosts(host_file.read_text("utf-8"), str(host_file)), ranks)
         traffic = _traffic(pattern, places, rate)

@@ -200,11 +200,15 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
     print_table(
         "Policy",
         ("key", "value", "changes"),
-        (
-            (one["key"], one["value"], "at run time" if one["at_once"] else "at the next start")
-            for one in document["values"]
-        ),
+        ((one["key"], one["value"], _changed_by(one)) for one in document["values"]),
     )
+
+
+def _changed_by(value: JsonObject) -> str:
+    """The ways in which another value is taken over."""
+    if not value["at_once"]:
+        return "next start"
+    return "--set or reload" if value.get("by_request", True) else "reload"
 
 
 @click.command(
@@ -331,7 +335,7 @@ def _known(entry: JsonObject, basis: str) -> str:
 
 
 @click.command(
-    cls=Command, examples=["hydra reconfigurations", "hydra reconfigurations 7f3a --json"]
+    cls=Command, examples=["hydra reconfigurations", "hydra reconfigurations 7f3a9c41d0be --json"]
 )
 @click.argument("identifier", metavar="[ID]", required=False)
 @url_option

@@ -74,18 +74,28 @@ def print_table(
     *,
     empty: str = "none",
 ) -> None:
-    """A table on stdout; columns whose heading ends in ``>`` are right-aligned."""
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        table.add_column(
-            column.removesuffix(">"), justify="right" if column.endswith(">") else "left"
-        )
-    for row in rows:
-        table.add_row(*map(str, row))
-    if table.row_count:
-        _console().print(table)
-    else:
+    """A table on stdout; columns whose heading ends in ``>`` are right-aligned.
+
+    Nothing is cut off: what is too wide goes on in the next line. Names and ids in the first column
+    stay in one, so that they can be copied.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
         click.echo(f"{title}: {empty}")
+        return
+    console = _console()
+    widest = max((row[0] for row in cells), key=len)
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(
+            column.removesuffix(">"),
+            justify="right" if column.endswith(">") else "left",
+            overflow="fold",
+            no_wrap=not number and " " not in widest and len(widest) <= console.width // 2,
+        )
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:

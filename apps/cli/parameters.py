@@ -18,6 +18,18 @@ GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 """Formats of topologies as graphs, by the ending of their files."""
 
 
+class FiniteRange(click.FloatRange):
+    """A range of numbers without ``nan`` and ``inf``, which click lets through."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
 def rate_of(text: str) -> float:
     """A finite number from zero."""
     try:
@@ -80,7 +92,7 @@ def wait_option(text: str) -> Option:
     return click.option(
         "--wait",
         "wait_s",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=0.0,
         metavar="SECONDS",
         help=text,

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from rich import progress
@@ -72,6 +72,13 @@ def progress_bar() -> progress.Progress:
         progress.TimeElapsedColumn(),
     )
     return progress.Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+@contextmanager
+def until_ctrl_c() -> Iterator[None]:
+    """Have Ctrl-C end this block as what it waits for: the command goes on, and exits with 0."""
+    with suppress(KeyboardInterrupt):
+        yield
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def plot_replay(runs: Sequence[Run], title: str, path: Path) -> None:
     axes.step(times_s, wanted, where="post", color=_GREY, linestyle=":", label="wanted")
     for run in runs:
         served = [moment.served_mbps for moment in run.moments]
-        label = f"{run.variant.name}: {100 * run.served_share:.1f} %"
+        label = f"{run.variant.name}: {run.served_words}"
         (line,) = axes.step(times_s, served, where="post", label=label)
         changed = [(m.at_s, m.served_mbps) for m in run.moments if m.changed]
         if changed:

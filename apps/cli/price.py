@@ -10,6 +10,7 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.output import drawn_by, json_option, print_json, print_table
+from apps.cli.parameters import FiniteRange
 from apps.connection import JsonObject
 from apps.prices import networks, pods
 from apps.prices.files import (
@@ -41,7 +42,7 @@ _MILLION: Final = 1e6
 )
 @click.option(
     "--oversubscription",
-    type=click.FloatRange(1, 1e6),
+    type=FiniteRange(1, 1e6),
     multiple=True,
     help="Oversubscription ratios of the fat tree, instead of the file's; repeatable.",
 )

@@ -21,6 +21,7 @@ from apps.cli.output import (
     print_table,
     warn,
 )
+from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c, progress_bar
 from apps.connection import JsonObject
 from apps.offline.recording import Entry, TraceFull, TraceWriter, read_trace
@@ -44,12 +45,12 @@ _OUTAGE_MS: Final = 300.0
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=1.0,
     show_default=True,
     help="Seconds between readings.",
 )
-@click.option("--duration", "duration_s", type=click.FloatRange(min=0), help="End after seconds.")
+@click.option("--duration", "duration_s", type=FiniteRange(min=0), help="End after seconds.")
 @click.option(
     "--max-mib",
     type=click.IntRange(1, 1024),
@@ -133,7 +134,7 @@ def _entries(document: JsonObject, position: dict[str, int]) -> list[Entry]:
 )
 @click.option(
     "--outage-ms",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=_OUTAGE_MS,
     show_default=True,
     help="How long a change keeps traffic off the circuits that it moves.",
@@ -193,7 +194,7 @@ def _print(runs: Sequence[Run], lasts_s: float) -> None:
         (
             (
                 run.variant.name,
-                f"{100 * run.served_share:.1f} %",
+                run.served_words,
                 f"{run.served_gb:.3f}",
                 f"{run.wanted_gb:.3f}",
                 run.changes,

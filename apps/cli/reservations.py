@@ -190,7 +190,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
     print_circuits("To disconnect", document["disconnect"])
 
 
-@click.command(cls=Command, examples=["hydra commit 7f3a --wait"])
+@click.command(cls=Command, examples=["hydra commit 7f3a9c41d0be --wait"])
 @click.argument("identifier", metavar="ID")
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
 @url_option
@@ -206,7 +206,10 @@ def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
 
 @click.command(
     cls=Command,
-    examples=["hydra modify 7f3a --mbps 60", "hydra modify 7f3a --to h22 --end 2026-12-01T10:00"],
+    examples=[
+        "hydra modify 7f3a9c41d0be --mbps 60",
+        "hydra modify 7f3a9c41d0be --to h22 --end 2026-12-01T10:00",
+    ],
 )
 @click.argument("identifier", metavar="ID")
 @click.option("--mbps", "rate", metavar="RATE", callback=read_positive, help="In both directions.")
@@ -280,7 +283,7 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
     )
 
 
-@click.command(cls=Command, examples=["hydra release 7f3a --wait"])
+@click.command(cls=Command, examples=["hydra release 7f3a9c41d0be --wait"])
 @click.argument("identifier", metavar="ID")
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are down.")
 @url_option

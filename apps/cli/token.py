@@ -15,7 +15,7 @@ import click
 
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
-from apps.cli.parameters import with_options
+from apps.cli.parameters import FiniteRange, with_options
 from apps.cli.wording import moment
 from apps.rest.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
@@ -32,7 +32,7 @@ _quota_of = with_options(
         ),
         click.option(
             "--max-mbps",
-            type=click.FloatRange(0),
+            type=FiniteRange(0),
             help="The sum of a tenant's bandwidths at any moment, at most. Without: no limit.",
         ),
         click.option(

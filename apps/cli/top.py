@@ -18,6 +18,8 @@ from rich.text import Text
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import UnreachableError, mbps
+from apps.cli.parameters import FiniteRange
+from apps.cli.patience import until_ctrl_c
 from apps.cli.wording import describe_circuit, health, local, moment
 from apps.connection import JsonObject
 
@@ -36,7 +38,7 @@ _BUSY: Final = 0.9
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0.2),
+    type=FiniteRange(0.2),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -46,15 +48,19 @@ _BUSY: Final = 0.9
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
-    """Show what is wrong, busiest circuits, demand and reconfigurations, until Ctrl-C."""
+    """Show what is wrong, busiest circuits, demand and reconfigurations, until Ctrl-C.
+
+    With --count, each look stays on the screen.
+    """
     console = Console(highlight=False, markup=False, emoji=False)
     looks = 0
     with (
         ControllerClient(url) as client,
         ExitStack() as screen,
+        until_ctrl_c(),
     ):
         show: Callable[[RenderableType], None] = console.print  # one after the other, in a pipe
-        if console.is_terminal:
+        if console.is_terminal and count is None:
             live = Live(console=console, screen=True, auto_refresh=False)
             show = partial(screen.enter_context(live).update, refresh=True)
         while count is None or looks < count:

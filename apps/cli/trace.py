@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import click
 import numpy as np
@@ -23,9 +23,11 @@ from apps.cli.output import (
     print_outcome,
     print_table,
 )
+from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
+from apps.process.files import replacing
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
@@ -38,14 +40,14 @@ _path = click.Path(dir_okay=False, path_type=Path)
 _trace_argument = click.argument("trace_file", metavar="[TRACE]", type=_path, default=SAMPLE)
 _window_option = click.option(
     "--window-s",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=10.0,
     show_default=True,
     help="Length of a window; what starts in it is its demand.",
 )
 _scale_option = click.option(
     "--scale",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=1.0,
     show_default=True,
     help="Multiply all sizes.",
@@ -77,7 +79,7 @@ def trace() -> None:
 def show(trace_file: Path, window_s: float, as_json: bool) -> None:
     """Show what a trace holds, and its windows."""
     with _errors():
-        summary = summarise(trace_file)
+        summary = _summarise(trace_file)
         found = [
             _window_document(window)
             for window in _cut(trace_file, summary, len(summary.racks), window_s)
@@ -136,7 +138,10 @@ def convert(
     scale: float,
     as_json: bool,
 ) -> None:
-    """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON)."""
+    """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON).
+
+    A demand names its racks, or numbers them from 0 where the trace has numbers.
+    """
     with _errors():
         if window is None:
             written = _write_flows(trace_file, to_file, scale)
@@ -187,10 +192,18 @@ def plan(
     with _errors(), Progress(f"reading {trace_file}") as progress, ended_by_ctrl_c():
         network, policy = read_fabric(fabric)
         limits = Limits(policy.max_hops, weighted=weighted, window_s=window_s)
-        summary = summarise(trace_file)
+        summary = _summarise(trace_file)
         cut = list(
             islice(
-                _cut(trace_file, summary, len(network.racks), window_s, scale, fold=fold),
+                _cut(
+                    trace_file,
+                    summary,
+                    len(network.racks),
+                    window_s,
+                    scale,
+                    fold=fold,
+                    fabric=[rack.name for rack in network.racks],
+                ),
                 n_windows,
             )
         )
@@ -209,7 +222,7 @@ def plan(
 @json_option
 def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) -> None:
     """Make up a trace of coflows; the same arguments give the same trace."""
-    with _errors(), _replacing(to_file) as file:
+    with _errors(), replacing(to_file) as file:
         file.writelines(f"{line}\n" for line in coflow_lines(racks, coflows, seed))
     words = f"{to_file}: {coflows:,} coflows between {racks:,} racks, seed {seed}"
     made = {"racks": racks, "coflows": coflows, "seed": seed}
@@ -217,6 +230,13 @@ def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) ->
 
 
 # --- work -----------------------------------------------------------------------------------
+
+
+def _summarise(trace_file: Path) -> Summary:
+    """The first of two passes over a trace."""
+    if trace_file.exists() and not trace_file.is_file():
+        raise CommandError(f"{trace_file} is no file that can be read twice: write it to one first")
+    return summarise(trace_file)
 
 
 def _cut(
@@ -227,31 +247,20 @@ def _cut(
     scale: float = 1.0,
     *,
     fold: bool = False,
+    fabric: Sequence[str] = (),
 ) -> Iterator[Window]:
-    numbers = rack_numbers(summary.racks, racks, fold=fold)
+    numbers = rack_numbers(summary.racks, racks, fold=fold, fabric=fabric)
     return windows(read_trace(trace_file), numbers, racks, window_s, scale)
 
 
 def _write_flows(trace_file: Path, to_file: Path, scale: float) -> int:
     _refuse_itself(trace_file, to_file)
     written = 0
-    with _replacing(to_file) as file:
+    with replacing(to_file) as file:
         for flow in read_trace(trace_file):
             file.write(_line(flow, scale))
             written += 1
     return written
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file that takes the place of ``path`` once it is whole."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            yield file
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _line(flow: Flow, scale: float) -> str:
@@ -262,7 +271,7 @@ def _write_demand(
     trace_file: Path, to_file: Path, number: int, window_s: float, scale: float
 ) -> int:
     _refuse_itself(trace_file, to_file)
-    summary = summarise(trace_file)
+    summary = _summarise(trace_file)
     cut = _cut(trace_file, summary, len(summary.racks), window_s, scale)
     chosen = next((window for window in cut if window.number == number), None)
     if chosen is None:
@@ -271,11 +280,13 @@ def _write_demand(
             "`hydra trace show` lists the windows"
         )
     demand = chosen.demand_mbps
+    numbered = any(name.isdecimal() for name in summary.racks)
+    called = range(len(summary.racks)) if numbered else summary.racks
     flows = [
-        {"src": src, "dst": dst, "mbps": float(demand[src, dst])}
+        {"src": called[src], "dst": called[dst], "mbps": float(demand[src, dst])}
         for src, dst in np.argwhere(demand).tolist()
     ]
-    with _replacing(to_file) as file:
+    with replacing(to_file) as file:
         json.dump(flows, file)
     return len(flows)
 

@@ -12,6 +12,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import UnreachableError, mbps, warn
+from apps.cli.patience import until_ctrl_c
 from apps.cli.wording import describe_circuit, describe_path, local, moment
 from apps.connection import JsonObject
 from hydra.events import EventKind
@@ -46,7 +47,7 @@ def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> N
     last_id: str | None = None
     told = 0
     connected = False
-    with ControllerClient(url) as client:
+    with ControllerClient(url) as client, until_ctrl_c():
         while True:
             try:
                 for name, event_id, data in client.events(kinds, last_id):

@@ -22,7 +22,7 @@ _WEBHOOKS = "/v1/webhooks"
     examples=[
         "hydra webhooks",
         "hydra webhooks add https://batch.example/hydra --kind circuit-moving > batch.secret",
-        "hydra webhooks remove 7f3a",
+        "hydra webhooks remove 7f3a9c41d0be",
     ],
 )
 @url_option
@@ -87,7 +87,7 @@ def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_jso
     click.echo(f"webhook {document['id']} posts to {address}", err=True)
 
 
-@webhooks.command(cls=Command, examples=["hydra webhooks remove 7f3a"])
+@webhooks.command(cls=Command, examples=["hydra webhooks remove 7f3a9c41d0be"])
 @click.argument("identifier", metavar="ID")
 @url_option
 @json_option

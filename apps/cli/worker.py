@@ -6,6 +6,7 @@ import os
 import socket
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -130,24 +131,36 @@ def worker_keys(directory: Path, names: tuple[str, ...], as_json: bool) -> None:
     for `hydra worker --controller-key`.
     """
     auth = needs_zmq("zmq.auth")
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    made = []
     for name in names:
-        if (directory / f"{name}.key_secret").exists():
-            raise CommandError(
-                f"{directory / name}.key_secret is there already: take another name, or remove it"
-            )
-        before = os.umask(0o077)
-        try:
-            public, secret = auth.create_certificates(directory, name)
-        finally:
-            os.umask(before)
-        Path(public).chmod(0o644)
-        made.append({"name": name, "public_file": str(public), "secret_file": str(secret)})
-        if not as_json:
-            click.echo(f"{public}\n{secret}")
+        if Path(name).name != name or name.startswith(".") or not name:
+            raise CommandError(f"{name!r} can't name keys: it becomes files in {directory}")
+    made = []
+    try:
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for name in names:
+            public, secret = _make_keys(auth, directory, name)
+            made.append({"name": name, "public_file": str(public), "secret_file": str(secret)})
+            if not as_json:
+                click.echo(f"{public}\n{secret}")
+    except OSError as error:
+        raise CommandError(f"can't write keys to {directory}: {error.strerror}") from error
     if as_json:
         print_json({"keys": made})
+
+
+def _make_keys(auth: ModuleType, directory: Path, name: str) -> tuple[Path, Path]:
+    """The files of a public key and of its secret one, just made."""
+    if (directory / f"{name}.key_secret").exists():
+        raise CommandError(
+            f"{directory / name}.key_secret is there already: take another name, or remove it"
+        )
+    before = os.umask(0o077)
+    try:
+        public, secret = map(Path, auth.create_certificates(directory, name))
+    finally:
+        os.umask(before)
+    public.chmod(0o644)
+    return public, secret
 
 
 @click.command(cls=Command, examples=["hydra workers", "hydra workers --json | jq .workers[].name"])

@@ -29,8 +29,9 @@ from hydra.faults.quarantine import Quarantined
 from hydra.history import HappeningKind
 from hydra.model import Fabric, NetworkState, RackId
 from hydra.policy import CurrentPolicy, Policy
+from hydra.reservations.reservation import rack_pair
 from hydra.roles import Task, TaskState
-from hydra.service import Delivery, DriftReport, QuarantinedPort, Reconciliation
+from hydra.service import Delivery, DemandSource, DriftReport, QuarantinedPort, Reconciliation
 
 
 class Desk:
@@ -67,6 +68,7 @@ class Desk:
         self._auditor = auditor
         self._quarantine = quarantine
         self._panels = panels
+        self._reach = reach
         self._hear_people = hear_people
         self.fabric = fabric
         self.agents = agents
@@ -132,6 +134,8 @@ class Desk:
             self._ledger.history_of(a, b, MOST_HAPPENINGS),
             self._quarantine.entries(),
             time.time(),
+            seen.source is DemandSource.MEASURED,
+            self._reach.at_risk([rack_pair(a, b)], None, {a, b}),
         )
         return explain(evidence, a, b)
 

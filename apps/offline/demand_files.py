@@ -118,6 +118,8 @@ def _rate(value: object) -> float:
 
 
 def _numbers(matrix: ArrayLike) -> DemandMatrix:
+    if isinstance(matrix, np.ndarray) and np.iscomplexobj(matrix):
+        raise PlanError("not a matrix of real numbers: they are complex")
     try:
         return np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -262,7 +264,8 @@ def _read_npz(path: Path, racks: _Racks) -> ArrayLike:
         return racks.sum_flows((f"flow {i}", src, dst, mbps) for i, (src, dst, mbps) in flows)
     if "demand" in arrays and "racks" in arrays:
         return racks.arrange(arrays["racks"].ravel().tolist(), arrays["demand"])
-    if "demand" in arrays or len(arrays) == 1:
+    others = [name for name in arrays if name not in {"racks", *_FLOW_COLUMNS}]
+    if "demand" in arrays or (len(arrays) == 1 and others):
         return _numbers(arrays.get("demand", next(iter(arrays.values()))))
     raise PlanError(
         f"holds {', '.join(arrays) or 'nothing'}: demand, or src, dst and mbps, is needed"

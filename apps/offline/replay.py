@@ -95,6 +95,11 @@ class Run:
     def served_share(self) -> float:
         return self.served_gb / self.wanted_gb if self.wanted_gb else 1.0
 
+    @property
+    def served_words(self) -> str:
+        """The share in percent; a dash where nothing was wanted."""
+        return f"{100 * self.served_share:.1f} %" if self.wanted_gb else "-"
+
 
 def read_variant(text: str, base: Policy) -> Variant:
     """The variant ``KEY=VALUE[,KEY=VALUE…]``, keys of the section ``policy``. Raises PlanError."""
@@ -117,11 +122,18 @@ def read_variant(text: str, base: Policy) -> Variant:
 
 
 def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_s: float) -> Run:
-    """Take one variant through a trace. Raises UnknownName for its algorithm.
+    """Take one variant through a trace.
+
+    Raises UnknownName for its algorithm, PlanError for a fabric without servers.
 
     ``base`` estimates the demand for all variants, so that they compare. Each reading holds until
     the next; of the last one, only the decision counts.
     """
+    if not fabric.servers:
+        raise PlanError(
+            f"{fabric.name} has no servers, whose links tell what traffic may want: name the "
+            "configuration of a fabric"
+        )
     judge = Planning(fabric, base)
     elephants = judge.elephant_watch()
     actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
@@ -179,7 +191,7 @@ def document_of(run: Run) -> Mapping[str, object]:
     return {
         "variant": run.variant.name,
         "policy": None if policy is None else {key: _plain(getattr(policy, key)) for key in KEYS},
-        "served_share": run.served_share,
+        "served_share": run.served_share if run.wanted_gb else None,
         "wanted_gb": run.wanted_gb,
         "served_gb": run.served_gb,
         "cost_gb": run.cost_gb,

@@ -29,7 +29,7 @@ from hydra.model import (
     RackId,
     VlanId,
 )
-from hydra.policy import Policy
+from hydra.policy import Policy, Taken
 from hydra.port_labels import wired_name, wired_to
 from hydra.reconfiguration.plan import Pair
 from hydra.reservations.reservation import GONE, Reservation
@@ -496,7 +496,12 @@ def explanation(fabric: Fabric, found: Explanation) -> models.Explanation:
 def policy(policy: Policy) -> models.PolicyInForce:
     return models.PolicyInForce(
         values=[
-            models.PolicyValue(key=key, value=value, at_once=at_once)
-            for key, value, at_once in in_force(policy)
+            models.PolicyValue(
+                key=key,
+                value=value,
+                at_once=taken is not Taken.AT_START,
+                by_request=taken is Taken.AT_ONCE,
+            )
+            for key, value, taken in in_force(policy)
         ]
     )

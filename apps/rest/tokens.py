@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from apps.process.files import replacing
 from hydra.access import StoredToken
 from hydra.errors import HydraError
 
@@ -19,13 +18,15 @@ LOG = logging.getLogger("hydra.tokens")
 def read_tokens(path: Path) -> dict[str, StoredToken]:
     """The tokens by name; none if there is no such file. Raises HydraError if it is no such file.
 
-    Nothing of what the file holds is in an error.
+    Nothing of what the file holds is in an error but tokens' names.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))["tokens"]
         tokens = [StoredToken.from_record(record) for record in records]
     except FileNotFoundError:
         return {}
+    except HydraError as error:
+        raise HydraError(f"{path}: {error}") from None
     except OSError as error:
         raise HydraError(f"can't read the tokens in {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -36,17 +37,13 @@ def read_tokens(path: Path) -> dict[str, StoredToken]:
 
 
 def write_tokens(path: Path, tokens: Iterable[StoredToken]) -> None:
-    """Replace the file as a whole; only its owner may read it. Raises HydraError."""
+    """Replace the file as a whole; only its owner may read a new one. Raises HydraError."""
     text = json.dumps({"tokens": [token.to_record() for token in tokens]}, indent=2) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Made by mkstemp, it is nobody else's to read from the first moment on.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        # Nobody else's to read from the first moment on.
+        with replacing(path, 0o600) as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
     except OSError as error:
         raise HydraError(f"can't write the tokens to {path}: {error.strerror}") from error
 

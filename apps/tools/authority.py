@@ -62,7 +62,7 @@ def issue(
 
     Raises HydraError if ``directory`` has no authority, or if the files exist.
     """
-    if name == _CA or Path(name).name != name:
+    if name in {"", _CA} or Path(name).name != name:
         raise HydraError(f"{name!r} can't name a certificate: it becomes a file beside ca.pem")
     ca_certificate, ca_key = _read_authority(directory)
     if now + timedelta(days=days) > ca_certificate.not_valid_after_utc:

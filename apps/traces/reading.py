@@ -43,7 +43,8 @@ class Summary:
     """Contents of a trace, from one pass over it."""
 
     racks: tuple[str, ...]
-    """Racks in the order in which they stand for those of a fabric: numbers first, by value."""
+    """Racks in the order in which they stand for those of a fabric: numbers first, by value. Of
+    coflows, all that the first line announces."""
     flows: int
     local_flows: int
     """Number of flows within a rack, which no network between racks sees."""
@@ -53,15 +54,15 @@ class Summary:
     last_s: float
 
 
-def read_trace(path: Path) -> Iterator[Flow]:
+def read_trace(path: Path, announced: set[str] | None = None) -> Iterator[Flow]:
     """The flows of a trace in the order of their starts, a line at a time.
 
-    Raises TraceError, also while it is read: at a line that is malformed, or that starts before the
-    one above it.
+    The racks that its first line announces are added to ``announced``. Raises TraceError, also
+    while it is read: at a line that is malformed, or that starts before the one above it.
     """
     try:
         with path.open(encoding="utf-8") as file:
-            yield from _flows(path, file)
+            yield from _flows(path, file, set() if announced is None else announced)
     except OSError as error:
         raise TraceError(f"{path} can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -76,7 +77,7 @@ def summarise(path: Path) -> Summary:
     flows = local_flows = 0
     size = local = 0.0
     first_s, last_s = math.inf, 0.0
-    for flow in read_trace(path):
+    for flow in read_trace(path, racks):
         racks.update((flow.src, flow.dst))
         flows += 1
         size += flow.size_bytes
@@ -94,13 +95,13 @@ def in_order(racks: set[str]) -> tuple[str, ...]:
     return tuple(sorted(racks, key=lambda name: (not name.isdecimal(), len(name), name)))
 
 
-def _flows(path: Path, file: TextIO) -> Iterator[Flow]:
+def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
     lines = _content(file)
     number, cells = next(lines, (0, []))
     if not cells:
         raise TraceError(f"{path} is empty: it should hold flows or coflows")
     previous_s = 0.0
-    found = _coflows(cells, lines) if len(cells) == 2 else _plain(number, cells, lines)
+    found = _coflows(cells, lines, announced) if len(cells) == 2 else _plain(number, cells, lines)
     try:
         for line, flow in found:
             if flow.start_s < previous_s:
@@ -147,7 +148,7 @@ def _flow(cells: Sequence[str]) -> Flow:
 
 
 def _coflows(
-    heading: Sequence[str], lines: Iterator[tuple[int, list[str]]]
+    heading: Sequence[str], lines: Iterator[tuple[int, list[str]]], announced: set[str]
 ) -> Iterator[tuple[int, Flow]]:
     try:
         racks, coflows = _whole("the number of racks", heading[0]), int(heading[1])
@@ -155,6 +156,7 @@ def _coflows(
         raise _BadLine(1, "neither `RACKS COFLOWS` nor `src dst bytes start`") from None
     if not 1 <= racks <= _LARGEST_FABRIC:
         raise _BadLine(1, f"{racks} racks: 1 to {_LARGEST_FABRIC} can be planned for")
+    announced.update(map(str, range(racks)))
     seen, number = 0, 1
     for number, cells in lines:
         seen += 1

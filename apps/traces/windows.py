@@ -39,12 +39,18 @@ def busiest_rack_mbps(demand_mbps: DemandMatrix) -> float:
     return float(max(demand_mbps.sum(axis=0).max(), demand_mbps.sum(axis=1).max()))
 
 
-def rack_numbers(names: Sequence[str], racks: int, *, fold: bool) -> dict[str, int]:
-    """Numbers in a fabric of a trace's racks, by name: the n-th stands for the n-th.
+def rack_numbers(
+    names: Sequence[str], racks: int, *, fold: bool, fabric: Sequence[str] = ()
+) -> dict[str, int]:
+    """Numbers in a fabric of a trace's racks, by name.
 
-    With ``fold`` a trace of more racks goes around, and several stand for one. Raises PlanError if
-    it does not fit.
+    Racks that are all called as those of ``fabric`` (its racks' names) stand for these; otherwise
+    the n-th stands for the n-th. With ``fold`` a trace of more racks goes around, and several stand
+    for one. Raises PlanError if it does not fit.
     """
+    if set(names) <= set(fabric):
+        position = {name: number for number, name in enumerate(fabric)}
+        return {name: position[name] for name in names}
     if racks < 1:
         raise PlanError(f"a fabric of {racks} racks: one is needed at least")
     if len(names) > racks and not fold:

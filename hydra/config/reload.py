@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
 from hydra.config.load import Loaded
+from hydra.config.patterns import suggest
 from hydra.errors import HydraError
-from hydra.policy import Policy, Taken, policy_keys
+from hydra.policy import Policy, PolicyKey, Taken, policy_keys
 
 AT_ONCE: Final = frozenset(one.name for one in policy_keys() if one.taken is not Taken.AT_START)
 """Keys of the policy that a reload applies."""
@@ -58,10 +59,7 @@ def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tupl
     Raises HydraError for any other key.
     """
     if others := sorted(changes.keys() - BY_REQUEST):
-        raise HydraError(
-            f"policy.{', policy.'.join(others)} can't be changed without the configuration file: "
-            "change it there, then reload or start again"
-        )
+        raise HydraError("; ".join(f"policy.{key} {why_not((key,))}" for key in others))
     values: dict[str, Any] = {
         key: replace(getattr(policy, key), **value) if isinstance(value, Mapping) else value
         for key, value in changes.items()
@@ -70,16 +68,34 @@ def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tupl
     return wanted, tuple(_changes("policy", asdict(policy), asdict(wanted)))
 
 
-def in_force(policy: Policy) -> Iterator[tuple[str, str, bool]]:
-    """Each value of a policy as (path in the file, value in words, whether a reload changes it)."""
-    for key, value in asdict(policy).items():
-        at_once = key in AT_ONCE
-        if isinstance(value, dict):
+def why_not(path: Sequence[str]) -> str:
+    """Why no request can change the key at ``path`` in the policy, in words."""
+    *sections, key = path
+    settings: type[Any] = Policy
+    for section in sections:
+        settings = type(_keys(settings)[section].default)
+    known = _keys(settings)
+    if key not in known:
+        return f"is an unknown key; {suggest(key, list(known))}"
+    after = "reload" if known[key].taken is Taken.BY_FILE else "start again"
+    return f"can't be changed without the configuration file: change it there, then {after}"
+
+
+def _keys(settings: type[Any]) -> dict[str, PolicyKey]:
+    return {one.name: one for one in policy_keys(settings)}
+
+
+def in_force(policy: Policy) -> Iterator[tuple[str, str, Taken]]:
+    """Each value of a policy as (path in the file, value in words, when another is taken over)."""
+    for key in policy_keys():
+        value = getattr(policy, key.name)
+        if is_dataclass(value):
             yield from (
-                (f"policy.{key}.{one}", _word(part), at_once) for one, part in value.items()
+                (f"policy.{key.name}.{one.name}", _word(getattr(value, one.name)), key.taken)
+                for one in fields(value)
             )
         else:
-            yield f"policy.{key}", _word(value), at_once
+            yield f"policy.{key.name}", _word(value), key.taken
 
 
 def _changes(where: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:

@@ -374,7 +374,7 @@ def _remove(data: dict[str, Any], path: Path) -> None:
 _MESSAGES: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "string_type": "must be text, got {input}: put it in quotes",
-    "string_too_short": "must not be empty",
+    "string_too_short": "must have at least {min_length} characters, got {input}",
     "string_pattern_mismatch": "must be one line without tabs, got {input}",
     "string_too_long": "has more than {max_length} characters: {input}",
     "too_short": "needs at least one entry",
@@ -397,7 +397,11 @@ def _message(item: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         *parent, key = item["loc"]
         return f"unknown key; {suggest(str(key), _keys_at(tuple(parent)))}"
+    if item["input"] is None:
+        return "has no value"
     given = reprlib.repr(item["input"])
+    if not item["input"] and item["type"] == "string_too_short":
+        return "must not be empty"
     text = _MESSAGES.get(item["type"])
     if text is None:
         return f"{item['msg']}, got {given}"

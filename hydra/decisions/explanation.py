@@ -13,6 +13,7 @@ from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, Decision, SeenDemand
 from hydra.faults.quarantine import Quarantined, in_words
 from hydra.history import Happening
+from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Sharing
 from hydra.reconfiguration.plan import pair_of
@@ -40,7 +41,7 @@ class Explanation:
     demand: tuple[SeenDemand, SeenDemand]
     """Demand from a to b, and back, as it is now."""
     reservations: tuple[str, ...]
-    """Active reservations between the two."""
+    """Reservations between the two that are not over, also those that begin later."""
     decisions: tuple[Decision, ...]
     """Decisions that would set up or take down a circuit between the two; newest first."""
     lines: tuple[str, ...]
@@ -72,6 +73,10 @@ class Evidence:
     quarantine: Sequence[Quarantined] = ()
     """Ports that are left out of plans or on trial."""
     now_unix_s: float = 0.0
+    measured: bool = True
+    """False: no traffic has been measured yet."""
+    left_out: Sequence[str] = ()
+    """Devices of the two racks and of planes that plans leave out, in words."""
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
@@ -237,7 +242,8 @@ class _Words:
                 )
 
     def _what_is_left_out(self) -> Iterator[str]:
-        """Ports of the two racks, and those that failed the two, the latter first."""
+        """Devices; ports that failed the two, and others of the two racks."""
+        yield from self.evidence.left_out
         fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
         pair = min(ends), max(ends)
         failed = [one for one in self.evidence.quarantine if pair in one.pairs]
@@ -253,31 +259,48 @@ class _Words:
             yield f"and {more} more of their ports: `hydra quarantine` lists them"
 
     def _what_they_want(self) -> Iterator[str]:
+        if self.evidence.measured:
+            yield (
+                "rates of traffic are averages over "
+                f"{self.evidence.policy.demand_window_s:g} s (policy.demand_window_s)"
+            )
+            for one in self.found.demand:
+                yield from self._what_one_wants(one)
+        else:
+            yield "no traffic has been measured yet: what the two want is not known"
+        for reservation in self.evidence.reservations:
+            if reservation.id in self.found.reservations:
+                yield self._reserved(reservation)
+
+    def _what_one_wants(self, one: SeenDemand) -> Iterator[str]:
         threshold_mbps = self.evidence.policy.elephant_mbps
-        yield (
-            "rates of traffic are averages over "
-            f"{self.evidence.policy.demand_window_s:g} s (policy.demand_window_s)"
-        )
-        for one in self.found.demand:
-            there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
-            if one.estimated_mbps:
-                directions = {way for path in self.found.paths for way in path.directions}
-                way = "by circuits" if (one.src, one.dst) in directions else "electrically"
-                yield (
-                    f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
-                    f"{_counted_on(one)}; gets {one.rate_mbps:.1f} of it {way}"
-                    f"{self._foretold(one)}"
-                )
-                yield from self._what_spills(one)
-            elif one.rate_mbps >= threshold_mbps:
-                yield f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
-            else:
-                yield (
-                    f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, which are not planned for "
-                    f"(elephants begin at {threshold_mbps:g} Mb/s)"
-                )
-        for identifier in self.found.reservations:
-            yield f"reservation {identifier} is between the two: its path stays where it is"
+        there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
+        if one.estimated_mbps:
+            directions = {way for path in self.found.paths for way in path.directions}
+            way = "by circuits" if (one.src, one.dst) in directions else "electrically"
+            yield (
+                f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
+                f"{_counted_on(one)}; gets {one.rate_mbps:.1f} of it {way}"
+                f"{self._foretold(one)}"
+            )
+            yield from self._what_spills(one)
+        elif one.rate_mbps >= threshold_mbps:
+            yield f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
+        else:
+            yield (
+                f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, which are not planned for "
+                f"(elephants begin at {threshold_mbps:g} Mb/s)"
+            )
+
+    def _reserved(self, one: Reservation) -> str:
+        """What a reservation between the two means for their path now."""
+        between = f"reservation {one.id} is between the two"
+        if one.state is ReservationState.ACTIVE:
+            return f"{between}: its path stays where it is"
+        if one.state is ReservationState.ACTIVATING:
+            return f"{between}, and its path is being set up"
+        begins = f"begins {moment(one.starts_unix_s)}, and has no path yet"
+        return f"{between}, {one.state.value}: it {begins}"
 
     def _known(self, one: SeenDemand) -> str:
         """How it is known what a pair wants."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from apps.rest.models.base import Body, Document, Name
 from apps.rest.models.devices import DeviceAlarm
@@ -20,14 +21,30 @@ _PORT: Final = (
 )
 
 
+def _address(value: object, validate: ValidatorFunctionWrapHandler) -> str:
+    """The pattern's words are a page long."""
+    try:
+        address: str = validate(value)
+    except ValidationError:
+        raise PydanticCustomError(
+            "webhook_address",
+            "must be http:// or https://, a name in small letters or an IPv4 address, without user "
+            "and password, 2000 characters at most",
+        ) from None
+    return address
+
+
 class WebhookBody(Body):
     """Address to post events to, and the kinds of events."""
 
-    url: str = Field(
-        max_length=2000,
-        pattern=rf"^https?://({_LABEL}\.){{0,126}}{_LABEL}(:{_PORT})?(/[!-~]*)?$",
-        description="http or https, a name or an IPv4 address, no user and password.",
-    )
+    url: Annotated[
+        str,
+        Field(
+            max_length=2000,
+            pattern=rf"^https?://({_LABEL}\.){{0,126}}{_LABEL}(:{_PORT})?(/[!-~]*)?$",
+        ),
+        WrapValidator(_address),
+    ] = Field(description="http or https, a name or an IPv4 address, no user and password.")
     kinds: Annotated[list[Annotated[EventKind, Field(strict=False)]], Field(fail_fast=True)] = (
         Field(default=[], max_length=10, description="Empty: all.")
     )

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Final, Self
+
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from apps.rest.models.base import Body, Document
-from hydra.config.reload import BY_REQUEST
+from hydra.config.reload import BY_REQUEST, why_not
 from hydra.config.schema import policy_model
+
+_MOST_TOLD: Final = 20
+"""Most errors that are put in words: looking for a word that was meant takes time."""
 
 
 @policy_model(only=BY_REQUEST)
 class PolicyBody(Body):
     """Values of the policy that only later decisions rest on, as in the configuration file."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _say_why_not(cls, data: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse other keys in words that tell which way they can be changed."""
+        try:
+            return validate(data)
+        except ValidationError as error:
+            told = error.errors(include_url=False)
+            raise ValidationError.from_exception_data(
+                cls.__name__,
+                [*map(_in_words, told[:_MOST_TOLD]), *map(_as_it_is, told[_MOST_TOLD:])],
+            ) from None
+
+
+def _in_words(item: ErrorDetails) -> InitErrorDetails:
+    if item["type"] != "extra_forbidden":
+        return _as_it_is(item)
+    return _as_it_is({**item, "msg": why_not([str(step) for step in item["loc"]])})
+
+
+def _as_it_is(item: ErrorDetails) -> InitErrorDetails:
+    # Its words are no template: there is no context to fill in.
+    told = PydanticCustomError(item["type"], item["msg"])
+    return InitErrorDetails(type=told, loc=item["loc"], input=item["input"])
 
 
 class ReloadBody(Body):
@@ -30,6 +61,7 @@ class PolicyValue(Document):
     key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
     value: str
     at_once: bool = Field(description="A reload changes it; else the next start does.")
+    by_request: bool = Field(description="`PATCH /v1/policy` changes it, too.")
 
 
 class PolicyInForce(Document):

@@ -112,6 +112,7 @@ def test_keys_are_their_owners_alone(directory):
         (("issue", "rest", "--host", "127.0.0.1"), "exists already"),
         (("issue", "ca", "--host", "a"), "can't name a certificate"),
         (("issue", "../x", "--host", "a"), "can't name a certificate"),
+        (("issue", "", "--host", "a"), "can't name a certificate"),
         (("issue", "y", "--host", "b\xfccher.example"), "as DNS has it"),
         (("issue", "y", "--host", "a", "--days", "36500"), "fewer days"),
     ],

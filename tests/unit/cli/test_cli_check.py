@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -228,6 +229,35 @@ def test_a_full_disk_is_one_line(arguments):
         )
     assert result.returncode == 1
     assert result.stderr == "Error: the output can't be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_takes_nothing_of_the_exit_code(closed):
+    hydra = Path(sys.executable).with_name("hydra")
+    for file, code in ((DEMO, 0), (DEMO.with_name("none.yaml"), 1)):
+        command = f'exec "{hydra}" check "{file}" {closed}'
+        result = subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (result.returncode, "Traceback" in result.stderr) == (code, False), result.stderr
+
+
+def test_an_encoding_that_lacks_a_letter_is_no_error():
+    code = (
+        "from apps.cli import _prepare_streams as prepare; prepare(); "
+        "from apps.cli.output import print_table; print_table('Racks', ['name'], [['Süd']])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=CONFIGS.parent,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "S?d" in result.stdout
 
 
 def test_a_misspelt_command_is_recognised(run):

@@ -44,6 +44,25 @@ def test_every_command_speaks_json(name):
     assert "as_json" in {parameter.name for parameter in commands()[name].params}
 
 
+FRACTIONS = sorted(
+    {
+        (name, parameter.opts[-1])
+        for name, command in commands().items()
+        for parameter in command.params
+        if isinstance(parameter.type, click.FloatRange | type(click.FLOAT))
+    }
+)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+@pytest.mark.parametrize(("name", "option"), FRACTIONS)
+def test_numbers_are_finite(name, option, value):
+    """click itself takes both for numbers within any range."""
+    (parameter,) = (one for one in commands()[name].params if option in one.opts)
+    with pytest.raises(click.BadParameter):
+        parameter.type.convert(value, parameter, None)
+
+
 @pytest.mark.parametrize("name", sorted(name for name in commands() if " " in name))
 def test_commands_in_groups_have_examples_too(run, name):
     result = run(*name.split(), "--help")

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from math import dist
 from pathlib import Path
 
 import networkx as nx
 import pytest
 from lxml import etree
+from rich.console import Console
 
+from apps.cli import top as top_command
 from hydra.model import NetworkState, Topology, VlanId
 from tests.unit.rest.fake_service import relay_path, ring_state
 
@@ -156,6 +159,24 @@ def test_top_tells_the_direction_with_a_circuit_from_that_without(call, service)
 def test_top_prints_each_look_where_there_is_no_terminal(call, network):
     shown = call("top", "--count", "2", "--interval", "0.2").stdout
     assert shown.count("Demand, the largest") == 2
+
+
+def test_looks_that_are_counted_stay_on_the_screen(call, network, monkeypatch):
+    alternate = "\x1b[?1049h"
+    monkeypatch.setattr(top_command, "Console", partial(Console, force_terminal=True))
+    shown = call("top", "--count", "1").stdout
+    assert "Demand, the largest" in shown
+    assert alternate not in shown
+
+
+def test_ctrl_c_ends_a_look_and_a_watch_as_they_say(call, network, monkeypatch):
+    def interrupted(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("apps.cli.top.time.sleep", interrupted)
+    assert call("top").exit_code == 0
+    monkeypatch.setattr("apps.cli.client.ControllerClient.events", interrupted)
+    assert call("watch").exit_code == 0
 
 
 def test_circuits_are_listed_with_their_load(call, network):
@@ -307,7 +328,9 @@ def test_devices_with_their_alarms(call):
 def test_the_policy_in_force(call):
     text = call("policy").stdout
     assert "policy.epoch_s" in text
-    assert "at the next start" in text
+    assert re.search(r"policy.epoch_s .*│ --set or reload ", text)
+    assert re.search(r"policy.transition .*│ reload ", text)
+    assert re.search(r"policy.max_hops .*│ next start ", text)
     assert json.loads(call("policy", "--json").stdout)["values"][0]["key"] == "policy.mode"
     text = call("policy", "--set", "epoch_s=30", "--set", "policy.on_drift=report").stdout
     assert re.search(r"policy.epoch_s +│ 30.0 ", text)

@@ -2,6 +2,8 @@
 
 import json
 
+from hydra.service import DriftReport
+
 
 def test_quarantine_lists_ports_with_reason_and_end(call):
     text = call("quarantine").stdout
@@ -42,7 +44,14 @@ def test_reconcile_mends(call, service):
     assert result.exit_code == 0
     assert "Found" in result.stdout and "Left: none" in result.stdout
     again = call("reconcile")
-    assert (again.exit_code, again.stdout) == (0, "Found: none\n")
+    assert (again.exit_code, again.stdout) == (0, "Found: none where devices answer\n")
+
+
+def test_only_where_all_devices_answer_there_is_no_drift(call, service, monkeypatch):
+    service.drifting = []
+    assert call("reconcile", "--dry-run").stdout == "Drift: none where devices answer\n"
+    monkeypatch.setattr(service, "drift", lambda: DriftReport((), ()))
+    assert call("reconcile", "--dry-run").stdout == "Drift: none\n"
 
 
 def test_reconcile_tells_what_it_could_not_mend(call, service):

@@ -39,6 +39,18 @@ def test_create_list_revoke(token, path):
     assert [one["name"] for one in json.loads(token("list", "--json").stdout)["tokens"]] == ["tina"]
 
 
+def test_a_file_of_tokens_behind_a_link_stays_there(token, path, tmp_path):
+    target = tmp_path / "elsewhere.json"
+    path.symlink_to(target)
+    assert token("create", "olaf", "--role", "operator").exit_code == 0
+    assert path.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    target.chmod(0o640)
+    assert token("create", "tina", "--role", "tenant").exit_code == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert set(TokenFile(path).known()) == {"olaf", "tina"}
+
+
 def holder(saved, path):
     return identify(saved.read_text().strip(), TokenFile(path).known()).name
 
@@ -137,6 +149,17 @@ def test_quotas_are_set_shown_and_lifted(token, path):
     assert stored["secret_sha256"] == secret, "the token itself stays good"
     assert "max_reservations" not in stored
     assert "what the fabric carries" in token("quota", "tina").stdout
+
+
+@pytest.mark.parametrize("mbps", ["inf", "nan"])
+def test_a_limit_without_an_end_leaves_the_file_as_it_is(token, path, mbps):
+    token("create", "tina", "--role", "tenant")
+    before = path.read_text()
+    result = token("quota", "tina", "--max-mbps", mbps)
+    assert result.exit_code == 2
+    assert f"{mbps} is not a finite number" in result.stderr
+    assert path.read_text() == before
+    assert token("list").exit_code == 0
 
 
 def test_quotas_are_for_tenants_that_there_are(token, path):

@@ -1,6 +1,10 @@
 import json
+import os
 
+import numpy as np
 import pytest
+
+from apps.cli import trace as trace_command
 
 TRACE = "0 1 1000000 0\n1 2 3000000 1\n2 2 500 1\n0 1 2000000 12\n"
 
@@ -37,6 +41,14 @@ def test_conversion_keeps_all_flows(run, tmp_path):
     assert ours == theirs
 
 
+def test_a_link_to_what_is_written_stays_one(run, trace, tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    link.symlink_to(target)
+    assert run("trace", "convert", str(trace), str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert len(target.read_text().splitlines()) == 4
+
+
 def test_a_window_is_a_demand_for_plan(run, trace, tmp_path):
     demand = tmp_path / "demand.json"
     result = run("trace", "convert", str(trace), str(demand), "--window", "0", "--scale", "10")
@@ -44,6 +56,45 @@ def test_a_window_is_a_demand_for_plan(run, trace, tmp_path):
     planned = run("plan", "--fabric", "3x1@100", "--demand", str(demand), "--json")
     assert planned.exit_code == 0, planned.output
     assert json.loads(planned.stdout)["demand_mbps"] == pytest.approx(32)
+
+
+def written(run, tmp_path, text):
+    """The demand of the first window of a trace, and what ``hydra plan`` has for it."""
+    flows, demand = tmp_path / "flows.txt", tmp_path / "demand.json"
+    flows.write_text(text)
+    result = run("trace", "convert", str(flows), str(demand), "--window", "0")
+    assert result.exit_code == 0, result.output
+    planned = run("plan", "--fabric", "4x1@100", "--demand", str(demand), "--json")
+    assert planned.exit_code == 0, planned.output
+    return [(one["src"], one["dst"]) for one in json.loads(demand.read_text())]
+
+
+def test_a_window_keeps_the_names_of_racks(run, tmp_path):
+    assert written(run, tmp_path, "r4 r2 1000000 0\n") == [("r4", "r2")]
+    assert written(run, tmp_path, "r4 r2 1000000 0\n7 r2 1 0\n") == [(0, 1), (2, 1)]
+    assert written(run, tmp_path, "4 1\n1 0 1 1 1 3:2\n") == [(1, 3)]
+
+
+def test_racks_called_as_the_fabrics_are_planned_for_as_these(run, tmp_path, monkeypatch):
+    flows, planned_for = tmp_path / "flows.txt", []
+
+    def compare(_fabric, cut, *_rest):
+        planned_for.extend(np.argwhere(window.demand_mbps).tolist() for window in cut)
+        return []
+
+    monkeypatch.setattr(trace_command, "compare", compare)
+    for text in ("r4 r2 1000000 0\n", "x4 r2 1000000 0\n"):
+        flows.write_text(text)
+        assert run("trace", "plan", str(flows), "--fabric", "4x1@100").exit_code == 0
+    assert planned_for == [[[3, 1]], [[1, 0]]]
+
+
+def test_what_is_read_twice_is_no_pipe(run, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for arguments in (("show",), ("plan", "--fabric", "4x1")):
+        result = run("trace", *arguments, str(pipe))
+        assert (result.exit_code, "can be read twice" in result.stderr) == (1, True)
 
 
 def test_plan_all_algorithms(run, trace, tmp_path):

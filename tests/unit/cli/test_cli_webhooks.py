@@ -16,5 +16,6 @@ def test_add_list_remove(call):
 def test_refusals(call):
     refused = call("webhooks", "add", "mailto:me")
     assert refused.exit_code == 1
-    assert "/url" in refused.stderr
+    assert "/url: must be http:// or https://, a name" in refused.stderr
+    assert "pattern" not in refused.stderr
     assert call("webhooks", "remove", "nothing").exit_code == 1

@@ -58,6 +58,20 @@ def test_keys_are_made_once_and_are_secret(run, tmp_path):
     assert keys["secret_file"] == str(folder / "w2.key_secret")
 
 
+@pytest.mark.parametrize("name", ["a/b", "../evil", "/evil", "", ".", "..", ".hidden", "a/"])
+def test_keys_are_files_of_their_folder(run, tmp_path, name):
+    folder = tmp_path / "keys"
+    refused = run("worker-keys", str(folder), "w1", name)
+    assert (refused.exit_code, f"{name!r} can't name keys" in refused.stderr) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_keys_can_not_be_written(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = run("worker-keys", str(tmp_path / "file" / "keys"), "w1")
+    assert (refused.exit_code, "can't write keys to" in refused.stderr) == (1, True)
+
+
 @pytest.fixture
 def config(tmp_path):
     document = yaml.safe_load(DEMO_CONFIG.read_text())

@@ -76,9 +76,9 @@ def test_a_file_of_flows(start, service, network, hosts, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--pattern", "ring"), 2, "--mbps is for"),
+        (("--pattern", "ring"), 2, "--mbps is for the patterns all-to-all, ring, root, stencil"),
         (("--pattern", "x.csv", "--mbps", "1"), 2, "--mbps is for"),
-        (("--pattern", "x.csv"), 1, "x.csv"),
+        (("--pattern", "x.csv"), 2, "'x.csv' is neither a file nor one of all-to-all, ring, root"),
         (("--pattern", "ring", "--mbps", "1", "--ranks", "9"), 1, "9 ranks do not fit"),
     ],
 )

@@ -57,10 +57,11 @@ def test_reload_by_rest_and_by_signal(controller, change):
     refused = controller.http.patch("/v1/policy", json={"slots": {"slot_s": 9, "week_s": 2}})
     assert refused.status_code == 409, refused.text
     assert "holds no slot" in refused.text
-    slot = {"key": "policy.slots.slot_s", "value": "1.0", "at_once": True}
+    at_once = {"at_once": True, "by_request": True}
+    slot = {"key": "policy.slots.slot_s", "value": "1.0", **at_once}
     assert slot in controller.http.get("/v1/policy").json()["values"]
     told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
-    assert {"key": "policy.epoch_s", "value": "9.5", "at_once": True} in told["values"]
+    assert {"key": "policy.epoch_s", "value": "9.5", **at_once} in told["values"]
     assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
     back = reload(controller).json()["applied"]
     assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]
@@ -93,3 +94,12 @@ def test_a_plan_tells_which_devices_are_missing_for_it(controller):
     assert one.startswith("optical switch p1 is left out: ")
     assert any(risk.startswith("rack r2 is left out") for risk in planned.json()["at_risk"])
     assert not any("rack r3" in risk for risk in planned.json()["at_risk"]), "nothing goes there"
+
+
+def test_an_explanation_tells_what_is_left_out_and_that_nothing_is_measured(controller):
+    wait_until(lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, 30)
+    lines = controller.http.get("/v1/explanations/circuits/r2/r1").json()["lines"]
+    for device in ("optical switch p1", "rack r1", "rack r2"):
+        assert any(line.startswith(f"{device} is left out") for line in lines), lines
+    assert not any("rack r3" in line or "sends" in line for line in lines), lines
+    assert "no traffic has been measured yet: what the two want is not known" in lines

@@ -8,8 +8,10 @@ from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, seen_demand
 from hydra.decisions.explanation import Evidence, explain
 from hydra.faults.quarantine import Quarantined
+from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing
+from hydra.reservations.reservation import Reservation
 from hydra.worth import no_plan
 from tests.unit.core.fabrics import small_fabric, with_one_way_circuits
 
@@ -181,6 +183,36 @@ def test_a_port_that_is_left_out_is_named_with_the_reason():
         f"{names[1]} is {aside}",
     ]
     assert lines(100.0)[0] == f"{names[0]} is on trial, {lost}"
+
+
+def test_devices_that_plans_leave_out_come_before_what_the_two_want():
+    known = replace(evidence(), left_out=("optical switch p1 is left out: it is away",))
+    assert explain(known, R1, R2).lines[2] == "optical switch p1 is left out: it is away"
+
+
+def test_before_anything_is_measured_nothing_is_said_of_rates():
+    lines = explain(replace(evidence(), measured=False), R1, R2).lines
+    assert "no traffic has been measured yet: what the two want is not known" in lines
+    assert not any("mice" in line or "averages" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("active", ": its path stays where it is"),
+        ("activating", ", and its path is being set up"),
+        ("scheduled", ", scheduled: it begins 1970-01-01T01:00:00Z, and has no path yet"),
+        ("held", ", held: it begins 1970-01-01T01:00:00Z, and has no path yet"),
+        ("failed", None),
+    ],
+)
+def test_a_reservation_is_told_by_what_it_has_now(state, words):
+    one = Reservation(
+        "7f3a", ReservationState(state), "r1", "r2", 10.0, None, R1, R2, 0.0, None, 3600.0
+    )
+    lines = explain(replace(evidence(), reservations=(one,)), R2, R1).lines
+    told = [line for line in lines if "7f3a" in line]
+    assert told == ([] if words is None else [f"reservation 7f3a is between the two{words}"])
 
 
 def test_of_many_ports_that_are_left_out_some_are_named():

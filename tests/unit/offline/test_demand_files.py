@@ -133,6 +133,8 @@ def test_bad_files_are_named_with_the_place(tmp_path, name):
     [
         ({"a": WANTED, "b": WANTED}, "holds a, b: demand, or src, dst and mbps"),
         ({"src": [0], "dst": [1, 2], "mbps": [3]}, "not equally long"),
+        ({"src": WANTED}, "holds src: demand, or src, dst and mbps"),
+        ({"demand": 1j * WANTED}, "not a matrix of real numbers"),
         ({"demand": np.array([object()])}, "is no NPZ file of numbers"),
         ({"src": [0], "dst": [7], "mbps": [3]}, "flow 0: no rack 7"),
     ],
@@ -141,6 +143,13 @@ def test_bad_npz(tmp_path, arrays, message):
     path = tmp_path / "demand.npz"
     np.savez(path, **arrays)
     with pytest.raises(PlanError, match=message):
+        read_demand(path, RACKS)
+
+
+def test_complex_numbers_are_no_rates(tmp_path):
+    path = tmp_path / "demand.npy"
+    np.save(path, 1j * WANTED)
+    with pytest.raises(PlanError, match=r"demand\.npy: not a matrix of real numbers"):
         read_demand(path, RACKS)
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from apps.offline.recording import Reading, Trace
 from apps.offline.replay import Variant, document_of, read_variant, replay
+from apps.offline.study import plain_fabric
 from hydra.errors import PlanError, UnknownName
 from hydra.policy import Policy, SlotPolicy
 from tests.unit.core.fabrics import small_fabric
@@ -101,6 +102,13 @@ def test_an_algorithm_that_is_not_there():
 def test_one_reading_is_enough():
     run = replay(FABRIC, BASE, trace([(0, 1)], lasts_s=1), Variant("", BASE), 0.3)
     assert (run.wanted_gb, run.served_share, run.changes) == (0.0, 1.0, 1)
+    assert (run.served_words, document_of(run)["served_share"]) == ("-", None)
+
+
+def test_a_fabric_without_servers_is_refused():
+    """What traffic may want is found by their links: of nothing, all would be served."""
+    with pytest.raises(PlanError, match="4x2 has no servers"):
+        replay(plain_fabric(4, 2, 100.0), BASE, MOVING, NOTHING, 0.3)
 
 
 def test_several_keys_of_one_variant():

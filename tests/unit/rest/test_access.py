@@ -319,6 +319,26 @@ def test_a_file_that_is_none_of_tokens(tmp_path, content):
         TokenFile(path)
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ('"max_mbps": Infinity', "token tina: max_mbps is not a finite number from 0"),
+        ('"max_mbps": NaN', "token tina: max_mbps is not a finite number from 0"),
+        ('"max_mbps": "9"', "token tina: max_mbps is not a finite number from 0"),
+        ('"max_mbps": 1' + 400 * "0", "not a token's record (OverflowError)"),
+        ('"max_reservations": -1', "token tina: max_reservations is not a whole number from 0"),
+        ('"max_priority": 10', "token tina: max_priority is not a whole number from 0 to 9"),
+    ],
+)
+def test_a_limit_that_is_none_is_told_with_file_and_token(tmp_path, limit, words):
+    path = tmp_path / "tokens.json"
+    record = f'"name": "tina", "role": "tenant", "secret_sha256": "{64 * "0"}"'
+    path.write_text(f'{{"tokens": [{{{record}, "created_unix_s": 1, {limit}}}]}}')
+    with pytest.raises(HydraError) as refused:
+        read_tokens(path)
+    assert str(refused.value) == f"{path}: {words}"
+
+
 def test_the_file_is_its_owners_and_holds_no_secret(token_file):
     assert token_file.stat().st_mode & 0o777 == 0o600
     assert SECRET not in token_file.read_text()

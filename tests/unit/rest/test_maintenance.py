@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from apps.rest.app import create_app
 from hydra.errors import DeviceUnavailable
 from hydra.model import PortId
@@ -116,9 +118,37 @@ def test_a_part_of_a_section_leaves_the_rest_of_it(client, service):
 
 def test_the_policy_in_force_says_what_a_reload_changes(client):
     values = {one["key"]: one for one in client.get("/v1/policy").json()["values"]}
-    assert values["policy.mode"] == {"key": "policy.mode", "value": "on-request", "at_once": True}
+    mode = {"key": "policy.mode", "value": "on-request", "at_once": True, "by_request": True}
+    assert values["policy.mode"] == mode
     assert values["policy.drain.reads"]["value"] == "3"
     assert not values["policy.max_hops"]["at_once"]
+    ways = {key: (one["at_once"], one["by_request"]) for key, one in values.items()}
+    assert ways["policy.source_check"] == (True, False)
+    assert ways["policy.timeouts.tor_s"] == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "words"),
+    [
+        ({"max_hops": 2}, "/max_hops", "change it there, then start again"),
+        ({"timeouts": {"tor_s": 2}}, "/timeouts", "change it there, then start again"),
+        ({"source_check": "off"}, "/source_check", "change it there, then reload"),
+        ({"epohc_s": 2}, "/epohc_s", "is an unknown key; did you mean 'epoch_s'?"),
+        ({"drain": {"raeds": 2}}, "/drain/raeds", "is an unknown key; did you mean 'reads'?"),
+        ({"epoch_s": 0}, "/epoch_s", "Input should be greater than or equal to 0.001"),
+    ],
+)
+def test_a_key_that_no_request_can_change_is_refused_with_the_way(client, body, pointer, words):
+    refused = client.patch("/v1/policy", json={"gain_factor": 1, **body})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == pointer
+    assert error["detail"].endswith(words)
+
+
+def test_of_many_unknown_keys_all_are_counted(client):
+    refused = client.patch("/v1/policy", json={f"key{number}": 1 for number in range(3000)})
+    assert "(and 2999 more)" in refused.json()["detail"]
 
 
 def test_devices_show_their_alarms(client):

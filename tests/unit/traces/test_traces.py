@@ -53,6 +53,10 @@ def test_summary(trace):
     assert (summary.first_s, summary.last_s) == (0.5, 2.5)
 
 
+def test_all_racks_count_that_coflows_announce(trace):
+    assert summarise(trace("4 1\n1 0 1 1 1 3:2\n")).racks == ("0", "1", "2", "3")
+
+
 def test_it_is_a_stream(trace):
     """Flows come before the end of the file is seen, where a line is bad."""
     flows = read_trace(trace("a b 1 0\na b 1 1\nnonsense\n"))
@@ -135,10 +139,20 @@ def test_windows_hold_all_bytes_between_racks(rows, window_s, scale):
         assert sum(flow.src != flow.dst for flow in its) == window.flows
 
 
+def test_racks_that_the_fabric_has_stand_for_themselves():
+    fabric = ("r1", "r2", "r3")
+    assert rack_numbers(("r3", "r2"), 3, fold=False, fabric=fabric) == {"r3": 2, "r2": 1}
+    assert rack_numbers(("r3", "x"), 3, fold=False, fabric=fabric) == {"r3": 0, "x": 1}
+
+
 def test_a_larger_trace_must_be_folded():
     with pytest.raises(PlanError, match="3 racks, the fabric 2"):
         rack_numbers(("a", "b", "c"), 2, fold=False)
-    assert rack_numbers(("a", "b", "c"), 2, fold=True) == {"a": 0, "b": 1, "c": 0}
+    assert rack_numbers(("a", "b", "c"), 2, fold=True, fabric=("a", "b")) == {
+        "a": 0,
+        "b": 1,
+        "c": 0,
+    }
 
 
 def test_the_shipped_sample_is_what_its_generator_makes():

@@ -1,0 +1,47 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[TextIO]:
+    """A file that takes the place of ``path`` once it is whole, and keeps its owner and mode.
+
+    Where ``path`` is a link, the file is made where that leads; a pipe or device is written to
+    itself. A new file has ``mode``, less the umask.
+    """
+    try:
+        before = path.stat()
+    except FileNotFoundError:
+        before = None
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+        return
+    target = path.resolve()
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.unlink(missing_ok=True)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            if before is not None:
+                with suppress(PermissionError):
+                    os.fchown(handle, before.st_uid, before.st_gid)
+                os.fchmod(handle, stat.S_IMODE(before.st_mode))
+            yield file
+            file.flush()
+            os.fsync(handle)
+        part.replace(target)
+    except OSError as error:
+        if error.filename in {None, str(part)}:
+            error.filename = str(path)
+        raise
+    finally:
+        part.unlink(missing_ok=True)

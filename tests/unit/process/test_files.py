@@ -1,0 +1,81 @@
+import os
+import stat
+import threading
+
+import pytest
+
+from apps.process.files import replacing
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_new_file_has_the_mode_that_was_asked_for(tmp_path):
+    path = tmp_path / "new"
+    with replacing(path, 0o600) as file:
+        assert not path.exists()
+        file.write("ä")
+    assert path.read_text(encoding="utf-8") == "ä"
+    assert mode_of(path) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_exists_keeps_its_mode(tmp_path):
+    path = tmp_path / "old"
+    path.write_text("old")
+    path.chmod(0o640)
+    with replacing(path, 0o600) as file:
+        file.write("new")
+    assert (path.read_text(), mode_of(path)) == ("new", 0o640)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_one(tmp_path, there):
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    if there:
+        target.write_text("old")
+    link.symlink_to(target)
+    with replacing(link) as file:
+        file.write("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_pipe_is_written_to_itself_through_a_link(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with replacing(link) as file:
+        file.write("all")
+    reader.join(timeout=30)
+    assert read == ["all"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert {*tmp_path.iterdir()} == {pipe, link}
+
+
+def test_what_fails_half_way_leaves_all_as_it_was(tmp_path):
+    path = tmp_path / "old"
+    path.write_text("old")
+
+    def half():
+        with replacing(path) as file:
+            file.write("half")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    path = tmp_path / "none" / "new"
+    with pytest.raises(FileNotFoundError) as refused, replacing(path):
+        pass
+    assert refused.value.filename == str(path)
