@@ -33,8 +33,7 @@ from drivers.codecs.openflow.rules import (
 from hydra.events import DeviceAlarm
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
-from hydra.forwarding.pipeline import cookie_subject
-from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_rule
+from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_number, round_rule
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.roles import Alarm, Severity
@@ -107,7 +106,8 @@ class Switchboard(Requests):
         lead; asked in the hub's thread, when it is about to send.
         """
         self._substrate = substrate_of(fabric)
-        super().__init__({**fabric.tor_names, **self._substrate.owned()}, post, catch_up)
+        self._owned = self._substrate.owned()
+        super().__init__({**fabric.tor_names, **self._owned}, post, catch_up)
         self._over = over
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
@@ -268,8 +268,12 @@ class Switchboard(Requests):
         self._hear_probe(probe.nonce)
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
-        """Put the rule back; if it was waited for, go on to the next look."""
-        number = cookie_subject(cookie)
+        """Put the rule back; if it was waited for, go on to the next look. Rules of others that end
+        are left alone.
+        """
+        number = round_number(cookie)
+        if number is None or datapath not in self._owned:
+            return
         with self._lock:
             switch = self._switches.get(DatapathId(datapath))
             if switch is None or switch.connection is not connection:

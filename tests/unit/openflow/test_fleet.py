@@ -767,6 +767,29 @@ def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_
     assert switch.sent[-1][1] == TYPE_FLOW_MOD, "the last one is put back, too"
 
 
+def test_the_end_of_a_rule_of_others_is_left_alone(fleet):
+    """Its cookie may be any, as may what a stranger says; nothing is kept of them."""
+    switch, tor, stranger = (
+        Switch(fleet, V1),
+        Switch(fleet, TOR1),
+        Switch(fleet, DatapathId(0xDEAD)),
+    )
+    for cookie in (
+        0,
+        7,
+        0x1_0000,
+        2**64 - 1,
+        round_rule(3).cookie + 12,
+        divert_rule(RackId(1), 1).cookie,
+    ):
+        fleet.rule_ended(V1, switch, cookie)
+    for one in (tor, stranger):
+        end(fleet, one, 3)
+    assert switch.sent + tor.sent + stranger.sent == []
+    end(fleet, switch, 3)
+    assert len(switch.sent) == 1
+
+
 def test_a_switch_that_does_not_tell_is_late(fleet):
     Switch(fleet, V1)
     assert fleet.await_rounds((V1,), 0.01) == {V1}

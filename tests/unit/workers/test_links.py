@@ -707,6 +707,36 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
     a.await_ended({SessionEnd.UNREADABLE: 1}, "x")
 
 
+def test_a_worker_is_not_dropped_for_what_goes_wrong_where_it_is_told(stack, caplog):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    a.send(b"on")
+    wait_until(lambda: switch.sent == [b"on"])
+    for event in ("rule_ended", "barrier_replied", "port_changed", "switch_disconnected"):
+        setattr(a, event, failing(getattr(a, event)))
+    tell = w.hub.do
+    tell(w.holder.rule_ended, SWITCH, switch, 7)
+    tell(w.holder.barrier_replied, switch, 8)
+    tell(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
+    tell(w.holder.switch_disconnected, SWITCH, switch)
+    w.connect()
+    wait_until(lambda: len(a.told) == 6)
+    said = ["connected", "ended", "barrier", "port", "disconnected", "connected"]
+    assert [one[0] for one in a.told] == said
+    assert (a.known().seen is not None, a.known().ended) == (True, {})
+    assert len([one for one in caplog.records if one.exc_info]) == 1, "once a minute"
+
+
+def failing(function):
+    def fail(*arguments, **named):
+        function(*arguments, **named)
+        raise LookupError("as of a defect")
+
+    return fail
+
+
 def test_an_address_that_is_taken_is_said():
     port = free_port()
     with ExitStack() as stack:
