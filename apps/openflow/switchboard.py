@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, CatchUp, Pending, Requests, read_first
 from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
-from drivers.codecs.openflow.messages import encode_barrier
+from drivers.codecs.openflow.messages import TYPE_MULTIPART_REQUEST, encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_end_of_round,
@@ -50,6 +50,7 @@ _ABOUT_TO_S = 1.0
 """Time between an answer's coming and its being told, at most."""
 _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
+_STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 
@@ -521,7 +522,12 @@ class Switchboard(Requests):
                 if self._switches.get(datapath) is not switch:
                     asked[datapath] = self._failure(datapath, away, "disconnected")
                     continue
-                self._pending[xid] = Pending(datapath, switch.connection, reply)
+                self._pending[xid] = Pending(
+                    datapath,
+                    switch.connection,
+                    reply,
+                    ends_in_error=message[1:2] == _STATISTICS,
+                )
             asked[datapath] = Asked(xid, reply)
             yield switch.connection, message
 

@@ -494,6 +494,24 @@ def test_a_reply_without_end_is_refused(fleet):
     assert str(failure) == "statistics of more than 64 MiB"
 
 
+def test_a_switch_that_refuses_a_question_is_not_waited_for(fleet):
+    """No barrier is behind it: the error is all that comes."""
+
+    def refuses_alone(switch, xid):
+        switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 4, code 2")
+
+    Switch(fleet, V1, refuses_alone)
+    began_s = time.monotonic()
+    assert fleet.port_packets([V1], 30.0) == {V1: None}
+    assert fleet.rule_counters([V1], 0, 0, 30.0) == {V1: None}
+    assert list(fleet.rule_tables([V1], 30.0)) == []
+    assert fleet.meter_counters([V1], 30.0) == {}
+    (asked,) = fleet.ask_for_counters([RULES1]).values()
+    assert asked.result() == refusal("v-h11")
+    assert time.monotonic() - began_s < 20
+    assert not fleet._pending
+
+
 def test_a_switch_that_goes_leaves_no_question_open(fleet):
     switch = Switch(fleet, V1)
     (future,) = fleet.ask_for_counters([RULES1]).values()
