@@ -306,6 +306,10 @@ class Switchboard(Requests):
         with self._lock:
             return self._present()
 
+    def own_connected(self) -> frozenset[DatapathId]:
+        """Of :meth:`connected`, those that are the fabric's; strangers are not."""
+        return self.connected() & self._names.keys()
+
     def _present(self) -> frozenset[DatapathId]:
         """Switches that are there, and answer; call with the lock."""
         if self._connected is None:

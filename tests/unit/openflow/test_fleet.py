@@ -445,6 +445,16 @@ def test_those_who_watch_are_told(fleet):
     assert fleet.port(V2, "optical") is None
 
 
+def test_strangers_are_no_switches_of_the_fabric(fleet):
+    """They may name one of several controllers, which could not hand over for their sake."""
+    Switch(fleet, V1)
+    stranger = Switch(fleet, DatapathId(0xDEAD))
+    assert fleet.connected() == {V1, stranger.datapath}
+    assert fleet.own_connected() == {V1}
+    Switch(fleet, TOR1)
+    assert fleet.own_connected() == {V1, TOR1}
+
+
 # -- statistics -------------------------------------------------------------------------------
 
 
