@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, CatchUp, Pending, Requests, read_first
-from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
+from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import TYPE_MULTIPART_REQUEST, encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
@@ -251,7 +251,7 @@ class Switchboard(Requests):
             if deleted:
                 switch.names.pop(port.name, None)
             else:
-                switch.names[port.name] = port
+                _note(switch.names, port)
             switch.ports = self._numbers(identity, switch.names)
             self._changed.notify_all()
         if switch is used:
@@ -577,3 +577,14 @@ class Switchboard(Requests):
         LOG.info("%s answers again", self._name(datapath))
         for watcher in self._watchers_of_mute:
             watcher(datapath)
+
+
+def _note(names: dict[str, PortInfo], port: PortInfo) -> None:
+    """Note what a switch told of a port, by its name: a name that it had before goes, and no more
+    than :data:`MOST_PORTS` are kept.
+    """
+    for name in [name for name, one in names.items() if one.number == port.number]:
+        if name != port.name:
+            del names[name]
+    if port.name in names or len(names) < MOST_PORTS:
+        names[port.name] = port

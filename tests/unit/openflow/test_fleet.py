@@ -11,7 +11,7 @@ import pytest
 
 from apps.openflow import fleet as fleet_module
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.seam import PortInfo
+from apps.openflow.seam import MOST_PORTS, PortInfo
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,
@@ -453,6 +453,21 @@ def test_strangers_are_no_switches_of_the_fabric(fleet):
     assert fleet.own_connected() == {V1}
     Switch(fleet, TOR1)
     assert fleet.own_connected() == {V1, TOR1}
+
+
+def test_names_of_ports_do_not_pile_up(fleet):
+    """A port has one name; and a switch no more ports than there may be when it connects."""
+    switch = Switch(fleet, V1)
+    names = fleet._switches[V1].names
+    for number in range(50):
+        fleet.port_changed(V1, switch, PortInfo(4, f"p{number}", True), deleted=False)
+    assert sorted(names) == ["electrical", "optical", "p49"]
+    assert fleet.port(V1, "host") is None
+    for number in range(100, MOST_PORTS + 200):
+        fleet.port_changed(V1, switch, PortInfo(number, f"q{number}", True), deleted=False)
+    assert len(names) == MOST_PORTS
+    fleet.port_changed(V1, switch, PortInfo(5, "optical", False), deleted=False)
+    assert fleet.port(V1, "optical") == PortInfo(5, "optical", False), "known ones go on"
 
 
 # -- statistics -------------------------------------------------------------------------------

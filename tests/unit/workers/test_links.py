@@ -17,6 +17,7 @@ from apps.openflow.fleet import Fleet, Question
 from apps.openflow.seam import PortInfo, SumRequest
 from apps.process.worker_list import SessionEnd
 from apps.workers import exchange as exchange_room
+from apps.workers import holder as holder_room
 from apps.workers import wire
 from apps.workers.exchange import Exchange, endpoint
 from apps.workers.links import Links
@@ -735,6 +736,20 @@ def failing(function):
         raise LookupError("as of a defect")
 
     return fail
+
+
+def test_a_worker_keeps_and_tells_no_more_ports_than_a_switch_may_have(stack, monkeypatch):
+    monkeypatch.setattr(holder_room, "MOST_PORTS", 3)
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    for number in (2, 3, 4, 5, 2):
+        told = PortInfo(number, f"p{number}", True)
+        w.hub.do(w.holder.port_changed, SWITCH, switch, told, deleted=False)
+    w.hub.do(w.holder.switch_disconnected, SWITCH, switch)
+    a.await_told("disconnected", SWITCH, "w")
+    assert [one[2].number for one in a.told if one[0] == "port"] == [2, 3, 2]
 
 
 def test_an_address_that_is_taken_is_said():
