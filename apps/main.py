@@ -205,7 +205,7 @@ class HydraApplication:
             lead,
             _end_at_once,
             give_up,
-            lambda: len(self._controller.fleet.connected()),
+            lambda: len(self._controller.fleet.own_connected()),
         )
         self._term, self._take_part, self._leave = term, term.start, term.close
         self._view = view

@@ -4,6 +4,8 @@ OpenFlow has no lock. It has a number, the generation, that only grows: whoever 
 the switch's master, and each controller may ask for it (OpenFlow 1.3.5, section 6.3.6). So a living
 master keeps raising it, and a newcomer watches for a moment whether it grows. Where controllers
 share a store, that says who leads, and each leader has a generation of its own beyond all before.
+A store that is set up anew begins below those that switches know: then the leader goes beyond them,
+at switches that it has not been the master of. Those of which it has been have a later leader.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from apps.openflow.fleet import Fleet
 from apps.process.term import Term
 from drivers.codecs.openflow.rules import NO_GENERATION
 from hydra.errors import HeldElsewhere
-from hydra.failures import FailureKind
+from hydra.failures import Failure, FailureKind
 from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.mastership")
@@ -55,6 +57,8 @@ class Mastership:
         """Generations at the switches that know this controller as their master."""
         self._last: dict[DatapathId, int] = {}
         """The last generation that this controller named at each switch, on whatever connection."""
+        self._taken: set[DatapathId] = set()
+        """Switches whose master this controller has been in its term."""
         self._closing = threading.Event()
         self._counter = threading.Thread(target=self._count, name="mastership", daemon=True)
 
@@ -87,26 +91,53 @@ class Mastership:
         """
         with self._lock:
             new = [datapath for datapath in datapaths if datapath not in self._generations]
-        generation = self._term.generation
-        if generation is not None:
-            # One more on each connection: the last one's requests may be under way still.
-            with self._lock:
-                last = {datapath: self._last.get(datapath, generation - 1) for datapath in new}
-            following = {datapath: max(generation, last[datapath] + 1) for datapath in new}
-        else:
-            following = self._beyond_the_last(new)
+        following = self._following(new)
         if self._closing.is_set():
             return frozenset()
-        with self._lock:
-            self._last |= following
-        for datapath, error in self._fleet.become_master(following, self._timeout_s).items():
-            if error is None:
-                with self._lock:
-                    self._generations[datapath] = following[datapath]
-            else:
-                LOG.error("switch %#x did not take this controller: %s", datapath, error)
+        failures = self._claim(following)
+        stale = [
+            datapath
+            for datapath, failure in failures.items()
+            if failure.kind is FailureKind.TAKEN_OVER and datapath not in self._taken
+        ]
+        if stale and self._term.generation is not None and self._exceed(stale):
+            for datapath in stale:
+                del failures[datapath]
+            failures |= self._claim(self._following(stale))
+        for datapath, failure in failures.items():
+            LOG.error("switch %#x did not take this controller: %s", datapath, failure)
         with self._lock:
             return frozenset(datapaths) & self._generations.keys()
+
+    def _following(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
+        """The generation that is to be named at each of these switches next."""
+        generation = self._term.generation
+        if generation is None:
+            return self._beyond_the_last(datapaths)
+        # One more on each connection: the last one's requests may be under way still.
+        with self._lock:
+            last = {datapath: self._last.get(datapath, generation - 1) for datapath in datapaths}
+        return {datapath: max(generation, last[datapath] + 1) for datapath in datapaths}
+
+    def _claim(self, following: Mapping[DatapathId, int]) -> dict[DatapathId, Failure]:
+        """Name these generations; returns what stood in the way."""
+        failures = {}
+        with self._lock:
+            self._last |= following
+        for datapath, failure in self._fleet.become_master(following, self._timeout_s).items():
+            if failure is not None:
+                failures[datapath] = failure
+                continue
+            with self._lock:
+                self._generations[datapath] = following[datapath]
+                self._taken.add(datapath)
+        return failures
+
+    def _exceed(self, stale: Collection[DatapathId]) -> bool:
+        """Have generations be beyond those that these switches know; False: they are not."""
+        known = self._ask(stale).values()
+        highest = max((one for one in known if one != NO_GENERATION), default=None)
+        return highest is not None and self._term.exceed(highest)
 
     def _beyond_the_last(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
         known = self._ask(datapaths)

@@ -181,6 +181,8 @@ class StatsPoller:
         # The cookie says which rack a rule counts; several count the prefixes of one.
         if isinstance(answer, Sums):
             totals, age_s = answer
+            if len(totals) != self._racks:
+                raise MalformedReplyError(f"statistics: {len(totals)} sums, not {self._racks}")
         elif question.table is None:
             return self._count_ports(switch, self._ports_of[switch], answer, heard_s)
         else:

@@ -43,7 +43,8 @@ _UNANSWERED: Final = (
     exceptions.InternalServerError,
 )
 """Also what etcd says without quorum: whether it was carried out is not known."""
-_LOGIN_ENDED: Final = "invalid auth token"
+_LOGIN_ENDED: Final = ("invalid auth token", "revision of auth store is old")
+"""The second is said of a token that is a JWT, once users or their roles have changed."""
 
 Json = dict[str, Any]
 
@@ -229,7 +230,7 @@ class Etcd:
                 raise
             except exceptions.Etcd3Exception as error:
                 text = str(error.detail_text)
-                if _LOGIN_ENDED in text and not fresh:
+                if any(words in text for words in _LOGIN_ENDED) and not fresh:
                     self._logged_in = False
                     continue
                 raise EtcdRefused(f"{self.name} refused: {_words(text)}") from None

@@ -26,6 +26,7 @@ from apps.etcd.gateway import (
     EtcdUnanswered,
     Json,
     get,
+    has_value,
     is_absent,
     put,
     was_created,
@@ -56,6 +57,9 @@ _UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
 65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits."""
+_MOST: Final = 1 << 62
+"""Generations from here on are no leader's, whatever a switch says. Switches compare modulo 2**64:
+one that is ahead of another by half of that is behind it."""
 
 
 def boot_s() -> float:
@@ -99,6 +103,8 @@ class Leadership:
         """When the renewal was asked for that was answered last."""
         self._created: int | None = None
         """The revision of etcd that made this controller the leader; None: it stands by."""
+        self._floor = 0
+        """What etcd says is added to generations: those of a store before it were higher."""
         self._begun = self._ends = False
         self._closing = threading.Event()
         self._renewed = threading.Event()
@@ -123,7 +129,37 @@ class Leadership:
     @property
     def generation(self) -> int | None:
         created = self._created
-        return None if created is None else created << _SHIFT
+        return None if created is None else self._floor + (created << _SHIFT)
+
+    def exceed(self, generation: int) -> bool:
+        """As :meth:`apps.process.term.Term.exceed`.
+
+        The floor only grows, and the leader alone raises it. The next one reads it in the
+        transaction that makes it the leader, and so begins beyond all that this one has named.
+        """
+        created, floor = self._created, self._floor
+        if created is None or self.over() or generation >= _MOST:
+            return False
+        wanted = ((generation >> _SHIFT) + 1 - created) << _SHIFT
+        if wanted <= floor:
+            return True
+        key, leads = self._floor_key, was_created(self._leader_key, created)
+        before = has_value(key, str(floor)) if floor else is_absent(key)
+        looks = [get(key), get(self._leader_key)]
+        try:
+            answer = self._observer.transaction(
+                [before, leads], [put(key, str(wanted)), *looks], looks, patience_s=_LOOK_S
+            )
+        except (EtcdRefused, EtcdUnanswered) as error:
+            LOG.warning("generations are not raised beyond those of an earlier store: %s", error)
+            return False
+        found, leader = answer.found
+        if not leader or leader[0].created != created:
+            return False
+        # Of this attempt, or of one whose answer was lost.
+        self._floor = max(self._floor, _floor(found))
+        LOG.warning("switches know generations of an earlier store: this one's go on beyond")
+        return self._floor >= wanted
 
     def over(self) -> bool:
         return self._created is None or boot_s() >= self._until_s
@@ -253,6 +289,10 @@ class Leadership:
         return f"{self._settings.prefix}leader"
 
     @property
+    def _floor_key(self) -> str:
+        return f"{self._settings.prefix}floor"
+
+    @property
     def _ending_key(self) -> str:
         """Key of a leader that is about to end; it is gone with the leader's lease."""
         return f"{self._settings.prefix}ending"
@@ -340,7 +380,7 @@ class Leadership:
         if self._lease is None:
             return
         key, me = self._leader_key, replace(self._me, since_unix_s=time.time())
-        looks = [get(key), get(self._ending_key)]
+        looks = [get(key), get(self._ending_key), get(self._floor_key)]
         answer = self._ask_etcd([is_absent(key)], [put(key, _text(me), self._lease), *looks], looks)
         found, self._leader_ends = answer.found[0][0], bool(answer.found[1])
         self._leader_seen = _replica(found)
@@ -348,6 +388,7 @@ class Leadership:
             return
         if boot_s() >= self._until_s:
             self._on_lost("its lease had ended when it was told that it leads")
+        self._floor = _floor(answer.found[2])
         self._created = found.created
         LOG.info("this controller leads, by revision %s of etcd", found.created)
         self._watch.start()
@@ -388,6 +429,10 @@ class Leadership:
             yield
         finally:
             self._asked_s = None
+
+
+def _floor(found: Sequence[Entry]) -> int:
+    return int(found[0].value) if found else 0
 
 
 def _text(replica: Replica) -> str:

@@ -53,7 +53,7 @@ _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
 _T = TypeVar("_T")
 _AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
-
+_NOTHING: Final = Work({}, ())
 
 _Delta = dict[tuple[Kind, int], Held | None]
 """Records to be written, or deleted, by kind and order."""
@@ -98,6 +98,8 @@ class EtcdJournal:
         """
         self._unknown: tuple[str, Work] | None = None
         """(The owner's value after a write that was not answered, what takes that back)."""
+        self._to_undo: list[Work] = []
+        """What takes writes back that were refused and are made, in this order."""
         self._to_carry: list[Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
         if not later:
@@ -177,7 +179,6 @@ class EtcdJournal:
             self._read = None
             try:
                 self._settle()
-                self._carry_over()
                 delta, next_order = self._delta(changes)
                 before = {place: self._held[place[0]].records.get(place[1]) for place in delta}
                 self._make(self._work(delta, before), self._work(before, delta))
@@ -281,21 +282,23 @@ class EtcdJournal:
         return Work(puts, ranges)
 
     def _make(self, work: Work, undone: Work) -> None:
-        """Make all of it or nothing. ``undone`` takes it back, should it not be answered."""
+        """Make all of it or nothing. ``undone`` takes it back, should it be made and not answered;
+        nothing does where it is to be made once more then.
+        """
         if work.is_small:
             self._step(work, undone)
             return
         text = work.text()
         pieces = [text[begin : begin + PART] for begin in range(0, len(text), PART)]
-        self._step(NOTHING_STAGED, Work({}, ()))
+        self._step(NOTHING_STAGED, _NOTHING)
         for number, piece in enumerate(pieces):
-            self._step(Work({staged_key(number): piece}, ()), Work({}, ()))
+            self._step(Work({staged_key(number): piece}, ()), _NOTHING)
         self._step(Work({"redo": str(len(pieces))}, ()), NOTHING_STAGED)
         self._to_carry = [*work.pieces(), NOTHING_STAGED]
 
     def _carry_over(self) -> None:
         while self._to_carry:
-            self._step(self._to_carry[0], self._to_carry[0])
+            self._step(self._to_carry[0], _NOTHING)  # it stays due until it is answered
             del self._to_carry[0]
 
     def _step(self, work: Work, undone: Work) -> None:
@@ -321,7 +324,16 @@ class EtcdJournal:
         self._number += 1
 
     def _settle(self) -> None:
-        """Find out what became of a write that was not answered, and take it back if it was made.
+        """Take back what was refused and is made all the same."""
+        self._end_unknown()
+        self._carry_over()
+        while self._to_undo:
+            self._make(self._to_undo[0], _NOTHING)
+            del self._to_undo[0]
+            self._carry_over()
+
+    def _end_unknown(self) -> None:
+        """Find out what became of a write that was not answered.
 
         From then on it can't be made any more: its number is used up.
         """
@@ -341,7 +353,8 @@ class EtcdJournal:
             self._number += 2
             return
         self._number += 1
-        self._make(undone, undone)
+        if undone != _NOTHING:
+            self._to_undo.insert(0, undone)
 
     def _taken(self) -> JournalTaken:
         return JournalTaken(

@@ -59,7 +59,8 @@ class SqliteJournal:
         self._generation = 0
         try:
             self._db = self._look() if read_only else self._open()
-        except (OSError, ValueError, sqlite3.Error) as error:
+        except (OSError, ValueError, RuntimeError, sqlite3.Error) as error:
+            # RuntimeError: a link that leads to itself, before Python 3.13.
             raise self._error("open", error) from error
 
     def _look(self) -> sqlite3.Connection:

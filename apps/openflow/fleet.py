@@ -409,7 +409,9 @@ class Fleet(Switchboard):
                 if switch is None or switch.is_mute:
                     continue
                 xid, reply = self._next_xid(), Reply[Counted]()
-                self._pending[xid] = Pending(question.switch, switch.connection, reply)
+                self._pending[xid] = Pending(
+                    question.switch, switch.connection, reply, ends_in_error=True
+                )
                 asked[question] = reply
                 if question.table is None:
                     message = encode_port_stats_request(xid)

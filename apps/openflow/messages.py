@@ -15,7 +15,7 @@ from apps.openflow.package import (
     ofproto_v1_3,
     ofproto_v1_3_parser,
 )
-from apps.openflow.seam import PortInfo, SwitchEvents
+from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.failures import FailureKind
 
@@ -49,8 +49,6 @@ _FIRST_KINDS = (
 )
 """Messages that are read while nobody knows which switch sends them."""
 _HELLO_ELEMENT = struct.Struct("!HH")
-MOST_PORTS: Final = 10_000
-"""Most ports of a switch; each takes memory as long as it is connected."""
 _HEADER = struct.Struct("!BBHI")
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")

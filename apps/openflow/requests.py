@@ -36,7 +36,9 @@ Counted = Answer | Sums
 
 @dataclass(slots=True)
 class Pending:
-    """A request under way: resolved by its barrier, its last statistics part, or a lost switch."""
+    """A request under way: resolved by its barrier, its last statistics part or their refusal, or
+    a lost switch.
+    """
 
     datapath: DatapathId
     connection: SwitchConnection
@@ -44,6 +46,8 @@ class Pending:
     """Becomes an :data:`Answer`, or sums where they were asked for."""
     body: bytearray = field(default_factory=bytearray)
     failure: Failure | None = None
+    ends_in_error: bool = False
+    """True if an error is all of the answer: no barrier was sent behind the request."""
 
 
 class Asked(NamedTuple):
@@ -88,8 +92,12 @@ class Requests:
     ) -> None:
         with self._lock:
             pending = self._asked_of(connection, xid)
-            if pending is not None and pending.failure is None:
+            if pending is None:
+                return
+            if pending.failure is None:
                 pending.failure = self._failure(pending.datapath, kind, error)
+        if pending.ends_in_error:
+            self._resolve(connection, xid)
 
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
         with self._lock:

@@ -25,6 +25,8 @@ HANDSHAKES_LOOK_S: Final = 0.02
 BACKLOG: Final = 4096
 """Connections that the system holds until they are accepted, as many as Linux allows by default. It
 lets others try again after ever longer waits, up to minutes."""
+MOST_PORTS: Final = 10_000
+"""Most ports of a switch; each takes memory as long as it is connected."""
 ECHO_S: Final = 2.0
 """How long a connection may take to answer an echo when another one claims to be its switch."""
 ECHO_LOOKS: Final = 20

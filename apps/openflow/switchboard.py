@@ -22,8 +22,8 @@ from queue import Empty, SimpleQueue
 
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, CatchUp, Pending, Requests, read_first
-from apps.openflow.seam import ECHO_S, PortInfo, Post, SwitchConnection
-from drivers.codecs.openflow.messages import encode_barrier
+from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, Post, SwitchConnection
+from drivers.codecs.openflow.messages import TYPE_MULTIPART_REQUEST, encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_end_of_round,
@@ -33,8 +33,7 @@ from drivers.codecs.openflow.rules import (
 from hydra.events import DeviceAlarm
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
-from hydra.forwarding.pipeline import cookie_subject
-from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_rule
+from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_number, round_rule
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.roles import Alarm, Severity
@@ -51,6 +50,7 @@ _ABOUT_TO_S = 1.0
 """Time between an answer's coming and its being told, at most."""
 _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
+_STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 
@@ -107,7 +107,8 @@ class Switchboard(Requests):
         lead; asked in the hub's thread, when it is about to send.
         """
         self._substrate = substrate_of(fabric)
-        super().__init__({**fabric.tor_names, **self._substrate.owned()}, post, catch_up)
+        self._owned = self._substrate.owned()
+        super().__init__({**fabric.tor_names, **self._owned}, post, catch_up)
         self._over = over
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
@@ -250,7 +251,7 @@ class Switchboard(Requests):
             if deleted:
                 switch.names.pop(port.name, None)
             else:
-                switch.names[port.name] = port
+                _note(switch.names, port)
             switch.ports = self._numbers(identity, switch.names)
             self._changed.notify_all()
         if switch is used:
@@ -268,8 +269,12 @@ class Switchboard(Requests):
         self._hear_probe(probe.nonce)
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
-        """Put the rule back; if it was waited for, go on to the next look."""
-        number = cookie_subject(cookie)
+        """Put the rule back; if it was waited for, go on to the next look. Rules of others that end
+        are left alone.
+        """
+        number = round_number(cookie)
+        if number is None or datapath not in self._owned:
+            return
         with self._lock:
             switch = self._switches.get(DatapathId(datapath))
             if switch is None or switch.connection is not connection:
@@ -300,6 +305,10 @@ class Switchboard(Requests):
         """Switches that are there, and answer; the same object, as long as they stay the same."""
         with self._lock:
             return self._present()
+
+    def own_connected(self) -> frozenset[DatapathId]:
+        """Of :meth:`connected`, those that are the fabric's; strangers are not."""
+        return self.connected() & self._names.keys()
 
     def _present(self) -> frozenset[DatapathId]:
         """Switches that are there, and answer; call with the lock."""
@@ -517,7 +526,12 @@ class Switchboard(Requests):
                 if self._switches.get(datapath) is not switch:
                     asked[datapath] = self._failure(datapath, away, "disconnected")
                     continue
-                self._pending[xid] = Pending(datapath, switch.connection, reply)
+                self._pending[xid] = Pending(
+                    datapath,
+                    switch.connection,
+                    reply,
+                    ends_in_error=message[1:2] == _STATISTICS,
+                )
             asked[datapath] = Asked(xid, reply)
             yield switch.connection, message
 
@@ -563,3 +577,14 @@ class Switchboard(Requests):
         LOG.info("%s answers again", self._name(datapath))
         for watcher in self._watchers_of_mute:
             watcher(datapath)
+
+
+def _note(names: dict[str, PortInfo], port: PortInfo) -> None:
+    """Note what a switch told of a port, by its name: a name that it had before goes, and no more
+    than :data:`MOST_PORTS` are kept.
+    """
+    for name in [name for name, one in names.items() if one.number == port.number]:
+        if name != port.name:
+            del names[name]
+    if port.name in names or len(names) < MOST_PORTS:
+        names[port.name] = port

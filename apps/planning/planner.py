@@ -88,13 +88,13 @@ class _Process:
     """A planning process, from its start to its end; used in one thread only."""
 
     def __init__(self) -> None:
-        """Raises _Died if it can't be started."""
+        """Raises OSError if it can't be started."""
         self._socket, theirs = Pipe()
         try:
             self._process = _spawn(theirs)
-        except OSError as error:
+        except BaseException:
             self._socket.close()
-            raise _Died(f"can't be run: {error}") from error
+            raise
         finally:
             theirs.close()
 
@@ -300,15 +300,19 @@ class Planner:
         return self._process
 
     def _start_process(self) -> _Process:
-        """A process that is set up. Raises _Died."""
-        process = self._process = _Process()
-        if self._closing.is_set():
-            process.kill()
+        """A process that is set up. Raises _Died, whatever it lacks: the thread has to go on."""
         try:
+            process = self._process = _Process()
+            if self._closing.is_set():
+                process.kill()
             process.exchange(self._setup, _START_S)
-        except _Died:
-            self._process = None
-            raise
+        except Exception as error:
+            if self._process is not None:
+                self._process.end()
+                self._process = None
+            if isinstance(error, _Died):
+                raise
+            raise _Died(f"can't be run: {error}") from error
         return process
 
     def _settle(self, future: Future[Any], request: Request) -> None:

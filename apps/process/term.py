@@ -63,7 +63,9 @@ class Standby:
 
 
 class Term(Protocol):
-    """Usable from any thread; nothing waits but :meth:`replicas` and :meth:`end_soon`."""
+    """Usable from any thread; nothing waits but :meth:`exceed`, :meth:`replicas` and
+    :meth:`end_soon`.
+    """
 
     @property
     def is_shared(self) -> bool:
@@ -74,7 +76,13 @@ class Term(Protocol):
     def generation(self) -> int | None:
         """Number by which switches tell a leader from those before it; None: it has none.
 
-        A later leader's is higher.
+        A later leader's is higher. It grows in a term only by :meth:`exceed`.
+        """
+        ...
+
+    def exceed(self, generation: int) -> bool:
+        """Have :attr:`generation`, and those of all later leaders, be beyond this one, of a store
+        before the present one. False: it is not, as this controller leads no more.
         """
         ...
 
@@ -118,6 +126,9 @@ class Alone:
 
     is_shared = False
     generation: int | None = None
+
+    def exceed(self, generation: int) -> bool:  # noqa: ARG002
+        return False
 
     def over(self) -> bool:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import platform
 import re
 import tarfile
 import time
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -103,7 +105,10 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
         raise ArchiveError(f"{source} is no backup of a controller: it has no {_JOURNAL}")
-    about = Backup(**json.loads(files[_MANIFEST]))
+    try:
+        about = Backup(**json.loads(files[_MANIFEST]))
+    except (ValueError, TypeError) as error:
+        raise ArchiveError(f"{source} is no backup of this release ({error})") from error
     if about.fabric != loaded.fabric.name:
         raise ArchiveError(
             f"{source} is a backup of fabric {about.fabric!r}, not of {loaded.fabric.name!r}: "
@@ -234,12 +239,16 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _read(source: Path) -> dict[str, bytes]:
+    """Contents of the files in a backup. Raises ArchiveError, also where the checksum at the end of
+    the compressed file is not that of what is before it, which tarfile does not look at.
+    """
     try:
-        with tarfile.open(source, "r:gz") as archive:
+        whole = gzip.decompress(source.read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as archive:
             return {
                 member.name: content.read()
                 for member in archive
                 if (content := archive.extractfile(member)) is not None
             }
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
         raise ArchiveError(f"{source} can't be read as a backup ({error})") from error

@@ -26,7 +26,7 @@ from apps.openflow.seam import IN_A_ROW, give_up, unread
 from apps.process.doors import Sparing
 from apps.process.worker_list import SessionEnd, WorkerKnown, WorkerSeen
 from apps.workers import wire
-from apps.workers.switches import ExchangeEvents, Switches, Worker
+from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches, Worker
 from apps.workers.wire import Order, Record, Said, boot_s
 from hydra.errors import HydraError
 from hydra.faults.conditions import RefusedWorker
@@ -34,7 +34,8 @@ from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
-LOG.addFilter(Sparing(lambda record: "is called" in str(record.msg)))
+_OFTEN: Final = ("is called", TOLD_IN_VAIN)
+LOG.addFilter(Sparing(lambda record: any(some in str(record.msg) for some in _OFTEN)))
 _PING_S: Final = 0.1
 """Between two looks whether a worker is there: ZeroMQ refuses messages for one whose process has
 ended."""

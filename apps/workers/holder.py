@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from apps.openflow.lines import read_what_came
-from apps.openflow.seam import ECHO_S, PortInfo, SumRequest, Sums, SwitchConnection
+from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.workers import wire
 from apps.workers.switches import kind_number
 from apps.workers.wire import Order, Record, Said
@@ -170,8 +170,10 @@ class Holder:
             return
         if deleted:
             known.pop(port.number, None)
-        else:
+        elif port.number in known or len(known) < MOST_PORTS:
             known[port.number] = port
+        else:
+            return
         if held is not None:
             body = wire.text([port.number, port.name, port.up])
             self._to_all(Record(Said.PORT, held.number, value=int(deleted), body=body))

@@ -9,6 +9,7 @@ shard if there is one; if it ends, the next is told of, as if the switch had con
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from hydra.failures import FailureKind
 from hydra.model import DatapathId, Fabric
 from hydra.policy import WorkerSettings
 
+LOG = logging.getLogger("hydra.workers")
+TOLD_IN_VAIN: Final = "what a worker tells of a switch is not handled"
 _GATHER_S: Final = 1.0
 """Time from the start in which no switch is told of: workers find the controller one by one."""
 _OWNER_S: Final = 1.0
@@ -203,7 +206,7 @@ class Switches:
                 owned = self._seats.get(datapath, {}).get(self._owner(datapath))
                 if owned is not None and owned is not active:
                     active.worker.serves -= 1
-                    self._events.switch_disconnected(datapath, active)
+                    self._told(self._events.switch_disconnected, datapath, active)
                     self._activate(datapath, owned)
             done.set()
 
@@ -233,27 +236,36 @@ class Switches:
         else:
             connection.ports[port.number] = port
         if self._active.get(connection.datapath) is connection:
-            self._events.port_changed(connection.datapath, connection, port, deleted=deleted)
+            self._told(
+                self._events.port_changed, connection.datapath, connection, port, deleted=deleted
+            )
 
     def _answer(self, connection: Connection, record: Record) -> None:
         """Tell of what a switch has answered; the switchboard knows whether it was asked."""
-        events, (kind, _, xid, value, body) = self._events, record
+        told, events, (kind, _, xid, value, body) = self._told, self._events, record
         if kind == Said.BARRIER:
-            events.barrier_replied(connection, xid)
+            told(events.barrier_replied, connection, xid)
         elif kind == Said.STATISTICS:
-            events.statistics_replied(connection, xid, body, more=bool(value))
+            told(events.statistics_replied, connection, xid, body, more=bool(value))
         elif kind == Said.SUMS:
-            events.sums_replied(connection, xid, wire.unpacked_sums(body))
+            told(events.sums_replied, connection, xid, wire.unpacked_sums(body))
         elif kind == Said.ERROR:
-            events.error_replied(connection, xid, _KINDS[value], body.decode())
+            told(events.error_replied, connection, xid, _KINDS[value], body.decode())
         elif kind == Said.ROLE:
-            events.role_replied(connection, xid, value)
+            told(events.role_replied, connection, xid, value)
         elif kind == Said.RULE_ENDED:
-            events.rule_ended(connection.datapath, connection, value)
+            told(events.rule_ended, connection.datapath, connection, value)
         elif kind == Said.PACKET:
-            events.packet_received(connection.datapath, connection, body)
+            told(events.packet_received, connection.datapath, connection, body)
         else:
             raise ValueError(f"a record of kind {kind}")
+
+    def _told(self, event: Callable[..., None], *arguments: Any, **named: Any) -> None:
+        """Tell of an event. What goes wrong there is no fault of who told it here."""
+        try:
+            event(*arguments, **named)
+        except Exception:
+            LOG.exception(TOLD_IN_VAIN)
 
     def _connected(self, worker: Worker, number: int, said: Mapping[str, Any]) -> None:
         datapath = int(said["datapath"])
@@ -282,7 +294,7 @@ class Switches:
         if self._active.get(datapath) is connection:
             del self._active[datapath]
             worker.serves -= 1
-            self._events.switch_disconnected(datapath, connection)
+            self._told(self._events.switch_disconnected, datapath, connection)
             self._fill(datapath)
         if not seat:
             self._seats.pop(datapath, None)
@@ -311,7 +323,7 @@ class Switches:
         connection.worker.serves += 1
         self._due_s.pop(datapath, None)
         self._use(connection)
-        self._events.switch_connected(datapath, connection, connection.ports)
+        self._told(self._events.switch_connected, datapath, connection, connection.ports)
 
     def _use(self, connection: Connection) -> None:
         connection.worker.orders.append(Record(Order.USE, connection.number))

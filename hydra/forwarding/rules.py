@@ -229,6 +229,12 @@ def round_rule(number: int) -> FlowRule:
 ROUND_RULES: Final = InstallAll(tuple(map(round_rule, range(_ROUND_RULES))))
 """All of a switch's, by number; used in turn, since each has to be a second old before it can end.
 """
+_ROUND_NUMBERS: Final = {rule.cookie: number for number, rule in enumerate(ROUND_RULES.rules)}
+
+
+def round_number(cookie: int) -> int | None:
+    """Number of the rule of :data:`ROUND_RULES` with this cookie; None: it is another rule's."""
+    return _ROUND_NUMBERS.get(cookie)
 
 
 def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterator[FlowRule]:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from drivers.codecs.openflow.messages import encode, encode_multipart_request
-from drivers.codecs.openflow.statistics import MalformedReplyError
+from drivers.codecs.openflow.statistics import NOT_COUNTED, MalformedReplyError
 
 TYPE_METER_MOD: Final = 29
 MULTIPART_METER: Final = 9
@@ -125,7 +125,9 @@ def encode_meter_stats_request(xid: int) -> bytes:
 
 
 def decode_meter_stats(body: bytes) -> dict[int, MeterCounters]:
-    """Meter number to counters, from an OFPMP_METER reply body. Raises MalformedReplyError."""
+    """Meter number to counters, from an OFPMP_METER reply body; without meters whose counters are
+    not available. Raises MalformedReplyError.
+    """
     counters: dict[int, MeterCounters] = {}
     offset = 0
     while offset < len(body):
@@ -136,7 +138,8 @@ def decode_meter_stats(body: bytes) -> dict[int, MeterCounters]:
         whole = length >= _STATS.size and offset + length <= len(body)
         if not whole or len(bands) % _BAND_STATS.size:
             raise MalformedReplyError(f"meter statistics at byte {offset} have length {length}")
-        dropped = sum(count for _, count in _BAND_STATS.iter_unpack(bands))
-        counters[number] = MeterCounters(bytes_in, dropped)
+        dropped = [count for _, count in _BAND_STATS.iter_unpack(bands)]
+        if NOT_COUNTED not in (bytes_in, *dropped):
+            counters[number] = MeterCounters(bytes_in, sum(dropped))
         offset += length
     return counters

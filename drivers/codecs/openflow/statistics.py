@@ -26,19 +26,10 @@ _FLOW_STATS_MINIMUM: Final = 56
 _LENGTH: Final = struct.Struct("!H")
 _FIRST_STEP: Final = 64
 """Entries compared at once at first, and ever more after that: so short runs cost little."""
-_PORT_STATS: Final = np.dtype(
-    [
-        ("port", ">u4"),
-        ("pad", ">u4"),
-        ("rx_packets", ">u8"),
-        ("tx_packets", ">u8"),
-        ("rx_bytes", ">u8"),
-        ("tx_bytes", ">u8"),
-        ("rx_dropped", ">u8"),
-        ("tx_dropped", ">u8"),
-        ("rest", ">u8", 7),
-    ]
-)
+_PORT_STATS: Final = struct.Struct("!I4x6Q56x")
+"""Port, frames in and out, bytes in and out, frames dropped in and out; the rest is not read."""
+NOT_COUNTED: Final = 2**64 - 1
+"""A counter that is not available (section 5.8): the switch lacks it, or can't read it now."""
 
 
 class MalformedReplyError(ValueError):
@@ -152,16 +143,16 @@ class PortPackets:
 
 
 def decode_port_stats(body: bytes) -> dict[int, PortPackets]:
-    """Port number to counters, from an OFPMP_PORT_STATS reply body."""
-    if len(body) % _PORT_STATS.itemsize:
+    """Port number to counters, from an OFPMP_PORT_STATS reply body.
+
+    A port of which frames or bytes are not counted is left out: it is unknown, and not idle.
+    """
+    if len(body) % _PORT_STATS.size:
         raise MalformedReplyError(f"port statistics of {len(body)} bytes are not whole entries")
     return {
-        int(entry["port"]): PortPackets(
-            int(entry["rx_packets"]),
-            int(entry["tx_packets"]),
-            int(entry["rx_bytes"]),
-            int(entry["tx_bytes"]),
-            int(entry["tx_dropped"]),
+        port: PortPackets(rx_packets, tx_packets, rx_bytes, tx_bytes, tx_dropped)
+        for port, rx_packets, tx_packets, rx_bytes, tx_bytes, _, tx_dropped in (
+            _PORT_STATS.iter_unpack(body)
         )
-        for entry in np.frombuffer(body, dtype=_PORT_STATS)
+        if NOT_COUNTED not in (rx_packets, tx_packets, rx_bytes, tx_bytes)
     }

@@ -1,5 +1,6 @@
 """hydra reload, backup, restore and support."""
 
+import io
 import json
 import secrets
 import sqlite3
@@ -157,6 +158,34 @@ def test_what_is_no_backup_changes_nothing(run, config, tmp_path, kind):
     assert str(target) in result.stderr or "has schema" in result.stderr
     assert epoch(config) == 7
     assert list(tmp_path.glob("journal.db.*")) in ([], [tmp_path / "journal.db.lock"])
+
+
+def test_a_damaged_backup_is_refused_wherever_the_wrong_byte_is(run, config, tmp_path):
+    target = tmp_path / "backup.tar.gz"
+    run("backup", "--config", str(config), str(target))
+    good = target.read_bytes()
+    damaged = [good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :] for at in range(12, 800, 40)]
+    for one in (*damaged, good[:-1], good[: len(good) // 2], good[:-8] + bytes(8)):
+        target.write_bytes(one)
+        result = run("restore", "--config", str(config), "--yes", str(target))
+        assert result.exit_code == 1
+        assert f"{target} can't be read as a backup" in result.stderr
+        assert epoch(config) == 7
+    assert not list(tmp_path.glob("journal.db.*restored*"))
+
+
+@pytest.mark.parametrize("manifest", [b"{", b"[]", b"{}", b'{"later": 1}', b"\xff"])
+def test_a_manifest_that_says_something_else_is_refused_in_words(run, config, tmp_path, manifest):
+    target = tmp_path / "backup.tar.gz"
+    with tarfile.open(target, "w:gz") as archive:
+        for name, content in (("manifest.json", manifest), ("journal.db", b"")):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 1
+    assert f"{target} is no backup of this release" in result.stderr
+    assert epoch(config) == 7
 
 
 def test_restore_asks(run, config, tmp_path):

@@ -82,22 +82,54 @@ def test_a_fresh_switch_is_taken_at_once(long_looks):
 class Term:
     """Of a leader, by its generation."""
 
-    def __init__(self, generation):
+    def __init__(self, generation, *, leads=True):
         self.generation = generation
+        self.exceeded = []
+        self._leads = leads
+
+    def exceed(self, generation):
+        self.exceeded.append(generation)
+        if self._leads:
+            self.generation = generation + 100
+        return self._leads
 
 
 def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back(long_looks):
     """Not even by asking anew, as after a pause; and nobody waits to see whether it counts."""
     switch = SharedSwitch()
     started = time.monotonic()
-    with commanding(switch, term=Term(7)) as (first, fleet):
+    earlier = Term(7)
+    with commanding(switch, term=earlier) as (first, fleet):
         assert (switch.master, switch.generation) == (fleet, 7)
         with commanding(switch, term=Term(9)) as (_, second):
             assert (switch.master, switch.generation) == (second, 9)
             first.forget(V1)
             assert first.take([V1]) == frozenset(), "it did not take it"
             assert (switch.master, switch.generation) == (second, 9)
+    assert earlier.exceeded == [], "it has been the master, so that another one leads"
     assert time.monotonic() - started < 10
+
+
+def test_a_leader_by_a_new_store_goes_beyond_what_switches_know_of_the_one_before(caplog):
+    switch, term = SharedSwitch(), Term(3)
+    switch.generation = 7000
+    with commanding(switch, term=term) as (mastership, fleet):
+        assert (switch.master, switch.generation) == (fleet, 7100)
+        assert term.exceeded == [7000]
+        mastership.forget(V1)
+        assert mastership.take([V1]) == {V1}
+        assert switch.generation == 7101
+    assert "did not take" not in caplog.text
+
+
+def test_a_leader_that_leads_no_more_goes_beyond_nobody(caplog):
+    """Also at a switch that it never had: its store refuses it."""
+    switch, term = SharedSwitch(), Term(3, leads=False)
+    switch.generation = 7
+    with commanding(switch, term=term) as (mastership, _):
+        assert mastership.take([V1]) == frozenset()
+    assert (switch.master, switch.generation, term.exceeded) == (None, 7, [7, 7])
+    assert f"switch {V1:#x} did not take this controller" in caplog.text
 
 
 def test_a_leader_names_one_more_on_each_connection():

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from apps.demand.poller import Inlet, StatsPoller
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import PortInfo
+from apps.openflow.seam import PortInfo, SumRequest, Sums
 from drivers.codecs.openflow.messages import MULTIPART_PORT_STATS
 from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.policy import Policy, Timeouts
@@ -111,6 +112,28 @@ def test_counters_become_rates(fleet, start):
     _, stale, ready = poller.heard()
     assert ready
     assert "h21" in stale
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_sums_of_another_number_than_racks_are_malformed_and_others_count(
+    fleet, start, caplog, number
+):
+    """As of a worker of another release, or another configuration."""
+
+    class Summed:
+        address, takes_sums = "192.0.2.1:1", True
+
+        def send(self, message):
+            if isinstance(message, SumRequest):
+                sums = Sums(np.zeros(number, dtype=np.uint64), 1.0)
+                fleet.sums_replied(self, message.xid, sums)
+
+    fleet.switch_connected(SERVERS[1], Summed(), {1: PortInfo(1, "host", True)})
+    Switch(fleet, SERVERS[0], sends(80, to=1))
+    poller = start()
+    until(lambda: f"statistics: {number} sums, not 3" in caplog.text)
+    until(lambda: poller.rates_mbps()[0, 1] > 0)
+    assert "h21" in poller.heard()[1], "stale"
 
 
 def test_switches_are_asked_one_after_the_other(fleet, start):

@@ -11,9 +11,12 @@ import threading
 import time
 import uuid
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import apps.journal.reading as reading_module
 from apps.etcd.gateway import Etcd, EtcdRefused, delete, put
@@ -143,6 +146,41 @@ def test_the_space_of_etcd_is_full(tmp_path):
                 journal.open(other.leadership.conditions())
                 journal.write([webhook("c")])
                 assert ids(journal) == ["a", "c"]
+
+
+def signed_by(folder):
+    """Options of an etcd that gives out JSON Web Tokens, as its own documents advise."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    private, public = folder / "private.pem", folder / "public.pem"
+    unsealed = serialization.NoEncryption()
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private.write_bytes(key.private_bytes(pem, pkcs8, unsealed))
+    told = serialization.PublicFormat.SubjectPublicKeyInfo
+    public.write_bytes(key.public_key().public_bytes(pem, told))
+    return ("--auth-token", f"jwt,pub-key={public},priv-key={private},sign-method=ES256,ttl=10m")
+
+
+@pytest.mark.parametrize("options", [lambda _folder: (), signed_by], ids=["simple", "jwt"])
+def test_users_of_etcd_change_and_the_leader_goes_on(tmp_path, monkeypatch, options):
+    monkeypatch.setenv("HYDRA_TEST_ETCD_PASSWORD", "secret")
+    with EtcdMembers(tmp_path / "members", options=options(tmp_path)) as members:
+        settings = replace(
+            members.settings(lease_s=LEASE_S), password_env="HYDRA_TEST_ETCD_PASSWORD"
+        )
+        with closing(Etcd(members.settings())) as anybody:
+            anybody.ask("/auth/role/add", {"name": "root"})
+            for name in ("root", "hydra"):
+                anybody.ask("/auth/user/add", {"name": name, "password": "secret"})
+                anybody.ask("/auth/user/grant", {"user": name, "role": "root"})
+            anybody.ask("/auth/enable", {})
+        with (
+            closing(Etcd(replace(settings, username="root"))) as operator,
+            leading(replace(settings, username="hydra")) as (leader, journal),
+        ):
+            for number in range(2):
+                operator.ask("/auth/user/add", {"name": f"monitor{number}", "password": "other"})
+                journal.write([webhook("a")])
+            goes_on(leader, journal, LEASE_S)
 
 
 def test_clocks_that_are_set_change_nothing(etcd, monkeypatch):

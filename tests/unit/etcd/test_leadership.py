@@ -13,10 +13,13 @@ from dataclasses import replace
 
 import pytest
 
-from apps.etcd.gateway import Etcd, EtcdUnanswered, delete, put
+from apps.controller.mastership import Mastership
+from apps.etcd.gateway import Etcd, EtcdUnanswered, delete, get, put
 from apps.etcd.leadership import boot_s, who_leads
+from apps.openflow.fleet import Fleet
 from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
+from tests.unit.controller.test_mastership import FABRIC, V1, SharedSwitch
 from tests.unit.etcd.candidates import LONG_S, Candidate, candidate, wait_until
 
 LEASE_S = 7
@@ -67,6 +70,88 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(settings):
             assert who_leads(settings) == "b"
     assert who_leads(settings) is None
     assert a.leads.empty()
+
+
+def floor(settings):
+    """What etcd holds to be added to generations; None: nothing."""
+    with closing(Etcd(settings)) as etcd:
+        found = etcd.transaction([], [get(f"{settings.prefix}floor")]).found[0]
+    return int(found[0].value) if found else None
+
+
+def test_generations_exceed_those_of_a_store_before_and_so_do_those_of_later_leaders(settings):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        first = a.leadership.generation
+        assert a.leadership.exceed(first - 1), "it does"
+        assert (a.leadership.generation, floor(settings)) == (first, None)
+        highest = first
+        for ahead in (1 << 40, 1, 1 << 50):
+            known = highest + ahead
+            assert a.leadership.exceed(known)
+            highest = a.leadership.generation
+            assert known < highest <= known + (1 << 28)
+        assert not a.leadership.exceed(1 << 62), "that is no leader's"
+        assert not a.leadership.exceed(2**64 - 2)
+        assert a.leadership.generation == highest
+        with candidate(settings, "b") as b:
+            await_standby(a)
+            assert not b.leadership.exceed(0)
+            a.leadership.close()
+            b.leads.get(timeout=LONG_S)
+            assert b.leadership.generation >= highest + (1 << 28)
+            assert not a.leadership.exceed(highest)
+
+
+def test_a_leader_whose_place_another_one_has_raises_no_generations(settings):
+    """As one that was paused: its own clock has not told it yet."""
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        first, leader = a.leadership.generation, f"{settings.prefix}leader"
+        with closing(Etcd(settings)) as etcd:
+            text = etcd.transaction([], [get(leader)]).found[0][0].value
+            etcd.transaction([], [delete(leader)])
+            etcd.transaction([], [put(leader, text)])
+        assert not a.leadership.exceed(first + (1 << 40))
+        assert (a.leadership.generation, floor(settings)) == (first, None)
+
+
+def test_an_answer_about_generations_that_is_lost_is_found_out(settings, monkeypatch):
+    with candidate(settings, "a") as a:
+        a.leads.get(timeout=LONG_S)
+        known, observer = a.leadership.generation + (1 << 40), a.leadership._observer
+        ask = observer.transaction
+
+        def lose(*arguments, **named):
+            ask(*arguments, **named)
+            raise EtcdUnanswered("no answer")
+
+        with monkeypatch.context() as losing:
+            losing.setattr(observer, "transaction", lose)
+            assert not a.leadership.exceed(known)
+        assert a.leadership.generation <= known
+        raised = floor(settings)
+        assert a.leadership.exceed(known)
+        assert floor(settings) == raised
+        assert a.leadership.generation > known
+
+
+def test_switches_take_the_leader_of_an_etcd_that_was_set_up_anew(tmp_path):
+    """Its revisions begin at 1, below the generations that switches have of the one before."""
+    switch, generations = SharedSwitch(), []
+    for name in ("old", "new", "newer"):
+        with EtcdMembers(tmp_path / name) as members, closing(Etcd(members.settings())) as etcd:
+            for _ in range(0 if name == "new" else 20):
+                etcd.transaction([], [put("others", "x")])
+            with candidate(members.settings(lease_s=LEASE_S), name) as one:
+                one.leads.get(timeout=LONG_S)
+                fleet = Fleet(FABRIC, lambda function: function())
+                switch.serve(fleet)
+                mastership = Mastership(fleet, {V1: "h11"}, 1.0, one.leadership, counts=False)
+                assert mastership.take([V1]) == {V1}
+                assert switch.master is fleet
+        generations.append(switch.generation)
+    assert generations == sorted(set(generations))
 
 
 def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):

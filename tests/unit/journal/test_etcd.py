@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -35,9 +35,9 @@ def opened(settings, **options):
 
 
 @contextmanager
-def over(way, settings):
+def over(way, settings, **options):
     there = EtcdSettings((way.url,), settings.prefix)
-    with opened(there) as journal:
+    with opened(there, **options) as journal:
         yield journal
 
 
@@ -56,6 +56,10 @@ def webhook(key, **record):
 
 def decision(number):
     return Change(Kind.DECISION, None, {"id": number})
+
+
+def line(day):
+    return Change(Kind.HISTORY, None, {"unix_s": day * 86_400.0, "text": "x"})
 
 
 def ids(journal, kind=Kind.WEBHOOK):
@@ -102,6 +106,27 @@ def test_a_write_that_is_never_answered_is_refused_and_stays_so(way, settings, w
                 assert ids(reader, Kind.DECISION) == [1]
         journal.write([webhook("a", url="known by its key")])
         assert ids(journal) == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize("lines", [1, 150])
+@pytest.mark.parametrize("what", ["replies", "requests"])
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5, 6])
+def test_what_was_refused_is_taken_back_though_that_breaks_off_too(
+    way, settings, what, after, lines
+):
+    """In one step or, with many lines that were left out for it, in several, whichever is lost."""
+    with over(way, settings, kept_days=14) as journal:
+        journal.write([line(20.0) for _ in range(lines)])
+        forgetful = [webhook("refused"), line(40.0)]
+        with losing(way, journal, "replies"), pytest.raises(JournalError):
+            journal.write(forgetful)
+        with losing(way, journal, what, after), suppress(JournalError):
+            journal.write([])
+        journal.write([webhook("a")])
+        with opened(settings) as following:
+            for reader in (journal, following):
+                assert ids(reader) == ["a"]
+                assert len(reader.records(Kind.HISTORY)) == lines
 
 
 def test_what_was_read_when_it_was_opened_is_not_read_again(way, settings):

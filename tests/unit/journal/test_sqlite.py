@@ -70,6 +70,15 @@ def test_a_path_that_cannot_be_written_names_itself_and_what_to_do(tmp_path):
     assert "check the directory, its permissions and the free disk space" in str(raised.value)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_link_that_leads_to_itself_is_refused_in_words(tmp_path, read_only):
+    path = tmp_path / "journal.db"
+    path.symlink_to(path)
+    with pytest.raises(JournalError, match="can't open the journal"):
+        SqliteJournal(path, read_only=read_only)
+    assert path.is_symlink()
+
+
 def test_a_file_that_is_no_journal_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, and longer than the header of one\n" * 40)

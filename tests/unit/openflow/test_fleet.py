@@ -11,7 +11,7 @@ import pytest
 
 from apps.openflow import fleet as fleet_module
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.seam import PortInfo
+from apps.openflow.seam import MOST_PORTS, PortInfo
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,
@@ -445,6 +445,31 @@ def test_those_who_watch_are_told(fleet):
     assert fleet.port(V2, "optical") is None
 
 
+def test_strangers_are_no_switches_of_the_fabric(fleet):
+    """They may name one of several controllers, which could not hand over for their sake."""
+    Switch(fleet, V1)
+    stranger = Switch(fleet, DatapathId(0xDEAD))
+    assert fleet.connected() == {V1, stranger.datapath}
+    assert fleet.own_connected() == {V1}
+    Switch(fleet, TOR1)
+    assert fleet.own_connected() == {V1, TOR1}
+
+
+def test_names_of_ports_do_not_pile_up(fleet):
+    """A port has one name; and a switch no more ports than there may be when it connects."""
+    switch = Switch(fleet, V1)
+    names = fleet._switches[V1].names
+    for number in range(50):
+        fleet.port_changed(V1, switch, PortInfo(4, f"p{number}", True), deleted=False)
+    assert sorted(names) == ["electrical", "optical", "p49"]
+    assert fleet.port(V1, "host") is None
+    for number in range(100, MOST_PORTS + 200):
+        fleet.port_changed(V1, switch, PortInfo(number, f"q{number}", True), deleted=False)
+    assert len(names) == MOST_PORTS
+    fleet.port_changed(V1, switch, PortInfo(5, "optical", False), deleted=False)
+    assert fleet.port(V1, "optical") == PortInfo(5, "optical", False), "known ones go on"
+
+
 # -- statistics -------------------------------------------------------------------------------
 
 
@@ -492,6 +517,24 @@ def test_a_reply_without_end_is_refused(fleet):
     failure = future.result()
     assert failure.kind is FailureKind.MALFORMED
     assert str(failure) == "statistics of more than 64 MiB"
+
+
+def test_a_switch_that_refuses_a_question_is_not_waited_for(fleet):
+    """No barrier is behind it: the error is all that comes."""
+
+    def refuses_alone(switch, xid):
+        switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 4, code 2")
+
+    Switch(fleet, V1, refuses_alone)
+    began_s = time.monotonic()
+    assert fleet.port_packets([V1], 30.0) == {V1: None}
+    assert fleet.rule_counters([V1], 0, 0, 30.0) == {V1: None}
+    assert list(fleet.rule_tables([V1], 30.0)) == []
+    assert fleet.meter_counters([V1], 30.0) == {}
+    (asked,) = fleet.ask_for_counters([RULES1]).values()
+    assert asked.result() == refusal("v-h11")
+    assert time.monotonic() - began_s < 20
+    assert not fleet._pending
 
 
 def test_a_switch_that_goes_leaves_no_question_open(fleet):
@@ -765,6 +808,29 @@ def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_
         assert late.result() == {V2}, "which is not connected"
     assert len(set(rules_to_end(switch))) == 3
     assert switch.sent[-1][1] == TYPE_FLOW_MOD, "the last one is put back, too"
+
+
+def test_the_end_of_a_rule_of_others_is_left_alone(fleet):
+    """Its cookie may be any, as may what a stranger says; nothing is kept of them."""
+    switch, tor, stranger = (
+        Switch(fleet, V1),
+        Switch(fleet, TOR1),
+        Switch(fleet, DatapathId(0xDEAD)),
+    )
+    for cookie in (
+        0,
+        7,
+        0x1_0000,
+        2**64 - 1,
+        round_rule(3).cookie + 12,
+        divert_rule(RackId(1), 1).cookie,
+    ):
+        fleet.rule_ended(V1, switch, cookie)
+    for one in (tor, stranger):
+        end(fleet, one, 3)
+    assert switch.sent + tor.sent + stranger.sent == []
+    end(fleet, switch, 3)
+    assert len(switch.sent) == 1
 
 
 def test_a_switch_that_does_not_tell_is_late(fleet):

@@ -70,6 +70,11 @@ def test_counters_are_what_ryu_reads():
     assert read[9] == MeterCounters(2**40, 3)
 
 
+def test_a_meter_without_counters_is_left_out():
+    body = stats((1, 2**64 - 1, [30]), (2, 10, [1, 2**64 - 1]), (3, 2**64 - 2, [2]))
+    assert decode_meter_stats(body) == {3: MeterCounters(2**64 - 2, 2)}
+
+
 @pytest.mark.parametrize("cut", [1, 39, 41, 55])
 def test_a_reply_that_is_cut_short_is_refused(cut):
     with pytest.raises(MalformedReplyError, match="meter statistics"):

@@ -1,5 +1,6 @@
 """The planning process: real processes and real signals."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from apps.offline.study import plain_fabric
+from apps.planning import planner as planner_module
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from hydra.errors import PlanError, UnknownName
@@ -178,6 +180,38 @@ def test_one_that_dies_idle_is_replaced_before_anybody_asks():
         assert propose(planner).target.topology.paths
 
 
+def refuse(error):
+    def refused(*_arguments):
+        raise error
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (planner_module, "Pipe", OSError(errno.EMFILE, "Too many open files")),
+        (planner_module, "_spawn", BlockingIOError(errno.EAGAIN, "no more processes")),
+        (threading.Timer, "start", RuntimeError("can't start new thread")),
+        (planner_module, "_spawn", MemoryError("none left")),
+    ],
+)
+def test_one_that_can_not_be_started_for_a_while_is_started_later(
+    monkeypatch, caplog, owner, name, error
+):
+    """The controller has no descriptor, thread or memory left for a moment."""
+    with running() as planner:
+        propose(planner)
+        with monkeypatch.context() as short:
+            short.setattr(owner, name, refuse(error))
+            os.kill(planner.pid, signal.SIGKILL)
+            wait_until(lambda: "the planner does not start: it can't be run" in caplog.text)
+            with pytest.raises(PlanError, match=r"does not start \(it can't be run: .*see the log"):
+                propose(planner)
+        assert propose(planner).target.topology.paths
+        wait_until(lambda: planner.pid is not None)
+
+
 def test_ctrl_c_is_for_the_controller(shared):
     propose(shared)
     before = shared.pid
@@ -229,6 +263,7 @@ def test_one_that_is_closed_while_it_starts_is_no_trouble(caplog):
 
 CONTROLLER = """
 import sys, time
+from apps.planning import planner as planner_module
 from apps.offline.study import plain_fabric
 from apps.planning.planner import Planner
 from hydra.policy import Policy

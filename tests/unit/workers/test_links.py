@@ -17,6 +17,7 @@ from apps.openflow.fleet import Fleet, Question
 from apps.openflow.seam import PortInfo, SumRequest
 from apps.process.worker_list import SessionEnd
 from apps.workers import exchange as exchange_room
+from apps.workers import holder as holder_room
 from apps.workers import wire
 from apps.workers.exchange import Exchange, endpoint
 from apps.workers.links import Links
@@ -705,6 +706,50 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
     stranger.send_multipart([wire.RENEW, wire.text({**renewal, **wire.OWN._asdict()})])
     stranger.send_multipart([wire.TOLD, b"x", b"y"])
     a.await_ended({SessionEnd.UNREADABLE: 1}, "x")
+
+
+def test_a_worker_is_not_dropped_for_what_goes_wrong_where_it_is_told(stack, caplog):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    a.send(b"on")
+    wait_until(lambda: switch.sent == [b"on"])
+    for event in ("rule_ended", "barrier_replied", "port_changed", "switch_disconnected"):
+        setattr(a, event, failing(getattr(a, event)))
+    tell = w.hub.do
+    tell(w.holder.rule_ended, SWITCH, switch, 7)
+    tell(w.holder.barrier_replied, switch, 8)
+    tell(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
+    tell(w.holder.switch_disconnected, SWITCH, switch)
+    w.connect()
+    wait_until(lambda: len(a.told) == 6)
+    said = ["connected", "ended", "barrier", "port", "disconnected", "connected"]
+    assert [one[0] for one in a.told] == said
+    assert (a.known().seen is not None, a.known().ended) == (True, {})
+    assert len([one for one in caplog.records if one.exc_info]) == 1, "once a minute"
+
+
+def failing(function):
+    def fail(*arguments, **named):
+        function(*arguments, **named)
+        raise LookupError("as of a defect")
+
+    return fail
+
+
+def test_a_worker_keeps_and_tells_no_more_ports_than_a_switch_may_have(stack, monkeypatch):
+    monkeypatch.setattr(holder_room, "MOST_PORTS", 3)
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect()
+    a.connected()
+    for number in (2, 3, 4, 5, 2):
+        told = PortInfo(number, f"p{number}", True)
+        w.hub.do(w.holder.port_changed, SWITCH, switch, told, deleted=False)
+    w.hub.do(w.holder.switch_disconnected, SWITCH, switch)
+    a.await_told("disconnected", SWITCH, "w")
+    assert [one[2].number for one in a.told if one[0] == "port"] == [2, 3, 2]
 
 
 def test_an_address_that_is_taken_is_said():
