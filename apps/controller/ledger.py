@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -538,11 +538,14 @@ class Ledger:
         with self._lock:
             return time.monotonic() - self._born_s.get(circuit, 0.0)
 
-    def keep_standing(self) -> None:
-        """Count all present paths without a reservation as asked for in their own right, but for
-        those of reservations that were let go.
+    def keep_standing(self, planned: Callable[[Pair], bool] = lambda _pair: False) -> None:
+        """Count all present paths without a reservation as asked for in their own right.
+
+        Those of reservations that were let go or are over count only where their pair was
+        ``planned`` for.
         """
         with self._lock:
+            self._leave_nothing(planned)
             self._keep_standing()
             self._note(self._place(self._promised_paths()))
 
@@ -562,8 +565,28 @@ class Ledger:
         ]
 
     def _keep_standing(self) -> None:
-        reserved = {one.pair for one in (*self._book.active(), *self._book.releasing())}
+        reserved = {one.pair for one in (*self._book.active(), *self._book.leaving())}
         self._standing = set(paths_by_pair(self._state)) - reserved
+
+    def leaving(self) -> tuple[Reservation, ...]:
+        """Reservations that were let go or are over, and whose circuits may stand yet."""
+        with self._lock:
+            return self._book.leaving()
+
+    def leave_nothing(self, pair: Pair) -> None:
+        """Note that the circuits that a pair's reservations left are gone, or somebody else's."""
+        with self._lock:
+            self._leave_nothing(lambda one: one == pair)
+
+    def _leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
+        """The same of all pairs that are concerned; of those being released, their end tells it."""
+        over = [
+            one.id
+            for one in self._book.leaving()
+            if one.state is not ReservationState.RELEASING and concerned(one.pair)
+        ]
+        if over:
+            self._write_in_time(self._by_id(self._book.leave_nothing(over)))
 
     # -- reconfigurations and decisions -----------------------------------------------------------
 
@@ -762,6 +785,17 @@ class Ledger:
             for reservation in reservations:
                 self._book.settle(reservation.id)
             self._note_of(everybody)
+            self._let_stay([one.id for one in displaced if not one.is_booked])
+
+    def _let_stay(self, over: Iterable[str]) -> None:
+        """Let those stay that were to give way to reservations that are over."""
+        now_s = time.time()
+        staying = [
+            one for reservation_id in over for one in self._book.let_stay(reservation_id, now_s)
+        ]
+        if staying:
+            self._note_of(staying, _STAYS)
+            self._write_in_time(self._by_id(staying), news=_news(staying))
 
     def _note(self, reservations: Collection[Reservation]) -> None:
         """Write and publish where the reservations' paths are now."""

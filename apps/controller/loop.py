@@ -36,7 +36,7 @@ from hydra.journal_format import Unfinished
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan
+from hydra.reconfiguration.plan import Pair, Plan, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
 from hydra.sharing.spill import Room, Spills
@@ -443,8 +443,13 @@ class Loop:
         everything = request.racks is None and request.planes is None
 
         def moved(execution: Execution, first: bool) -> None:
+            goal = paths_by_pair(execution.wanted)
+
+            def planned(pair: Pair) -> bool:
+                return pair in goal and (request.racks is None or request.racks.issuperset(pair))
+
             self._panels.wish(execution, alone=everything and first)
-            self._ledger.keep_standing()
+            self._ledger.keep_standing(planned)
 
         by_worth = request.only_if_it_pays
 

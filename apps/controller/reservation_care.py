@@ -77,8 +77,6 @@ class ReservationCare:
     these might leave anything.
     """
 
-    _unwanted: dict[Pair, str] = field(default_factory=dict, init=False)
-    """Pairs whose path is to go, and the reservation whose end left it."""
     _retries: Retries = field(default_factory=Retries, init=False)
 
     _ends: bool = field(default=False, init=False)
@@ -358,8 +356,7 @@ class ReservationCare:
             if self._ends:
                 return
             self._expire(reservation_id)
-        if not self._ends:
-            self._remove_unwanted(self._retries.due(tuple(self._unwanted)))
+        self._take_down_again()
         due = self._ledger.due()
         for reservation_id in due:
             if self._ends:
@@ -558,27 +555,44 @@ class ReservationCare:
             return  # asked for before :meth:`resume`, which has seen to it, or will
         self._take_down(reservation)
         self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
+        self._note_taken_down(reservation.pair)
 
     def _take_down(self, reservation: Reservation) -> None:
         """Remove the pair's path unless somebody else wants it.
 
         What can't be removed now, since a vswitch is away, is tried again by :meth:`keep_time`.
         """
-        self._unwanted[reservation.pair] = reservation.id
-        self._remove_unwanted([reservation.pair])
+        pair = reservation.pair
+        if self._is_unwanted(pair):
+            entry = self._ledger.enter(f"release of reservation {reservation.id}")
+            try:
+                self._mover.move(entry, self._planning.without_pair(self._ledger.state, pair))
+            except HydraError as error:
+                self._ledger.refuse(entry, str(error))
 
-    def _remove_unwanted(self, pairs: Iterable[Pair]) -> None:
-        for pair in pairs:
-            if self._is_unwanted(pair):
-                entry = self._ledger.enter(f"release of reservation {self._unwanted[pair]}")
-                try:
-                    self._mover.move(entry, self._planning.without_pair(self._ledger.state, pair))
-                except HydraError as error:
-                    self._ledger.refuse(entry, str(error))
-            stays = self._is_unwanted(pair)
-            self._retries.note([pair], [pair] if stays else [])
-            if not stays:
-                del self._unwanted[pair]
+    def _note_taken_down(self, pair: Pair) -> None:
+        """Note whether the path that the pair's reservations have left is gone, or wanted."""
+        stays = self._is_unwanted(pair)
+        self._retries.note([pair], [pair] if stays else [])
+        if not stays:
+            self._ledger.leave_nothing(pair)
+
+    def _take_down_again(self) -> None:
+        """Try again what could not be removed, once the vswitches are there that it takes."""
+        left = {
+            one.pair: one
+            for one in self._ledger.leaving()
+            if one.state is not ReservationState.RELEASING
+        }
+        if not left:
+            return
+        ready, steering = self._reach.ready_switches(), self._substrate.steering
+        for pair in self._retries.due(left):
+            if self._ends:
+                return
+            if ready.issuperset(one.datapath for rack in pair for one in steering(rack)):
+                self._take_down(left[pair])
+            self._note_taken_down(pair)
 
     def _is_unwanted(self, pair: Pair) -> bool:
         """True if the pair has a path that nobody wants."""
@@ -600,6 +614,7 @@ class ReservationCare:
             return  # the same, in this moment
         if before.holds_capacity:
             self._take_down(reservation)
+            self._note_taken_down(reservation.pair)
 
 
 def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:

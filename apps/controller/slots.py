@@ -217,7 +217,7 @@ class Slots:
         if self._night_s:
             with self._lock:
                 self._nights_s.append(self._night_s)
-        self._ledger.keep_standing()
+        self._ledger.keep_standing(planned=lambda _pair: True)
 
     def _look_ahead(self) -> None:
         """Plan the next week in time, by the day."""

@@ -206,10 +206,13 @@ class Withdrawals:
         """Give pairs, as (from, to), other paths for those that they have lost, also beside a
         change.
         """
-        self._cut |= before
-        self._reservations.restore()
-        self._reservations.rejoin(self._cut - directions(self._ledger.state))
-        self._cut.clear()
+        lost, self._cut = self._cut | before, set()
+        try:
+            self._reservations.restore()
+            self._reservations.rejoin(lost - directions(self._ledger.state))
+        except Exception:
+            self._cut = lost - directions(self._ledger.state)
+            raise
 
     def hear_people(self) -> None:
         """Bring up paths that waited for people, and others in place of those that failed."""

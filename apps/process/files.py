@@ -11,11 +11,12 @@ from typing import TextIO
 
 
 @contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[TextIO]:
+def replacing(path: Path, mode: int = 0o666, most: int = 0o7777) -> Iterator[TextIO]:
     """A file that takes the place of ``path`` once it is whole, and keeps its owner and mode.
 
     Where ``path`` is a link, the file is made where that leads; a pipe or device is written to
-    itself. A new file has ``mode``, less the umask.
+    itself. A new file has ``mode``, less the umask; one that was there keeps of its own what is in
+    ``most``.
     """
     try:
         before = path.stat()
@@ -34,7 +35,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[TextIO]:
             if before is not None:
                 with suppress(PermissionError):
                     os.fchown(handle, before.st_uid, before.st_gid)
-                os.fchmod(handle, stat.S_IMODE(before.st_mode))
+                os.fchmod(handle, stat.S_IMODE(before.st_mode) & most)
             yield file
             file.flush()
             os.fsync(handle)

@@ -37,12 +37,15 @@ def read_tokens(path: Path) -> dict[str, StoredToken]:
 
 
 def write_tokens(path: Path, tokens: Iterable[StoredToken]) -> None:
-    """Replace the file as a whole; only its owner may read a new one. Raises HydraError."""
+    """Replace the file as a whole. Raises HydraError.
+
+    Nobody but its owner may read a new one. Of one that is there its group may, if it might before.
+    """
     text = json.dumps({"tokens": [token.to_record() for token in tokens]}, indent=2) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Nobody else's to read from the first moment on.
-        with replacing(path, 0o600) as file:
+        with replacing(path, 0o600, most=0o640) as file:
             file.write(text)
     except OSError as error:
         raise HydraError(f"can't write the tokens to {path}: {error.strerror}") from error

@@ -46,6 +46,9 @@ from hydra.reservations.timer_queue import TimerQueue
 NOTICE_S: Final = 60.0
 """Seconds for which reservations that give way keep their circuits, unless said otherwise."""
 _NO_LIMITS: Final = AdmissionLimits()
+_LEAVES_PATH: Final = frozenset(
+    {ReservationState.RELEASING, ReservationState.EXPIRED, ReservationState.PREEMPTED}
+)
 
 
 class ReservationBook:
@@ -65,7 +68,7 @@ class ReservationBook:
         """Ids of reservations that have, or are getting, circuits."""
         self._giving_way: dict[str, None] = {}
         """Of these, those that are to give way."""
-        self._releasing: dict[str, None] = {}
+        self._leaving: dict[str, None] = {}
         """Ids of reservations whose circuits are to go."""
         self._over: dict[str, None] = {}
         """Ids of reservations that are over, those first that ended first."""
@@ -287,10 +290,10 @@ class ReservationBook:
             self._over.setdefault(reservation.id)
         else:
             self._over.pop(reservation.id, None)
-        if reservation.state is ReservationState.RELEASING:
-            self._releasing[reservation.id] = None
+        if reservation.leaves_path or reservation.state is ReservationState.RELEASING:
+            self._leaving[reservation.id] = None
         else:
-            self._releasing.pop(reservation.id, None)
+            self._leaving.pop(reservation.id, None)
         if reservation.is_booked and reservation.booked is not None:
             self._timers.note(reservation.id, _next_moment(reservation))
             if reservation.holds_capacity:
@@ -338,7 +341,7 @@ class ReservationBook:
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
         self._over.pop(reservation.id, None)
-        self._releasing.pop(reservation.id, None)
+        self._leaving.pop(reservation.id, None)
         self._unbook(reservation)
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
@@ -360,7 +363,8 @@ class ReservationBook:
     ) -> Reservation:
         """Move to ``state``, and, if ``path`` is given, onto it (see :meth:`place`).
 
-        ``now`` is in Unix seconds; None: not known. One that is to give way keeps that as its
+        ``now`` is in Unix seconds; None: not known. One that had circuits, and is let go or over,
+        leaves its path until :meth:`leave_nothing`. One that is to give way keeps that as its
         reason, unless there is another.
 
         Raises UnknownName, and LifecycleError for a step that is not in the transition table;
@@ -375,8 +379,16 @@ class ReservationBook:
             raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
         if old.preempted_by is not None:
             reason = reason or old.reason
+        leaves_path = old.leaves_path or (old.holds_capacity and state in _LEAVES_PATH)
         self._put(
-            replace(old, state=state, reason=reason, held_until_unix_s=None, since_unix_s=now)
+            replace(
+                old,
+                state=state,
+                reason=reason,
+                held_until_unix_s=None,
+                since_unix_s=now,
+                leaves_path=leaves_path,
+            )
         )
         if path is not None:
             self.place(path, vlan)
@@ -483,9 +495,13 @@ class ReservationBook:
         """Reservations that have, or are getting, circuits: ``activating`` and ``active``."""
         return tuple(self._by_id[reservation_id] for reservation_id in self._active)
 
-    def releasing(self) -> tuple[Reservation, ...]:
-        """Reservations that were let go, and whose circuits may stand yet."""
-        return tuple(self._by_id[reservation_id] for reservation_id in self._releasing)
+    def leaving(self) -> tuple[Reservation, ...]:
+        """Reservations that were let go or are over, and whose circuits may stand yet."""
+        return tuple(self._by_id[reservation_id] for reservation_id in self._leaving)
+
+    def leave_nothing(self, reservation_ids: Iterable[str]) -> tuple[Reservation, ...]:
+        """Note that the circuits of these are gone, or somebody else's. Raises UnknownName."""
+        return tuple(self._put(replace(self.get(i), leaves_path=False)) for i in reservation_ids)
 
     def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
         """Reservations that have, or are getting, this circuit now."""

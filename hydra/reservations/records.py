@@ -32,6 +32,8 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
     record = asdict(reservation)
     record["state"] = reservation.state.value
     record["service"] = reservation.service.value
+    if not reservation.leaves_path:
+        del record["leaves_path"]  # earlier releases do not know it
     for end, rack in zip(_ENDS, (reservation.src_rack, reservation.dst_rack), strict=True):
         record[f"{end}_rack"] = None if rack == GONE else fabric.racks[rack].name
     for key, path in zip(_PATHS, (reservation.path, reservation.booked), strict=True):

@@ -147,6 +147,8 @@ class Reservation:
     since_unix_s: float | None = None
     """The moment at which it got into this state; None: not known, from an earlier release."""
     service: ServiceClass = ServiceClass.SHARED
+    leaves_path: bool = False
+    """True if it was let go or is over, and its path may stand although nobody wants it."""
 
     @property
     def pair(self) -> tuple[RackId, RackId]:

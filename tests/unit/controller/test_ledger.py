@@ -146,6 +146,20 @@ def test_what_was_to_give_way_stays_over_a_restart(ledger, disk, cancelled):
     assert restarted(disk).reservation(old.id) == stays
 
 
+def test_what_was_to_give_way_to_one_that_itself_gives_way_stays(ledger, disk):
+    old = reserve(ledger, 60.0, duration_s=2000.0)
+    ledger.change(old.id, State.ACTIVE)
+    now = time.time()
+    second = reserve(ledger, 80.0, priority=5, start_unix_s=now + 100, duration_s=5000.0)
+    assert ledger.reservation(old.id).preempted_by == second.id
+    reserve(ledger, 90.0, priority=9, start_unix_s=now + 3000, duration_s=100.0)
+    assert ledger.reservation(second.id).state is State.PREEMPTED
+    stays = ledger.reservation(old.id)
+    assert stays.preempted_by is None
+    assert stays.expires_unix_s == pytest.approx(old.expires_unix_s)
+    assert restarted(disk).reservation(old.id) == stays
+
+
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
     with pytest.raises(JournalError), ledger.trial():

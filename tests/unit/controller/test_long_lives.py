@@ -167,6 +167,22 @@ class Reserved:
         while self.jobs:
             self.jobs.pop(0)()
 
+    def join_others(self):
+        """A circuit between r3 and r4, asked for in its own right."""
+        standing = self.ledger.state.topology
+        more = joined(self.ledger.state, (2, 3, 0)).topology
+        paths = tuple(sorted({*standing.paths, *more.paths}))
+        goal = Topology(standing.circuits | more.circuits, paths)
+        target = self.staged.staging._planning.toward(self.ledger.state, goal)
+        self.rooms._mover.go(target, "operator", "")
+        self.ledger.keep_standing()
+
+    def is_back(self, datapath):
+        self.network.connected.add(datapath)
+        self.rooms._switches.renewed(datapath)
+        self.rooms._look_after()
+        self.rooms._synchronise()
+
 
 def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
     reserved = Reserved()
@@ -179,16 +195,57 @@ def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
     now_s = [0.0]
     reserved.care._retries._clock = lambda: now_s[0]
     reserved.care._retries._waits.clear()
-    reserved.network.connected.add(datapath)
-    reserved.rooms._switches.renewed(datapath)
-    reserved.rooms._look_after()
-    reserved.rooms._synchronise()
+    asked_for = len(reserved.ledger.reconfigurations())
+    for _ in range(5):
+        now_s[0] += 1000.0
+        reserved.care.keep_time()
+    assert len(reserved.ledger.reconfigurations()) == asked_for, "it is not there"
+    reserved.is_back(datapath)
+    now_s[0] += 1000.0
     reserved.care.keep_time()
     assert reserved.staged.pairs == set(), "nobody wants it"
     asked_for = len(reserved.ledger.reconfigurations())
     now_s[0] = 1e6
     reserved.care.keep_time()
     assert len(reserved.ledger.reconfigurations()) == asked_for, "and nobody asks again"
+
+
+def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
+    reserved = Reserved()
+    staged, ledger = reserved.staged, reserved.ledger
+    reserved.join_others()
+    datapath = FABRIC.servers[0].vswitch.datapath_id
+    reserved.network.connected.discard(datapath)
+    reserved.care.release(reserved.id)
+    reserved.work()
+    assert staged.pairs == {(0, 1), (2, 3)}
+    (other,) = (path for path in ledger.state.topology.paths if pair_of(path) == (2, 3))
+    lost = LostPath(other, ledger.state.vlans[other], frozenset(), "3 probes lost")
+    reserved.rooms._withdrawals.of_lost_paths([lost])
+    reserved.is_back(datapath)
+    reserved.care._retries._waits.clear()
+    reserved.care.keep_time()
+    assert staged.pairs == {(2, 3)}
+
+
+def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
+    reserved = Reserved()
+    datapath = FABRIC.servers[0].vswitch.datapath_id
+    reserved.network.connected.discard(datapath)
+    reserved.care.release(reserved.id)
+    reserved.work()
+    assert not reserved.ledger.wanted((0, 1))
+    loop, entry = reserved.rooms._loop, reserved.ledger.enter("operator")
+    state = reserved.ledger.state
+    made = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
+    loop._asker(entry, PlanRequest(racks=frozenset({0, 2}))).moved(made, False)
+    assert not reserved.ledger.wanted((0, 1)), "it was planned for others"
+    loop._asker(entry, PlanRequest()).moved(made, False)
+    assert reserved.ledger.wanted((0, 1))
+    reserved.is_back(datapath)
+    reserved.care._retries._waits.clear()
+    reserved.care.keep_time()
+    assert reserved.staged.pairs == {(0, 1)}
 
 
 def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
@@ -264,3 +321,33 @@ def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
     if rooms._withdrawals.due:
         rooms._withdrawals.of_dead_circuits()
     assert {pair_of(path) for path in rooms._ledger.state.topology.paths} == {(0, 1)}
+
+
+def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back():
+    reserved = Reserved()
+    staged, rooms, ledger = reserved.staged, reserved.rooms, reserved.ledger
+    reserved.join_others()
+    (lost,) = (path for path in ledger.state.topology.paths if pair_of(path) == (2, 3))
+    intents, run = [], rooms._runner.run
+
+    def journalled(course, on_batch=lambda _batch: None):
+        def look(batch):
+            on_batch(batch)
+            if batch.step == "intent":
+                intents.append(batch)
+                if len(intents) == 2:
+                    raise JournalError("etcd does not answer")
+
+        return run(course, look)
+
+    rooms._runner.run = journalled
+    (circuit,) = lost.circuits
+    rooms._quarantine.put(set(circuit.ends), "no light", ledger.state.topology.paths)
+    withdraw = rooms._withdrawals._withdraw
+    rooms._conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
+    ledger.rest_s = lambda *_: 0.05  # as ever: nothing is made beside others
+    reserved.care.release(reserved.id)
+    reserved.work()
+    while rooms._withdrawals.due:
+        rooms._withdrawals.of_dead_circuits()
+    assert staged.pairs == {(2, 3)}

@@ -43,6 +43,7 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
+from tests.unit.planning.test_planner import wait_until
 from tests.unit.reservations.referee import SLACK_MBPS, Referee
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry
@@ -723,6 +724,32 @@ def test_a_path_goes_whose_reservation_was_let_go_before_a_restart(journal):
     new.reservations.resume()
     assert new.ledger.reservation(one.id).state is State.RELEASED
     assert new.ledger.state.topology.paths == (), "nobody wants it"
+
+
+@pytest.mark.parametrize("lasts_s", [None, 0.5], ids=["released", "expired"])
+def test_a_path_that_could_not_be_taken_down_goes_after_a_restart(journal, lasts_s):
+    stage = Stage(journal)
+    one = stage.reservations.reserve(replace(TO_R3, duration_s=lasts_s))
+    stage.conduct()
+
+    def fails(*_):
+        raise DeviceUnavailable("vs1", "not connected")
+
+    stage.mover.move = fails
+    if lasts_s is None:
+        stage.reservations.release(one.id)
+        stage.conduct()
+    else:
+        wait_until(lambda: one.ends_by(time.time()), 10)
+        stage.reservations.keep_time()
+    over = State.RELEASED if lasts_s is None else State.EXPIRED
+    assert stage.ledger.reservation(one.id).state is over
+    new = Stage(journal)
+    new.ledger.load()
+    new.reservations.resume()
+    new.reservations.keep_time()
+    assert new.ledger.state.topology.paths == (), "nobody wants it"
+    assert new.ledger.leaving() == ()
 
 
 @pytest.mark.parametrize("more", [{}, {"hold_s": 0.3}], ids=["put off", "committed"])

@@ -71,6 +71,8 @@ class _World:
         self.depth = self.between = 0
         self.sent_mbps = np.zeros((len(FABRIC.racks),) * 2)
         self.events = dict(_WHAT)
+        self.asked_for = set()
+        """Pairs that some operator's demand has named."""
         if rng.random() < 0.5:
             self.events["fill_journal"] = 1
         if rng.random() < 0.5:
@@ -172,6 +174,7 @@ class _World:
 
     def _reconfigure(self):
         wanted = self._random_mbps(5, lambda: self.rng.choice([10.0, 50.0, 90.0]))
+        self.asked_for |= {(min(ends), max(ends)) for ends in zip(*wanted.nonzero(), strict=True)}
         self.rooms._loop.reconfigure(PlanRequest(demand=wanted), "operator")
 
     def _traffic(self):
@@ -283,14 +286,15 @@ class _World:
         for entry in ledger.reconfigurations():
             if not entry.is_over and entry.id not in changes:
                 yield f"{entry.id}, asked for by {entry.trigger}, is {entry.state.value} for good"
+        wanted = self.asked_for | {one.pair for one in ledger.active()}
         for path in state.topology.paths:
-            if not ledger.wanted(pair_of(path)):
+            if pair_of(path) not in wanted or not ledger.wanted(pair_of(path)):
                 yield f"nobody wants {path}"
         kept = {
             "changes in the journal": {one.id for one in ledger.unfinished()} ^ changes,
             "asked for": rooms._loop._asked_for,
             "reservations that wait": rooms._reservations._in_turn,
-            "paths to be taken down": rooms._reservations._unwanted,
+            "paths to be taken down": ledger.leaving(),
             "under way": ledger.under_way,
             "the journal lags": ledger.behind,
             "standstills": rooms._mover._standstills,
