@@ -286,7 +286,13 @@ class _World:
         for entry in ledger.reconfigurations():
             if not entry.is_over and entry.id not in changes:
                 yield f"{entry.id}, asked for by {entry.trigger}, is {entry.state.value} for good"
-        wanted = self.asked_for | {one.pair for one in ledger.active()}
+        # A pair whose reservation has failed with its circuit is given another one, like any other.
+        failed = {
+            one.pair
+            for one in ledger.reservations()
+            if one.state is State.FAILED or "had failed" in one.reason
+        }
+        wanted = self.asked_for | failed | {one.pair for one in ledger.active()}
         for path in state.topology.paths:
             if pair_of(path) not in wanted or not ledger.wanted(pair_of(path)):
                 yield f"nobody wants {path}"
