@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -114,7 +114,7 @@ def _reserved(
     """
     group = client.reserve_matrix(entries, duration_s=duration_s)
     try:
-        _await_active(client, group, signals)
+        await_active(client, group, lambda: signals.received is not None)
         yield
     finally:
         try:
@@ -123,18 +123,20 @@ def _reserved(
             warn(f"group {group.id} was not released ({error}): `hydra release` its reservations")
 
 
-def _await_active(client: HydraClient, group: Group, signals: _Signals) -> None:
-    """Wait until the group is active. Raises CommandError if it fails."""
+def await_active(
+    client: HydraClient, group: Group, given_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Wait until the group is active, or ``given_up``. Raises CommandError if it fails."""
     states = [one.state for one in group.reservations]
-    while ReservationState.ACTIVATING in states and signals.received is None:
+    while ReservationState.ACTIVATING in states and not given_up():
         time.sleep(_POLL_S)
         group = client.group(group.id)
         states = [one.state for one in group.reservations]
-    if signals.received is None:
-        check_active(group)
+    if not given_up():
+        _check_active(group)
 
 
-def check_active(group: Group) -> None:
+def _check_active(group: Group) -> None:
     """Raise CommandError unless all of a group is active."""
     bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
     if bad:
