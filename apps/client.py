@@ -17,13 +17,22 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from apps.connection import WAIT_S, ClientError, Connection, Query, Refusal, resource
+from apps.connection import (
+    PASSING,
+    WAIT_S,
+    ClientError,
+    Connection,
+    NoAnswer,
+    Query,
+    Refusal,
+    resource,
+)
 from apps.rest import models
 from hydra.events import EventKind
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 
-__all__ = ["ClientError", "HydraClient", "NotActive", "Refused"]
+__all__ = ["ClientError", "HydraClient", "NoAnswer", "NotActive", "Refused"]
 
 _ATTEMPTS: Final = 4
 
@@ -36,6 +45,11 @@ class Refused(ClientError):
     def __init__(self, problem: models.Problem) -> None:
         self.problem = problem
         super().__init__(f"{problem.title}: {problem.detail}")
+
+    @property
+    def passes(self) -> bool:
+        """True if it is only that no controller leads now."""
+        return self.problem.type in PASSING
 
 
 class NotActive(ClientError):

@@ -28,6 +28,8 @@ STORE_LOST: Final = "store-unavailable"
 """Kind of a refusal, and of a condition: controllers that share a store do not reach it."""
 _NOBODY_LEADS: Final = frozenset({"standing-by", STORE_LOST})
 _UNKNOWN: Final = "leader-unanswered"
+PASSING: Final = frozenset(f"{_PROBLEMS}{kind}" for kind in {*_NOBODY_LEADS, _UNKNOWN})
+"""Types of problems that are over once a controller leads."""
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
 _T = TypeVar("_T")
 

@@ -7,21 +7,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
 from apps.cli.client import bearer_token, trusted
 from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import FiniteRange, Option
-from apps.client import ClientError, HydraClient
+from apps.client import ClientError, HydraClient, NoAnswer, Refused
 from apps.jobs.mpi import HostPair, between_racks
 from apps.rest.models import MOST_ENTRIES, Group, MatrixEntry
 from hydra.lifecycle import ReservationState
 
+_T = TypeVar("_T")
+
+PATIENCE_S: Final = 300.0
+"""How long a controller may be away: a restart, also one with a host that starts anew."""
 _POLL_S: Final = 0.1
+_PAUSE_S: Final = 1.0
 _FATAL: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 _NOT_EXECUTABLE: Final = 126
@@ -78,12 +83,26 @@ def run_with(
             return _run(command, signals)
 
 
+class _Interrupted(Exception):
+    """A signal ended a wait."""
+
+
 class _Signals:
     """Signals that would end this command: remembered, and passed on to the command it runs."""
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.child: subprocess.Popen[bytes] | None = None
+        self._interrupts = False
+
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Signals raise _Interrupted inside the block."""
+        self._interrupts = True
+        try:
+            yield
+        finally:
+            self._interrupts = False
 
     @contextmanager
     def caught(self) -> Iterator[None]:
@@ -96,6 +115,8 @@ class _Signals:
 
     def _catch(self, number: int, _frame: FrameType | None) -> None:
         self.received = number
+        if self._interrupts:
+            raise _Interrupted(f"ended by {signal.Signals(number).name}")
         # The terminal sends its own signals to both of us.
         if self.child is not None and not (number in _FROM_TERMINAL and sys.stdin.isatty()):
             self.child.send_signal(number)
@@ -114,26 +135,64 @@ def _reserved(
     """
     group = client.reserve_matrix(entries, duration_s=duration_s)
     try:
-        await_active(client, group, lambda: signals.received is not None)
+        with suppress(_Interrupted):
+            await_active(client, group, signals=signals)
         yield
     finally:
         try:
-            client.release_group(group.id)
-        except ClientError as error:
+            patiently(lambda: client.release_group(group.id), "release", signals=signals)
+        except (ClientError, _Interrupted) as error:
             warn(f"group {group.id} was not released ({error}): `hydra release` its reservations")
 
 
+def patiently(
+    ask: Callable[[], _T],
+    what: str,
+    patience_s: float = PATIENCE_S,
+    signals: _Signals | None = None,
+) -> _T:
+    """What ``ask`` returns, which is called again while no controller answers or leads.
+
+    Raises ClientError if that lasts for ``patience_s``, and _Interrupted if ``signals`` come.
+    """
+    until_s = time.monotonic() + patience_s
+    with ExitStack() as stack:
+        told = False
+        while True:
+            try:
+                return ask()
+            except ClientError as error:
+                passes = isinstance(error, NoAnswer) or (
+                    isinstance(error, Refused) and error.passes
+                )
+                if not passes or time.monotonic() >= until_s:
+                    raise
+                if not told:
+                    warn(f"{what}: {error}; it is tried again for {patience_s:g} s")
+                    told = True
+                    if signals is not None:
+                        stack.enter_context(signals.interrupting())
+            time.sleep(_PAUSE_S)
+
+
 def await_active(
-    client: HydraClient, group: Group, given_up: Callable[[], bool] = lambda: False
+    client: HydraClient,
+    group: Group,
+    patience_s: float = PATIENCE_S,
+    signals: _Signals | None = None,
 ) -> None:
-    """Wait until the group is active, or ``given_up``. Raises CommandError if it fails."""
-    states = [one.state for one in group.reservations]
-    while ReservationState.ACTIVATING in states and not given_up():
+    """Wait until the group is active, or a signal comes. Raises CommandError if it fails."""
+
+    def look() -> Group:
+        return client.group(group.id)
+
+    now = group
+    while signals is None or signals.received is None:
+        if all(one.state is not ReservationState.ACTIVATING for one in now.reservations):
+            _check_active(now)
+            return
         time.sleep(_POLL_S)
-        group = client.group(group.id)
-        states = [one.state for one in group.reservations]
-    if not given_up():
-        _check_active(group)
+        now = patiently(look, "wait for circuits", patience_s, signals)
 
 
 def _check_active(group: Group) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from apps.cli.client import url_option
 from apps.cli.command import Command, Group
-from apps.cli.job import await_active, connected, duration_option, entries_of
+from apps.cli.job import await_active, connected, duration_option, entries_of, patiently
 from apps.cli.output import CommandError
 from apps.client import HydraClient, Refused
 from apps.jobs.mpi import host_traffic, placement
@@ -22,6 +22,8 @@ from apps.rest.models import CreatedGroup, MatrixEntry
 from hydra.errors import HydraError
 
 _WAIT_S = 60
+_PATIENCE_S = 60.0
+"""How long a controller may be away: Slurm ends a program after PrologEpilogTimeout."""
 _state_option = click.option(
     "--state",
     "directory",
@@ -62,7 +64,7 @@ def prolog(duration_s: float | None, directory: Path, url: str) -> None:
     note = directory / job_number(os.environ)
     try:
         with connected(url) as client:
-            _give_back(client, note)
+            _give_back(client, note, wait_s=_WAIT_S)
             job = Job.from_environment(os.environ)
             if job.wish is None:
                 return
@@ -99,20 +101,21 @@ def _reserve(client: HydraClient, note: _Note, path: Path) -> None:
         group = note.ask(client)
         note.group = group.id
         note.write(path)
-        await_active(client, group)
+        await_active(client, group, _PATIENCE_S)
     except (HydraError, CommandError, OSError):
         _give_back(client, path)
         raise
 
 
-def _give_back(client: HydraClient, path: Path) -> None:
-    """Release what is noted, and wait until others may have it, a minute at most."""
+def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
+    """Release what is noted, and wait so long at most until others may have it."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return
     try:
-        client.release_group(_group_of(text, client), wait_s=_WAIT_S)
+        group_id = patiently(lambda: _group_of(text, client), "release", _PATIENCE_S)
+        patiently(lambda: client.release_group(group_id, wait_s), "release", _PATIENCE_S)
     except Refused as refused:
         if refused.problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise

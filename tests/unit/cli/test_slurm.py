@@ -167,7 +167,7 @@ def test_a_job_does_not_run_without_what_it_asks_for(idle, service):
 def slurm(rest, service, tmp_path):
     """slurm(WHAT, COMMENT=…): ``hydra slurm WHAT`` for one job, a process."""
 
-    def begin(what, comment="hydra:all-to-all=5"):
+    def begin(what, comment="hydra:all-to-all=5", **more):
         variables = {
             "SLURM_JOB_ID": "42",
             "SLURM_JOB_NODELIST": "h[11,21]",
@@ -176,7 +176,7 @@ def slurm(rest, service, tmp_path):
             "HYDRA_URL": rest.url,
         }
         command = [sys.executable, "-m", "apps.cli", "slurm", what, "--state", tmp_path / "jobs"]
-        return subprocess.Popen(command, env={**os.environ, **variables})
+        return subprocess.Popen(command, env={**os.environ, **variables}, **more)
 
     return begin
 
@@ -234,6 +234,16 @@ def test_an_epilog_needs_no_comment_that_makes_sense(slurm, service, network):
     """A user may change it while the job runs."""
     assert slurm("prolog").wait(20) == 0
     assert slurm("epilog", "hydra: sweep 7").wait(20) == 0
+    assert all_over(service)
+
+
+def test_an_epilog_waits_for_a_controller_that_is_away(slurm, service, network, away):
+    assert slurm("prolog").wait(20) == 0
+    with away():
+        epilog = slurm("epilog", stderr=subprocess.PIPE, text=True)
+        assert "it is tried again for 60 s" in epilog.stderr.readline()
+    _, err = epilog.communicate(timeout=20)
+    assert (epilog.returncode, err) == (0, "")
     assert all_over(service)
 
 

@@ -71,6 +71,46 @@ def test_what_does_not_come_up_does_not_run(start, service, network):
     assert "r1 to r2 is failed: no light" in err
 
 
+def test_it_is_given_back_once_the_controller_answers_again(
+    start, service, network, away, tmp_path
+):
+    ready = tmp_path / "ready"
+    job = "touch $0; until test -e $0.end; do sleep 0.05; done"
+    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", job, str(ready))
+    wait_for(ready.exists)
+    with away():
+        (tmp_path / "ready.end").touch()
+        assert "it is tried again for 300 s" in process.stderr.readline()
+    code, _, err = finish(process)
+    assert (code, err) == (0, "")
+    assert all_over(service)
+
+
+def test_it_waits_for_circuits_while_the_controller_is_away(start, service, network, away):
+    network.idle = True
+    process = start("with-bandwidth", "r1:r2=40", "--", "echo", "-n", "ran")
+    wait_for(lambda: states(service) == [State.ACTIVATING])
+    with away():
+        assert "it is tried again for 300 s" in process.stderr.readline()
+    network.idle = False
+    code, out, err = finish(process)
+    assert (code, out, err) == (0, "ran", "")
+    assert all_over(service)
+
+
+def test_a_signal_ends_the_tries_to_give_it_back(start, service, network, away, tmp_path):
+    ready = tmp_path / "ready"
+    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
+    wait_for(ready.exists)
+    with away():
+        process.send_signal(signal.SIGTERM)
+        assert "it is tried again" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        code, _, err = finish(process)
+    assert code == 128 + signal.SIGTERM
+    assert "was not released (ended by SIGTERM)" in err
+
+
 @pytest.mark.parametrize("pair", ["r1:r2", "r1=5", "r1:r2=-1", "r1:r2=x", "r1:r2=nan"])
 def test_pairs_that_are_none(run, pair):
     result = run("with-bandwidth", pair, "--", "true")
