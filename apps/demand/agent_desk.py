@@ -146,9 +146,11 @@ class AgentDesk:
             gap_s = self._policy.now.agents.sample_s * _SHORTEST_GAP
             flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
+            if not flooded and self._book.stale(index, now_s):
+                # Those of its last report may have been taken off the switch meanwhile.
+                changed = changed or bool(elephants)
             if not flooded:
                 self._book.take(index, by_rack, many, now_s)
-            if changed:
                 self._elephants[index] = elephants
         if flooded:
             self.note(AgentTrouble.TOO_OFTEN, server, f"less than {gap_s:g} s apart")
@@ -250,12 +252,26 @@ class AgentDesk:
     def backlog(self, counted: Counted) -> Believed:
         """Backlog as far as it is believed, as a rate beside what is counted."""
         now_s = self._clock()
+        self._forget_elephants(now_s)
         with self._lock:
             reported = self._book.in_force(now_s)
         seen_mbps, sending_mbps = counted(reported.server, reported.rack)
         self._doubt(reported, seen_mbps, now_s)
         link_mbps = self._fabric.server_rate_mbps
         return believed(reported, seen_mbps, sending_mbps, link_mbps, self._policy.now)
+
+    def _forget_elephants(self, now_s: float) -> None:
+        """Those of servers whose agents have become silent."""
+        with self._lock:
+            silent = [
+                index
+                for index, some in self._elephants.items()
+                if some and self._book.stale(index, now_s)
+            ]
+            for index in silent:
+                del self._elephants[index]
+        for index in silent:
+            self._on_elephants(self._fabric.servers[index])
 
     def _doubt(
         self, reported: ReportedBacklog, seen_mbps: NDArray[np.float64], now_s: float

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from ipaddress import ip_address
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hydra.demand.agent_protocol import (
     WrongReport,
 )
 from hydra.errors import UnknownName
+from hydra.forwarding.class_table import TcpConnection
 from hydra.model import NetworkState
 from hydra.policy import AgentPolicy, CurrentPolicy, Policy
 from tests.unit.core.fabrics import parallel_paths, small_fabric, state_of
@@ -205,3 +207,55 @@ def test_each_cause_is_logged_once(desk, caplog):
             desk.note(AgentTrouble.FOREIGN, who, "h12")
     assert len(caplog.records) == 1
     assert desk.troubles() == {AgentTrouble.FOREIGN.value: 3}
+
+
+@pytest.fixture
+def told():
+    """Elephants of the first server at each call of ``on_elephants``."""
+    return []
+
+
+@pytest.fixture
+def telling_desk(clock, policy, told):
+    desk = AgentDesk(
+        FABRIC,
+        policy,
+        lambda: (EMPTY, ()),
+        clock,
+        on_elephants=lambda server: told.append(desk.elephants(server)),
+    )
+    return desk
+
+
+FLOW = frozenset({TcpConnection(ip_address("10.0.1.1"), 40000, 5201)})
+
+
+def test_an_elephant_of_an_agent_that_was_silent_is_told_of_again(telling_desk, clock, told):
+    """Switches may have been classed anew meanwhile, without it."""
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 60
+    assert telling_desk.elephants(FABRIC.servers[0]) == frozenset()
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 5
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    assert told == [FLOW, FLOW]
+
+
+def test_one_that_ended_during_the_silence_is_told_of_too(telling_desk, clock, told):
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 60
+    telling_desk.hear(FIRST, {})
+    assert told == [FLOW, frozenset()]
+
+
+def test_elephants_of_an_agent_that_becomes_silent_are_gone_once(telling_desk, clock, told):
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 10
+    telling_desk.backlog(counting(5.0))
+    assert told == [FLOW]
+    clock.now_s += 60
+    for _ in range(2):
+        telling_desk.backlog(counting(5.0))
+    assert told == [FLOW, frozenset()]
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    assert told == [FLOW, frozenset(), FLOW]
