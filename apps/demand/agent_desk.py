@@ -82,16 +82,26 @@ class AgentDesk:
         self._book = BacklogReports(policy)
         self._elephants: dict[int, frozenset[TcpConnection]] = {}
         self._on_elephants = on_elephants
-        self._revised: tuple[Policy, str] | None = None
+        self._revised: tuple[Policy, Sequence[str]] | None = None
 
-    def _revision(self) -> str:
-        """A word that changes whenever the setup of agents does."""
+    def _revision(self, own: Server) -> str:
+        """A word that changes whenever the setup of the server's agent does."""
         policy, known = self._policy.now, self._revised
         if known is None or known[0] is not policy:
-            prefixes = [rack.prefixes for rack in self._fabric.racks]
-            words = repr((policy.agents, policy.sharing.elephants_only, prefixes))
-            known = self._revised = policy, hashlib.sha256(words.encode()).hexdigest()[:12]
-        return known[1]
+            known = self._revised = policy, self._revisions(policy)
+        return known[1][own.rack]
+
+    def _revisions(self, policy: Policy) -> Sequence[str]:
+        """One for each rack: a setup names the other racks."""
+        racks = [(rack.name, rack.prefixes) for rack in self._fabric.racks]
+        words = (policy.agents, policy.sharing.elephants_only, self._fabric.server_rate_mbps, racks)
+        common = hashlib.sha256(repr(words).encode())
+        found = []
+        for name, _ in racks:
+            one = common.copy()
+            one.update(name.encode())
+            found.append(one.hexdigest()[:12])
+        return found
 
     # -- what agents ask ----------------------------------------------------------------------
 
@@ -118,7 +128,7 @@ class AgentDesk:
             elephant_idle_s=policy.elephant_idle_s,
             link_mbps=self._fabric.server_rate_mbps,
             optical_share=policy.optical_share,
-            revision=self._revision(),
+            revision=self._revision(own),
         )
 
     def _server(self, name: str) -> Server:
@@ -157,7 +167,7 @@ class AgentDesk:
             raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
         if changed:
             self._on_elephants(own)
-        return self._revision()
+        return self._revision(own)
 
     def _destination(self, own: Server, name: str) -> RackId:
         """Raises WrongReport."""

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from ipaddress import ip_address
 
 import numpy as np
@@ -259,3 +260,28 @@ def test_elephants_of_an_agent_that_becomes_silent_are_gone_once(telling_desk, c
     assert told == [FLOW, frozenset()]
     telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
     assert told == [FLOW, frozenset(), FLOW]
+
+
+def exchanged():
+    """The fabric with the servers of the first two racks exchanged."""
+    one, other, *more = FABRIC.racks
+    moved = [
+        replace(to, servers=tuple(replace(server, rack=to.id) for server in of.servers))
+        for to, of in ((one, other), (other, one))
+    ]
+    return replace(FABRIC, racks=(*moved, *more))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(FABRIC, server_rate_mbps=4 * FABRIC.server_rate_mbps),
+        replace(FABRIC, racks=(*FABRIC.racks[:2], replace(FABRIC.racks[2], name="new"))),
+        exchanged(),
+    ],
+    ids=["link rate", "rack name", "own rack"],
+)
+def test_a_revision_tells_of_all_that_is_in_a_setup(desk, policy, clock, other):
+    new = AgentDesk(other, policy, lambda: (EMPTY, ()), clock)
+    assert new.setup(FIRST).revision != desk.setup(FIRST).revision
+    assert new.hear(FIRST, {}) == new.setup(FIRST).revision
