@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,8 +26,22 @@ PATIENCE_S: Final = 300.0
 """How long a controller may be away: a restart, also one with a host that starts anew."""
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
-_FATAL: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_FATAL: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGXCPU,
+)
+"""Signals that end who does nothing about them, and that people and batch systems send."""
 _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+_SI_KERNEL: Final = 0x80
+"""``si_code`` of a signal that no process sent: sigaction(2)."""
+_CHILD_CHECK_S: Final = 1.0
+"""Longest wait for SIGCHLD, which does not come to who was started with it ignored."""
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 _KILLED: Final = 128
@@ -92,7 +105,7 @@ class _Signals:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.child: subprocess.Popen[bytes] | None = None
+        self._caught: frozenset[int] = frozenset()
         self._interrupts = False
 
     @contextmanager
@@ -106,7 +119,13 @@ class _Signals:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._catch) for number in _FATAL}
+        """Those that are ignored, as by nohup, stay so."""
+        before = {
+            number: signal.signal(number, self._catch)
+            for number in _FATAL
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        self._caught = frozenset(before)
         try:
             yield
         finally:
@@ -117,9 +136,28 @@ class _Signals:
         self.received = number
         if self._interrupts:
             raise _Interrupted(f"ended by {signal.Signals(number).name}")
-        # The terminal sends its own signals to both of us.
-        if self.child is not None and not (number in _FROM_TERMINAL and sys.stdin.isatty()):
-            self.child.send_signal(number)
+
+    def wait(self, child: subprocess.Popen[bytes]) -> int:
+        """The child's return code; it gets the signals that come, and that came since it began.
+
+        The terminal sends its own to the child, too.
+        """
+        # Handlers are not told who sent a signal.
+        awaited = {*self._caught, signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        try:
+            if self.received is not None:
+                child.send_signal(self.received)
+            while (code := child.poll()) is None:
+                came = signal.sigtimedwait(awaited, _CHILD_CHECK_S)
+                if came is None or came.si_signo == signal.SIGCHLD:
+                    continue
+                self.received = came.si_signo
+                if came.si_signo not in _FROM_TERMINAL or came.si_code != _SI_KERNEL:
+                    child.send_signal(came.si_signo)
+            return code
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -168,10 +206,10 @@ def patiently(
                 if not passes or time.monotonic() >= until_s:
                     raise
                 if not told:
-                    warn(f"{what}: {error}; it is tried again for {patience_s:g} s")
                     told = True
                     if signals is not None:
                         stack.enter_context(signals.interrupting())
+                    warn(f"{what}: {error}; it is tried again for {patience_s:g} s")
             time.sleep(_PAUSE_S)
 
 
@@ -208,14 +246,12 @@ def _run(command: Sequence[str], signals: _Signals) -> int:
     if signals.received is not None:
         return _KILLED + signals.received
     try:
-        signals.child = subprocess.Popen(command)
+        child = subprocess.Popen(command)
     except FileNotFoundError:
         warn(f"{command[0]}: no such command")
         return _NOT_FOUND
     except OSError as error:
         warn(f"{command[0]}: {error.strerror}")
         return _NOT_EXECUTABLE
-    if signals.received is not None:  # between the two
-        signals.child.send_signal(signals.received)
-    code = signals.child.wait()
+    code = signals.wait(child)
     return code if code >= ExitCode.OK else _KILLED - code
