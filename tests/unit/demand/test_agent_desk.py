@@ -210,6 +210,20 @@ def test_each_cause_is_logged_once(desk, caplog):
     assert desk.troubles() == {AgentTrouble.FOREIGN.value: 3}
 
 
+def test_a_transfer_that_begins_has_time_to_be_counted(desk, clock):
+    """Also where there was a connection with too little to be told of, for longer."""
+    desk.hear(FIRST, {}, connections={R2: 1})
+    clock.now_s += 6
+    desk.hear(FIRST, {R2: 40.0})
+    desk.backlog(counting(0.0))
+    assert desk.troubles() == {}
+    for _ in range(2):
+        clock.now_s += 3
+        desk.hear(FIRST, {R2: 40.0})
+    desk.backlog(counting(0.0))
+    assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}
+
+
 @pytest.fixture
 def told():
     """Elephants of the first server at each call of ``on_elephants``."""
