@@ -17,13 +17,22 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from apps.connection import WAIT_S, ClientError, Connection, Query, Refusal, resource
+from apps.connection import (
+    PASSING,
+    WAIT_S,
+    ClientError,
+    Connection,
+    NoAnswer,
+    Query,
+    Refusal,
+    resource,
+)
 from apps.rest import models
 from hydra.events import EventKind
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 
-__all__ = ["ClientError", "HydraClient", "NotActive", "Refused"]
+__all__ = ["ClientError", "HydraClient", "NoAnswer", "NotActive", "Refused"]
 
 _ATTEMPTS: Final = 4
 
@@ -36,6 +45,11 @@ class Refused(ClientError):
     def __init__(self, problem: models.Problem) -> None:
         self.problem = problem
         super().__init__(f"{problem.title}: {problem.detail}")
+
+    @property
+    def passes(self) -> bool:
+        """True if it is only that no controller leads now."""
+        return self.problem.type in PASSING
 
 
 class NotActive(ClientError):
@@ -127,8 +141,12 @@ class HydraClient:
         duration_s: float | None = None,
         repeat: models.Repeat | None = None,
         wait_s: int = 0,
+        key: str | None = None,
     ) -> models.CreatedGroup:
-        """Ask for a whole traffic matrix as one, once or at recurring times."""
+        """Ask for a whole traffic matrix as one, once or at recurring times.
+
+        The same idempotency ``key`` a second time gives the group that the first made.
+        """
         body = models.GroupBody(
             entries=list(entries),
             all_or_nothing=all_or_nothing,
@@ -136,7 +154,7 @@ class HydraClient:
             duration_s=duration_s,
             repeat=repeat,
         )
-        return self._make("/v1/groups", body, models.CreatedGroup, wait_s)
+        return self._make("/v1/groups", body, models.CreatedGroup, wait_s, key)
 
     def reserve_between(
         self, servers: Iterable[str], bandwidth_mbps: float, *, duration_s: float | None = None
@@ -271,11 +289,16 @@ class HydraClient:
     # -- on the way -------------------------------------------------------------------------------
 
     def _make(
-        self, path: str, body: models.Body, document: type[_DocumentT], wait_s: int
+        self,
+        path: str,
+        body: models.Body,
+        document: type[_DocumentT],
+        wait_s: int,
+        key: str | None = None,
     ) -> _DocumentT:
         content = body.model_dump(mode="json", exclude_defaults=True)
-        key = {"Idempotency-Key": uuid.uuid4().hex}
-        return self._read("POST", path, document, body=content, headers=key, wait_s=wait_s)
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        return self._read("POST", path, document, body=content, headers=headers, wait_s=wait_s)
 
     def _read(
         self, method: str, path: str, document: type[_DocumentT], query: Query = (), **more: Any

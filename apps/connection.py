@@ -28,6 +28,8 @@ STORE_LOST: Final = "store-unavailable"
 """Kind of a refusal, and of a condition: controllers that share a store do not reach it."""
 _NOBODY_LEADS: Final = frozenset({"standing-by", STORE_LOST})
 _UNKNOWN: Final = "leader-unanswered"
+PASSING: Final = frozenset(f"{_PROBLEMS}{kind}" for kind in {*_NOBODY_LEADS, _UNKNOWN})
+"""Types of problems that are over once a controller leads."""
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
 _T = TypeVar("_T")
 
@@ -41,6 +43,10 @@ class ClientError(HydraError):
 
 class BadUrl(ClientError):
     """A URL that leads nowhere."""
+
+
+class BadToken(ClientError):
+    """A token that can't be sent. The error does not show it: errors are logged."""
 
 
 class NoAnswer(ClientError):
@@ -97,11 +103,13 @@ class Connection:
     ) -> None:
         """``url``: one, or several with commas between. ``tls``: the authorities to trust; None for
         the system's. Where the connection fails, each request is made up to ``attempts`` times.
+
+        Raises BadUrl, and BadToken.
         """
         self._url = url
         self._timeout_s = timeout_s
         self._attempts = attempts
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = {} if token is None else {"Authorization": f"Bearer {_bare(token)}"}
         urls = [one.strip() for one in url.split(",")]
         trusted = tls or _trusted_by_default(urls)
         self._https: list[httpx.Client] = []
@@ -240,6 +248,14 @@ class Connection:
             raise TooLate(f"{self._url}: {error}") from error
         except httpx.TransportError as error:
             raise NoAnswer(f"{self._url}: {error}") from error
+
+
+def _bare(token: str) -> str:
+    """``token`` without the end of line that a file of it has. Raises BadToken."""
+    bare = token.strip()
+    if not (bare.isascii() and bare.isprintable()):
+        raise BadToken("the token is not one line of printable ASCII")
+    return bare
 
 
 def _trusted_by_default(urls: Iterable[str]) -> ssl.SSLContext:

@@ -46,6 +46,9 @@ class Scheduler(Protocol):
     def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
         """Raises HydraError."""
 
+    def clear(self) -> None:
+        """End the scheduling. Raises HydraError."""
+
 
 class Sockets(Protocol):
     """Readings of sockets; both methods raise HydraError if the kernel does not give them."""
@@ -156,6 +159,8 @@ class Agent:
         self._lost: tuple[type[Exception], ...] = (*lost, KeyError, TypeError, ValueError)
         self._schedule = schedule
         self._scheduler: Scheduler | None = None
+        self._prefixes: Mapping[str, Sequence[str]] = {}
+        """Those that the scheduler was made for."""
         self._setup: Setup | None = None
         self._optical: Collection[str] = ()
         self._scheduling = threading.Lock()
@@ -203,9 +208,11 @@ class Agent:
         if self._schedule is None:
             return
         first = self._scheduler is None
-        if self._scheduler is None:
-            self._scheduler = self._schedule(prefixes)
         with self._scheduling:
+            if self._scheduler is None or prefixes != self._prefixes:
+                if self._scheduler is not None:
+                    self._scheduler.clear()
+                self._scheduler, self._prefixes = self._schedule(prefixes), prefixes
             self._setup = setup
             self._scheduler.apply(setup.link_mbps, setup.optical_share, self._optical)
         if first:

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
 from apps.cli.client import bearer_token, trusted
 from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import FiniteRange, Option
-from apps.client import ClientError, HydraClient
+from apps.client import ClientError, HydraClient, NoAnswer, Refused
 from apps.jobs.mpi import HostPair, between_racks
 from apps.rest.models import MOST_ENTRIES, Group, MatrixEntry
 from hydra.lifecycle import ReservationState
 
+_T = TypeVar("_T")
+
+PATIENCE_S: Final = 300.0
+"""How long a controller may be away: a restart, also one with a host that starts anew."""
 _POLL_S: Final = 0.1
-_FATAL: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_PAUSE_S: Final = 1.0
+_FATAL: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGXCPU,
+)
+"""Signals that end who does nothing about them, and that people and batch systems send."""
 _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+_SI_KERNEL: Final = 0x80
+"""``si_code`` of a signal that no process sent: sigaction(2)."""
+_CHILD_CHECK_S: Final = 1.0
+"""Longest wait for SIGCHLD, which does not come to who was started with it ignored."""
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 _KILLED: Final = 128
@@ -78,16 +96,36 @@ def run_with(
             return _run(command, signals)
 
 
+class _Interrupted(Exception):
+    """A signal ended a wait."""
+
+
 class _Signals:
     """Signals that would end this command: remembered, and passed on to the command it runs."""
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.child: subprocess.Popen[bytes] | None = None
+        self._caught: frozenset[int] = frozenset()
+        self._interrupts = False
+
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Signals raise _Interrupted inside the block."""
+        self._interrupts = True
+        try:
+            yield
+        finally:
+            self._interrupts = False
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._catch) for number in _FATAL}
+        """Those that are ignored, as by nohup, stay so."""
+        before = {
+            number: signal.signal(number, self._catch)
+            for number in _FATAL
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        self._caught = frozenset(before)
         try:
             yield
         finally:
@@ -96,9 +134,30 @@ class _Signals:
 
     def _catch(self, number: int, _frame: FrameType | None) -> None:
         self.received = number
-        # The terminal sends its own signals to both of us.
-        if self.child is not None and not (number in _FROM_TERMINAL and sys.stdin.isatty()):
-            self.child.send_signal(number)
+        if self._interrupts:
+            raise _Interrupted(f"ended by {signal.Signals(number).name}")
+
+    def wait(self, child: subprocess.Popen[bytes]) -> int:
+        """The child's return code; it gets the signals that come, and that came since it began.
+
+        The terminal sends its own to the child, too.
+        """
+        # Handlers are not told who sent a signal.
+        awaited = {*self._caught, signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        try:
+            if self.received is not None:
+                child.send_signal(self.received)
+            while (code := child.poll()) is None:
+                came = signal.sigtimedwait(awaited, _CHILD_CHECK_S)
+                if came is None or came.si_signo == signal.SIGCHLD:
+                    continue
+                self.received = came.si_signo
+                if came.si_signo not in _FROM_TERMINAL or came.si_code != _SI_KERNEL:
+                    child.send_signal(came.si_signo)
+            return code
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -114,27 +173,67 @@ def _reserved(
     """
     group = client.reserve_matrix(entries, duration_s=duration_s)
     try:
-        _await_active(client, group, signals)
+        with suppress(_Interrupted):
+            await_active(client, group, signals=signals)
         yield
     finally:
         try:
-            client.release_group(group.id)
-        except ClientError as error:
+            patiently(lambda: client.release_group(group.id), "release", signals=signals)
+        except (ClientError, _Interrupted) as error:
             warn(f"group {group.id} was not released ({error}): `hydra release` its reservations")
 
 
-def _await_active(client: HydraClient, group: Group, signals: _Signals) -> None:
-    """Wait until the group is active. Raises CommandError if it fails."""
-    states = [one.state for one in group.reservations]
-    while ReservationState.ACTIVATING in states and signals.received is None:
+def patiently(
+    ask: Callable[[], _T],
+    what: str,
+    patience_s: float = PATIENCE_S,
+    signals: _Signals | None = None,
+) -> _T:
+    """What ``ask`` returns, which is called again while no controller answers or leads.
+
+    Raises ClientError if that lasts for ``patience_s``, and _Interrupted if ``signals`` come.
+    """
+    until_s = time.monotonic() + patience_s
+    with ExitStack() as stack:
+        told = False
+        while True:
+            try:
+                return ask()
+            except ClientError as error:
+                passes = isinstance(error, NoAnswer) or (
+                    isinstance(error, Refused) and error.passes
+                )
+                if not passes or time.monotonic() >= until_s:
+                    raise
+                if not told:
+                    told = True
+                    if signals is not None:
+                        stack.enter_context(signals.interrupting())
+                    warn(f"{what}: {error}; it is tried again for {patience_s:g} s")
+            time.sleep(_PAUSE_S)
+
+
+def await_active(
+    client: HydraClient,
+    group: Group,
+    patience_s: float = PATIENCE_S,
+    signals: _Signals | None = None,
+) -> None:
+    """Wait until the group is active, or a signal comes. Raises CommandError if it fails."""
+
+    def look() -> Group:
+        return client.group(group.id)
+
+    now = group
+    while signals is None or signals.received is None:
+        if all(one.state is not ReservationState.ACTIVATING for one in now.reservations):
+            _check_active(now)
+            return
         time.sleep(_POLL_S)
-        group = client.group(group.id)
-        states = [one.state for one in group.reservations]
-    if signals.received is None:
-        check_active(group)
+        now = patiently(look, "wait for circuits", patience_s, signals)
 
 
-def check_active(group: Group) -> None:
+def _check_active(group: Group) -> None:
     """Raise CommandError unless all of a group is active."""
     bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
     if bad:
@@ -147,14 +246,12 @@ def _run(command: Sequence[str], signals: _Signals) -> int:
     if signals.received is not None:
         return _KILLED + signals.received
     try:
-        signals.child = subprocess.Popen(command)
+        child = subprocess.Popen(command)
     except FileNotFoundError:
         warn(f"{command[0]}: no such command")
         return _NOT_FOUND
     except OSError as error:
         warn(f"{command[0]}: {error.strerror}")
         return _NOT_EXECUTABLE
-    if signals.received is not None:  # between the two
-        signals.child.send_signal(signals.received)
-    code = signals.child.wait()
+    code = signals.wait(child)
     return code if code >= ExitCode.OK else _KILLED - code

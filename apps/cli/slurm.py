@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import uuid
+from http import HTTPStatus
 from pathlib import Path
 
 import click
+from pydantic import BaseModel, Field
 
 from apps.cli.client import url_option
 from apps.cli.command import Command, Group
-from apps.cli.job import check_active, connected, duration_option, entries_of
+from apps.cli.job import await_active, connected, duration_option, entries_of, patiently
 from apps.cli.output import CommandError
-from apps.client import HydraClient
+from apps.client import HydraClient, Refused
 from apps.jobs.mpi import host_traffic, placement
-from apps.jobs.slurm import Job
-from apps.rest.models import MatrixEntry
+from apps.jobs.slurm import Job, job_number
+from apps.process.files import replacing
+from apps.rest.models import CreatedGroup, MatrixEntry
+from hydra.errors import HydraError
 
 _WAIT_S = 60
+_PATIENCE_S = 60.0
+"""How long a controller may be away: Slurm ends a program after PrologEpilogTimeout."""
 _state_option = click.option(
     "--state",
     "directory",
@@ -51,30 +58,76 @@ def slurm() -> None:
 def prolog(duration_s: float | None, directory: Path, url: str) -> None:
     """Reserve what the job of SLURM_JOB_ID asks for, all or nothing, and wait until it is there.
 
-    Exit status 1 if it is not to be had: Slurm puts the job back into its queue.
+    What the job has from an earlier start is given back first. Exit status 1 if it is not to be
+    had: Slurm puts the job back into its queue.
     """
-    job = Job.from_environment(os.environ)
-    if job.wish is None:
-        return
-    places = placement(job.hosts, None)
-    traffic = host_traffic(job.wish.pattern, places, job.wish.mbps)
-    with connected(url) as client:
-        if entries := entries_of(client, traffic):
-            _reserve(client, entries, duration_s, directory / job.number)
-
-
-def _reserve(
-    client: HydraClient, entries: list[MatrixEntry], duration_s: float | None, note: Path
-) -> None:
-    """Reserve and wait. Raises CommandError if it fails; nothing stays reserved then."""
-    group = client.reserve_matrix(entries, duration_s=duration_s, wait_s=_WAIT_S)
+    note = directory / job_number(os.environ)
     try:
-        check_active(group)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(group.id)
-    except (CommandError, OSError) as error:
-        client.release_group(group.id)
+        with connected(url) as client:
+            _give_back(client, note, wait_s=_WAIT_S)
+            job = Job.from_environment(os.environ)
+            if job.wish is None:
+                return
+            places = placement(job.hosts, None)
+            traffic = host_traffic(job.wish.pattern, places, job.wish.mbps)
+            if entries := entries_of(client, traffic):
+                note.parent.mkdir(parents=True, exist_ok=True)
+                _reserve(client, _Note(entries=entries, duration_s=duration_s), note)
+    except OSError as error:
         raise CommandError(str(error)) from error
+
+
+class _Note(BaseModel):
+    """What a job asked for, written before that; and what it got."""
+
+    key: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    entries: list[MatrixEntry]
+    duration_s: float | None
+    group: str | None = None
+
+    def ask(self, client: HydraClient) -> CreatedGroup:
+        """The group, made unless it is there already."""
+        return client.reserve_matrix(self.entries, duration_s=self.duration_s, key=self.key)
+
+    def write(self, path: Path) -> None:
+        with replacing(path) as file:
+            file.write(self.model_dump_json())
+
+
+def _reserve(client: HydraClient, note: _Note, path: Path) -> None:
+    """Reserve and wait. Nothing stays reserved if it fails, or is killed and given back later."""
+    note.write(path)
+    try:
+        group = note.ask(client)
+        note.group = group.id
+        note.write(path)
+        await_active(client, group, _PATIENCE_S)
+    except (HydraError, CommandError, OSError):
+        _give_back(client, path)
+        raise
+
+
+def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
+    """Release what is noted, and wait so long at most until others may have it."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return
+    try:
+        group_id = patiently(lambda: _group_of(text, client), "release", _PATIENCE_S)
+        patiently(lambda: client.release_group(group_id, wait_s), "release", _PATIENCE_S)
+    except Refused as refused:
+        if refused.problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
+        # It was not admitted, or is forgotten.
+    path.unlink(missing_ok=True)
+
+
+def _group_of(text: str, client: HydraClient) -> str:
+    if not text.startswith("{"):  # by an earlier release
+        return text
+    note = _Note.model_validate_json(text)
+    return note.group or note.ask(client).id
 
 
 @slurm.command(cls=Command, examples=["hydra slurm epilog --state /srv/hydra/slurm"])
@@ -82,12 +135,10 @@ def _reserve(
 @url_option
 def epilog(directory: Path, url: str) -> None:
     """Give back what the job of SLURM_JOB_ID has. Repeating it is harmless."""
+    note = directory / job_number(os.environ)
     try:
-        note = directory / Job.from_environment(os.environ).number
-        if not note.exists():
-            return
-        with connected(url) as client:
-            client.release_group(note.read_text())
-        note.unlink()
+        if note.exists():
+            with connected(url) as client:
+                _give_back(client, note)
     except OSError as error:
         raise CommandError(str(error)) from error

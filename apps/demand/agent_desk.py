@@ -82,16 +82,26 @@ class AgentDesk:
         self._book = BacklogReports(policy)
         self._elephants: dict[int, frozenset[TcpConnection]] = {}
         self._on_elephants = on_elephants
-        self._revised: tuple[Policy, str] | None = None
+        self._revised: tuple[Policy, Sequence[str]] | None = None
 
-    def _revision(self) -> str:
-        """A word that changes whenever the setup of agents does."""
+    def _revision(self, own: Server) -> str:
+        """A word that changes whenever the setup of the server's agent does."""
         policy, known = self._policy.now, self._revised
         if known is None or known[0] is not policy:
-            prefixes = [rack.prefixes for rack in self._fabric.racks]
-            words = repr((policy.agents, policy.sharing.elephants_only, prefixes))
-            known = self._revised = policy, hashlib.sha256(words.encode()).hexdigest()[:12]
-        return known[1]
+            known = self._revised = policy, self._revisions(policy)
+        return known[1][own.rack]
+
+    def _revisions(self, policy: Policy) -> Sequence[str]:
+        """One for each rack: a setup names the other racks."""
+        racks = [(rack.name, rack.prefixes) for rack in self._fabric.racks]
+        words = (policy.agents, policy.sharing.elephants_only, self._fabric.server_rate_mbps, racks)
+        common = hashlib.sha256(repr(words).encode())
+        found = []
+        for name, _ in racks:
+            one = common.copy()
+            one.update(name.encode())
+            found.append(one.hexdigest()[:12])
+        return found
 
     # -- what agents ask ----------------------------------------------------------------------
 
@@ -118,7 +128,7 @@ class AgentDesk:
             elephant_idle_s=policy.elephant_idle_s,
             link_mbps=self._fabric.server_rate_mbps,
             optical_share=policy.optical_share,
-            revision=self._revision(),
+            revision=self._revision(own),
         )
 
     def _server(self, name: str) -> Server:
@@ -146,16 +156,18 @@ class AgentDesk:
             gap_s = self._policy.now.agents.sample_s * _SHORTEST_GAP
             flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
+            if not flooded and self._book.stale(index, now_s):
+                # Those of its last report may have been taken off the switch meanwhile.
+                changed = changed or bool(elephants)
             if not flooded:
                 self._book.take(index, by_rack, many, now_s)
-            if changed:
                 self._elephants[index] = elephants
         if flooded:
             self.note(AgentTrouble.TOO_OFTEN, server, f"less than {gap_s:g} s apart")
             raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
         if changed:
             self._on_elephants(own)
-        return self._revision()
+        return self._revision(own)
 
     def _destination(self, own: Server, name: str) -> RackId:
         """Raises WrongReport."""
@@ -250,12 +262,26 @@ class AgentDesk:
     def backlog(self, counted: Counted) -> Believed:
         """Backlog as far as it is believed, as a rate beside what is counted."""
         now_s = self._clock()
+        self._forget_elephants(now_s)
         with self._lock:
             reported = self._book.in_force(now_s)
         seen_mbps, sending_mbps = counted(reported.server, reported.rack)
         self._doubt(reported, seen_mbps, now_s)
         link_mbps = self._fabric.server_rate_mbps
         return believed(reported, seen_mbps, sending_mbps, link_mbps, self._policy.now)
+
+    def _forget_elephants(self, now_s: float) -> None:
+        """Those of servers whose agents have become silent."""
+        with self._lock:
+            silent = [
+                index
+                for index, some in self._elephants.items()
+                if some and self._book.stale(index, now_s)
+            ]
+            for index in silent:
+                del self._elephants[index]
+        for index in silent:
+            self._on_elephants(self._fabric.servers[index])
 
     def _doubt(
         self, reported: ReportedBacklog, seen_mbps: NDArray[np.float64], now_s: float

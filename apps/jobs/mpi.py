@@ -11,7 +11,7 @@ from typing import Final
 
 from hydra.errors import HydraError
 
-_SLOTS: Final = re.compile(r"slots\s*=\s*(\d+)")
+_SLOTS: Final = re.compile(r"(?<![\w-])slots\s*=\s*(\d+)")
 
 RankPair = tuple[int, int]
 HostPair = tuple[str, str]

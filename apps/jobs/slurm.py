@@ -42,15 +42,21 @@ class Job:
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Job:
         """Raises HydraError if Slurm's variables, or the wish in the comment, make no sense."""
-        number = variables.get("SLURM_JOB_ID", "")
-        if not number.isdecimal():
-            raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
+        number = job_number(variables)
         names = list(hostnames(variables.get("SLURM_JOB_NODELIST", "")))
         slots = list(_counts(variables.get("SLURM_JOB_CPUS_PER_NODE", "")))
         if not names or len(names) != len(slots):
             raise HydraError(f"job {number}: {len(names)} nodes and the processors of {len(slots)}")
         hosts = tuple(Host(name, count) for name, count in zip(names, slots, strict=True))
         return cls(number, read_wish(variables.get("SLURM_JOB_COMMENT", "")), hosts)
+
+
+def job_number(variables: Mapping[str, str]) -> str:
+    """Raises HydraError if Slurm does not say which job it is."""
+    number = variables.get("SLURM_JOB_ID", "")
+    if not number.isdecimal():
+        raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
+    return number
 
 
 def read_wish(comment: str) -> Wish | None:

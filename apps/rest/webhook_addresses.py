@@ -68,7 +68,11 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Raises RefusedAddress if one of the host's addresses is out of reach, OSError."""
+        """Raises RefusedAddress if one of the host's addresses is out of reach, OSError.
+
+        Addresses are tried in turn. A silent one takes a part of the time, so that something is
+        left for the others and for the answer.
+        """
         if port > 65_535:
             raise OSError(f"there is no port {port}")
         loop = asyncio.get_running_loop()
@@ -76,10 +80,11 @@ class _Backend(httpcore.AsyncNetworkBackend):
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         for address in addresses:
             self._reach.check(host, address)
+        part_s = None if timeout is None else timeout / (len(addresses) + 1)
         for last, address in enumerate(addresses, 1 - len(addresses)):
             try:
                 return await self._inner.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                    address, port, part_s if last else timeout, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if last == 0:

@@ -33,7 +33,8 @@ class ReportedBacklog:
     connections: NDArray[np.float64]
     """How many there are with something to send; 0 where the server does not say."""
     since_s: NDArray[np.float64]
-    """When the server first said so, and has ever since."""
+    """When the server first said that something waits, and has ever since; where nothing waits, the
+    last report."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +87,10 @@ class BacklogReports:
         if connections is None:
             connections = before.connections
         racks = backlog_mb.keys() | connections.keys()
-        since_s = {rack: before.since_s.get(rack, now_s) for rack in racks}
+        since_s = {
+            rack: before.since_s[rack] if before.mb.get(rack) and backlog_mb.get(rack) else now_s
+            for rack in racks
+        }
         self._reports[server] = _Report(now_s, dict(backlog_mb), dict(connections), since_s)
 
     def _is_stale(self, report: _Report, now_s: float) -> bool:

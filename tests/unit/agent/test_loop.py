@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from dataclasses import replace
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 import numpy as np
 import pytest
@@ -68,11 +68,18 @@ class Schedule:
 
     def __init__(self):
         self.told = []
+        self.prefixes = []
+        """Of each time that it was made."""
+        self.cleared = 0
         self.fails = None
 
     def __call__(self, prefixes):
         assert "10.0.2.0/24" in prefixes["r2"]
+        self.prefixes.append(prefixes)
         return self
+
+    def clear(self):
+        self.cleared += 1
 
     def apply(self, link_mbps, optical_share, optical):
         if self.fails:
@@ -210,6 +217,28 @@ def test_another_share_is_taken_over_with_the_circuits_that_are_known(service, s
         until(lambda: schedule.told[-1] == (0.0, ("r2",)))
         service.for_agents.now = Policy(agents=replace(FAST, optical_share=0.5))
         until(lambda: schedule.told[-1] == (0.5, ("r2",)))
+
+
+def test_a_controller_that_comes_back_with_other_prefixes_is_scheduled_for(service, server):
+    fabric = service.fabric
+    added = ip_network("10.9.3.0/24")
+    racks = [
+        replace(rack, prefixes=(*rack.prefixes, added)) if rack.name == "r3" else rack
+        for rack in fabric.racks
+    ]
+    with_more = FakeService(replace(fabric, racks=tuple(racks)))
+    with_more.for_agents.now = Policy(agents=FAST)
+    join(with_more, 0, 2)
+    schedule = Schedule()
+    with running(server.url, Sockets(), schedule=schedule):
+        until(lambda: len(schedule.told) == 2)
+        join(service, 0, 2)
+        until(lambda: schedule.told[-1][1] == ("r3",))
+        service.agents = with_more.agents
+        until(lambda: len(schedule.prefixes) == 2)
+        assert schedule.cleared == 1
+        assert str(added) in schedule.prefixes[1]["r3"]
+        until(lambda: schedule.told[-1][1] == ("r3",))
 
 
 def test_an_output_that_can_no_longer_be_scheduled_ends_it(service, server):

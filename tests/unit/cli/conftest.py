@@ -13,9 +13,9 @@ from hydra.model import Fabric
 from tests.unit.rest.fake_service import FakeService
 
 from . import DEMO
-from .jobs import network, start
+from .jobs import away, network, start
 
-__all__ = ["network", "start"]
+__all__ = ["away", "network", "start"]
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -59,6 +60,23 @@ def start(rest, service):
     for process in running:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def away(rest):
+    """Inside ``with away():`` the controller does not answer; then it does again where it was."""
+
+    @contextmanager
+    def stopped():
+        wanted, rest._wanted_port = rest._wanted_port, rest.port
+        rest.stop()
+        try:
+            yield
+        finally:
+            rest.start()
+            rest._wanted_port = wanted
+
+    return stopped
 
 
 def finish(process):

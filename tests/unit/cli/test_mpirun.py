@@ -108,7 +108,7 @@ def test_a_host_file_that_is_none(run, tmp_path):
 
 
 def test_host_files_of_both_kinds():
-    text = "a slots=4 max_slots=8\nb:2\n\n# c\nd # one\na\n"
+    text = "a max_slots=8 slots=3\na slots=1 max-slots=8\nb:2\n\n# c\nd # one\na\n"
     assert read_hosts(text, "f") == [Host("a", 5), Host("b", 2), Host("d", 1)]
     for bad in ("a:x", "a:0", ":3", "a slots=0", "", "# a"):
         with pytest.raises(HydraError, match=r"^f"):

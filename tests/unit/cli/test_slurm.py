@@ -1,9 +1,11 @@
 """``hydra slurm`` as a real slurmctld runs it, before and after the jobs of real slurmds."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -159,6 +161,98 @@ def test_a_job_does_not_run_without_what_it_asks_for(idle, service):
     assert idle.run("hydra:all-to-all=500", "echo", "never") == ""
     assert service.reservations() == []
     assert "ask for at most 100 Mb/s" in (idle.home / "prolog.out").read_text()
+
+
+@pytest.fixture
+def slurm(rest, service, tmp_path):
+    """slurm(WHAT, COMMENT=…): ``hydra slurm WHAT`` for one job, a process."""
+
+    def begin(what, comment="hydra:all-to-all=5", **more):
+        variables = {
+            "SLURM_JOB_ID": "42",
+            "SLURM_JOB_NODELIST": "h[11,21]",
+            "SLURM_JOB_CPUS_PER_NODE": "1(x2)",
+            "SLURM_JOB_COMMENT": comment,
+            "HYDRA_URL": rest.url,
+        }
+        command = [sys.executable, "-m", "apps.cli", "slurm", what, "--state", tmp_path / "jobs"]
+        return subprocess.Popen(command, env={**os.environ, **variables}, **more)
+
+    return begin
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_prolog_that_is_killed_while_it_waits_leaves_it_to_the_epilog(
+    slurm, service, network, number
+):
+    network.idle = True
+    prolog = slurm("prolog")
+    wait_for(lambda: states(service) == [State.ACTIVATING])
+    prolog.send_signal(number)
+    assert prolog.wait(20) == -number
+    assert slurm("epilog").wait(20) == 0
+    assert all_over(service)
+
+
+def test_one_that_is_killed_before_the_answer_comes_does_too(slurm, service, network, tmp_path):
+    made = threading.Event()
+    reserve_all = service.reserve_all
+
+    def without_an_answer(*arguments, **more):
+        outcome = reserve_all(*arguments, **more)
+        if not made.is_set():
+            made.set()
+            prolog.kill()
+            prolog.wait(20)
+        return outcome
+
+    service.reserve_all = without_an_answer
+    prolog = slurm("prolog")
+    wait_for(made.is_set)
+    assert slurm("epilog").wait(20) == 0
+    assert len(states(service)) == 1
+    assert all_over(service)
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_prolog_that_runs_again_gives_back_what_the_first_reserved(slurm, service, network):
+    for _ in range(2):
+        assert slurm("prolog").wait(20) == 0
+    assert states(service) == [State.RELEASED, State.ACTIVE]
+    assert slurm("epilog").wait(20) == 0
+    assert all_over(service)
+
+
+def test_what_does_not_come_up_is_given_back(slurm, service, network, tmp_path):
+    network.fails = True
+    assert slurm("prolog").wait(20) == 1
+    assert all_over(service)
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_an_epilog_needs_no_comment_that_makes_sense(slurm, service, network):
+    """A user may change it while the job runs."""
+    assert slurm("prolog").wait(20) == 0
+    assert slurm("epilog", "hydra: sweep 7").wait(20) == 0
+    assert all_over(service)
+
+
+def test_an_epilog_waits_for_a_controller_that_is_away(slurm, service, network, away):
+    assert slurm("prolog").wait(20) == 0
+    with away():
+        epilog = slurm("epilog", stderr=subprocess.PIPE, text=True)
+        assert "it is tried again for 60 s" in epilog.stderr.readline()
+    _, err = epilog.communicate(timeout=20)
+    assert (epilog.returncode, err) == (0, "")
+    assert all_over(service)
+
+
+def test_a_group_that_the_controller_has_forgotten_is_over(slurm, service, tmp_path):
+    note = tmp_path / "jobs" / "42"
+    note.parent.mkdir()
+    note.write_text("gone")
+    assert slurm("epilog").wait(20) == 0
+    assert not note.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """``hydra with-bandwidth`` as a process of its own, against a controller's REST API."""
 
+import os
+import pty
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -36,7 +40,18 @@ def test_it_exits_as_the_command_does(start, service, network, command, expected
     assert all_over(service)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGXCPU,
+    ],
+)
 def test_signals_reach_the_command_and_release(start, service, network, number, tmp_path):
     ready = tmp_path / "ready"
     process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
@@ -44,6 +59,68 @@ def test_signals_reach_the_command_and_release(start, service, network, number, 
     process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + number, err
+    assert all_over(service)
+
+
+def test_a_signal_that_is_ignored_stays_ignored(rest, service, network, tmp_path):
+    job = "touch $0; until test -e $0.end; do sleep 0.05; done"
+    hydra = [sys.executable, "-m", "apps.cli", "with-bandwidth", "r1:r2=40", "--url", rest.url]
+    process = subprocess.Popen(
+        ["nohup", *hydra, "--", "sh", "-c", job, tmp_path / "ready"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    wait_for((tmp_path / "ready").exists)
+    os.killpg(process.pid, signal.SIGHUP)
+    (tmp_path / "ready.end").touch()
+    assert process.wait(20) == 0
+    assert all_over(service)
+
+
+COUNT = """
+import signal, sys
+awaited = {signal.SIGINT, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+count = 0
+while True:
+    with open(sys.argv[1], "a") as file:
+        file.write("x" if count else "ready")
+    if signal.sigwait(awaited) == signal.SIGTERM:
+        break
+    count += 1
+sys.exit(count)
+"""
+
+
+@pytest.mark.parametrize("stdin", ["", "< /dev/null"])
+@pytest.mark.parametrize("by", ["terminal", "kill"])
+def test_a_commands_interrupt_comes_once(rest, service, network, tmp_path, stdin, by):
+    seen = tmp_path / "seen"
+    master, slave = pty.openpty()
+    on_terminal = ["setsid", "--ctty", "sh", "-c", f'exec "$@" {stdin}', "sh"]
+    hydra = [sys.executable, "-m", "apps.cli", "with-bandwidth", "r1:r2=40", "--url", rest.url]
+    process = subprocess.Popen(
+        [*on_terminal, *hydra, "--", sys.executable, "-c", COUNT, seen],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    try:
+        wait_for(lambda: seen.exists() and seen.read_text() == "ready")
+        if by == "terminal":
+            os.write(master, b"\x03")
+        else:
+            process.send_signal(signal.SIGINT)
+        wait_for(lambda: seen.read_text() != "ready")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 1
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
     assert all_over(service)
 
 
@@ -69,6 +146,46 @@ def test_what_does_not_come_up_does_not_run(start, service, network):
     code, out, err = finish(start("with-bandwidth", "r1:r2=40", "--", "echo", "never"))
     assert (code, out) == (1, "")
     assert "r1 to r2 is failed: no light" in err
+
+
+def test_it_is_given_back_once_the_controller_answers_again(
+    start, service, network, away, tmp_path
+):
+    ready = tmp_path / "ready"
+    job = "touch $0; until test -e $0.end; do sleep 0.05; done"
+    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", job, str(ready))
+    wait_for(ready.exists)
+    with away():
+        (tmp_path / "ready.end").touch()
+        assert "it is tried again for 300 s" in process.stderr.readline()
+    code, _, err = finish(process)
+    assert (code, err) == (0, "")
+    assert all_over(service)
+
+
+def test_it_waits_for_circuits_while_the_controller_is_away(start, service, network, away):
+    network.idle = True
+    process = start("with-bandwidth", "r1:r2=40", "--", "echo", "-n", "ran")
+    wait_for(lambda: states(service) == [State.ACTIVATING])
+    with away():
+        assert "it is tried again for 300 s" in process.stderr.readline()
+    network.idle = False
+    code, out, err = finish(process)
+    assert (code, out, err) == (0, "ran", "")
+    assert all_over(service)
+
+
+def test_a_signal_ends_the_tries_to_give_it_back(start, service, network, away, tmp_path):
+    ready = tmp_path / "ready"
+    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
+    wait_for(ready.exists)
+    with away():
+        process.send_signal(signal.SIGTERM)
+        assert "it is tried again" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        code, _, err = finish(process)
+    assert code == 128 + signal.SIGTERM
+    assert "was not released (ended by SIGTERM)" in err
 
 
 @pytest.mark.parametrize("pair", ["r1:r2", "r1=5", "r1:r2=-1", "r1:r2=x", "r1:r2=nan"])

@@ -5,7 +5,16 @@ import ssl
 
 import pytest
 
-from apps.connection import BadUrl, ClientError, Connection, NoAnswer, Refusal, TooLate, resource
+from apps.connection import (
+    BadToken,
+    BadUrl,
+    ClientError,
+    Connection,
+    NoAnswer,
+    Refusal,
+    TooLate,
+    resource,
+)
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
@@ -51,6 +60,19 @@ def test_silence_is_told_from_nobody_there_and_each_attempt_calls_once(listener,
     ):
         connection.request("GET", "/v1/topology")
     assert callers(listener) == attempts
+
+
+def test_the_end_of_a_tokens_line_is_no_part_of_it(url):
+    with Connection(url, "hydra_secret\n") as connection:
+        answer = connection.request("GET", "/v1/topology")
+    assert answer.request.headers["Authorization"] == "Bearer hydra_secret"
+
+
+@pytest.mark.parametrize("token", ["hydra_secret\nmore", "hydra_secret\N{BULLET}"])
+def test_a_token_that_can_not_be_sent_is_not_shown(url, token):
+    with pytest.raises(BadToken) as caught:
+        Connection(url, token)
+    assert "secret" not in str(caught.value)
 
 
 def test_nobody_there(listener):

@@ -2,6 +2,8 @@
 
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
+from ipaddress import ip_address
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hydra.demand.agent_protocol import (
     WrongReport,
 )
 from hydra.errors import UnknownName
+from hydra.forwarding.class_table import TcpConnection
 from hydra.model import NetworkState
 from hydra.policy import AgentPolicy, CurrentPolicy, Policy
 from tests.unit.core.fabrics import parallel_paths, small_fabric, state_of
@@ -205,3 +208,94 @@ def test_each_cause_is_logged_once(desk, caplog):
             desk.note(AgentTrouble.FOREIGN, who, "h12")
     assert len(caplog.records) == 1
     assert desk.troubles() == {AgentTrouble.FOREIGN.value: 3}
+
+
+def test_a_transfer_that_begins_has_time_to_be_counted(desk, clock):
+    """Also where there was a connection with too little to be told of, for longer."""
+    desk.hear(FIRST, {}, connections={R2: 1})
+    clock.now_s += 6
+    desk.hear(FIRST, {R2: 40.0})
+    desk.backlog(counting(0.0))
+    assert desk.troubles() == {}
+    for _ in range(2):
+        clock.now_s += 3
+        desk.hear(FIRST, {R2: 40.0})
+    desk.backlog(counting(0.0))
+    assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}
+
+
+@pytest.fixture
+def told():
+    """Elephants of the first server at each call of ``on_elephants``."""
+    return []
+
+
+@pytest.fixture
+def telling_desk(clock, policy, told):
+    desk = AgentDesk(
+        FABRIC,
+        policy,
+        lambda: (EMPTY, ()),
+        clock,
+        on_elephants=lambda server: told.append(desk.elephants(server)),
+    )
+    return desk
+
+
+FLOW = frozenset({TcpConnection(ip_address("10.0.1.1"), 40000, 5201)})
+
+
+def test_an_elephant_of_an_agent_that_was_silent_is_told_of_again(telling_desk, clock, told):
+    """Switches may have been classed anew meanwhile, without it."""
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 60
+    assert telling_desk.elephants(FABRIC.servers[0]) == frozenset()
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 5
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    assert told == [FLOW, FLOW]
+
+
+def test_one_that_ended_during_the_silence_is_told_of_too(telling_desk, clock, told):
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 60
+    telling_desk.hear(FIRST, {})
+    assert told == [FLOW, frozenset()]
+
+
+def test_elephants_of_an_agent_that_becomes_silent_are_gone_once(telling_desk, clock, told):
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    clock.now_s += 10
+    telling_desk.backlog(counting(5.0))
+    assert told == [FLOW]
+    clock.now_s += 60
+    for _ in range(2):
+        telling_desk.backlog(counting(5.0))
+    assert told == [FLOW, frozenset()]
+    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    assert told == [FLOW, frozenset(), FLOW]
+
+
+def exchanged():
+    """The fabric with the servers of the first two racks exchanged."""
+    one, other, *more = FABRIC.racks
+    moved = [
+        replace(to, servers=tuple(replace(server, rack=to.id) for server in of.servers))
+        for to, of in ((one, other), (other, one))
+    ]
+    return replace(FABRIC, racks=(*moved, *more))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(FABRIC, server_rate_mbps=4 * FABRIC.server_rate_mbps),
+        replace(FABRIC, racks=(*FABRIC.racks[:2], replace(FABRIC.racks[2], name="new"))),
+        exchanged(),
+    ],
+    ids=["link rate", "rack name", "own rack"],
+)
+def test_a_revision_tells_of_all_that_is_in_a_setup(desk, policy, clock, other):
+    new = AgentDesk(other, policy, lambda: (EMPTY, ()), clock)
+    assert new.setup(FIRST).revision != desk.setup(FIRST).revision
+    assert new.hear(FIRST, {}) == new.setup(FIRST).revision

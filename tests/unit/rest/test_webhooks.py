@@ -1,5 +1,6 @@
 """Webhooks against receivers that are real HTTP servers."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -8,6 +9,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpcore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -397,6 +399,41 @@ def test_a_name_that_leads_inside_is_refused_at_the_connection(
     finally:
         hooks.stop()
     assert receiver.accepted == []
+
+
+def test_the_second_address_of_a_name_is_tried_when_the_first_is_silent(
+    service, receiver, monkeypatch
+):
+    """Its connection takes all the time that it is given."""
+    resolve, connect_tcp = socket.getaddrinfo, httpcore.AnyIOBackend.connect_tcp
+    given_s = []
+
+    def resolved(host, port, *arguments, **more):
+        if host != "batch.example":
+            return resolve(host, port, *arguments, **more)
+        kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+        return [(*kind, (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+    async def connect(self, host, port, timeout=None, *more):
+        given_s.append(timeout)
+        if host == "127.0.0.2":
+            await asyncio.sleep(timeout)
+            raise httpcore.ConnectTimeout
+        return await connect_tcp(self, host, port, timeout, *more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect)
+    hooks = Webhooks(service.fabric, service.events, None, HERE)
+    hooks.start()
+    try:
+        port = receiver.url.rpartition(":")[2]
+        webhook = hooks.add(f"http://batch.example:{port}", [], None)
+        happen(service)
+        wait_for(lambda: receiver.accepted or hooks.one(webhook.id).problem)
+        assert hooks.one(webhook.id).problem == ""
+    finally:
+        hooks.stop()
+    assert given_s[0] < given_s[1]
 
 
 def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
