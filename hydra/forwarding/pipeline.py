@@ -139,11 +139,13 @@ class PickPath:
     """Write the number of a path, from 0 to ``last``, into :data:`PATH_REGISTER`.
 
     The path is a hash over addresses and TCP ports, the same in both directions, so that a flow
-    stays on its path and comes back on it: ``multipath(symmetric_l3l4, 0, hrw, …)`` of Open
+    stays on its path and comes back on it: ``multipath(symmetric_l3l4, basis, hrw, …)`` of Open
     vSwitch.
     """
 
     last: Value
+    basis: int = 0
+    """What the hash starts from: picks of a flow by different ones are independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,9 +438,14 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     # Substep 3-1. (destination rack's metadata,)
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
     # Circuits that are full: of so many parts of a rack's flows the last is electrical, if circuits
-    # are for it at all. (destination rack's metadata, the last part's number)
+    # are for it at all. By SPREAD's hash each part would keep to paths of its own, and some would
+    # be left to the part that spills. (destination rack's metadata, the last part's number)
     RuleKind.SPILL_PICK: Shape(
-        Table.DIVERT, 50, (Field("metadata", Arg(0)),), (PickPath(Arg(1)),), goto=Table.CLASS
+        Table.DIVERT,
+        50,
+        (Field("metadata", Arg(0)),),
+        (PickPath(Arg(1), basis=1),),
+        goto=Table.CLASS,
     ),
     RuleKind.SPILL: Shape(
         Table.BEST_EFFORT,

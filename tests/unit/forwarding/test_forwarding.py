@@ -100,7 +100,7 @@ def test_where_circuits_are_for_elephants_the_rest_is_electrical(vswitch, eth_ty
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])
 def test_one_in_so_many_flows_spills_and_all_do_while_diverted(vswitch, eth_type):
-    flows = [packet(vswitch.servers[H21], eth_type, flow=flow) for flow in range(6)]
+    flows = [packet(vswitch.servers[H21], eth_type, flow=flow) for flow in range(0, 24, 4)]
     circuit, electrical = [(Port.OPTICAL, VLAN)], [(vswitch.electrical, None)]
     pick, spill = spill_rules(RackId(1), 3)
     for alone in (pick, spill):
@@ -112,19 +112,19 @@ def test_one_in_so_many_flows_spills_and_all_do_while_diverted(vswitch, eth_type
     assert all(vswitch.sends(flow) == electrical for flow in flows)
 
 
-def test_what_spills_leaves_several_paths_to_the_rest(vswitch):
+def test_what_spills_leaves_all_of_several_paths_to_the_rest(vswitch):
     vswitch.state = state_of(DUAL, NetworkState(), *parallel_paths(DUAL))
     vlans = sorted(vswitch.state.vlans.values())
-    vswitch.rules = [*vswitch.held(), *spill_rules(RackId(1), 3)]
-    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(6)]
-    assert [vswitch.sends(flow)[0][1] for flow in flows] == [*vlans, None, vlans[1], vlans[0], None]
+    vswitch.rules = [*vswitch.held(), *spill_rules(RackId(1), 2)]
+    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(8)]
+    assert [vswitch.sends(flow)[0][1] for flow in flows] == [*vlans, *vlans, *[None] * 4]
 
 
 def test_what_is_reserved_does_not_spill(vswitch):
     reserved = constant(RuleKind.RESERVED_V4, rack_metadata(RackId(1)), 1)
     vswitch.rules += [reserved, *spill_rules(RackId(1), 2)]
-    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(4)]
-    assert [vswitch.sends(flow) for flow in flows] == [[(Port.OPTICAL, VLAN)]] * 4
+    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(8)]
+    assert [vswitch.sends(flow) for flow in flows] == [[(Port.OPTICAL, VLAN)]] * 8
 
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])
