@@ -17,7 +17,7 @@ from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.hours import Hours
-from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
+from hydra.model import Fabric, Plane, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 from hydra.policy import Mode, Policy, Sharing, SourceCheck, Transition
 from hydra.sharing.slots import DUPLEX_ALONE, too_short
 
@@ -221,6 +221,7 @@ def objection_to(policy: Policy, fabric: Fabric) -> str | None:
     """Objection that the file's checks would raise to this policy, or None."""
     log = ProblemLog()
     check_keys_together(policy, log)
+    check_transition(policy.transition, fabric.planes, log)
     check_slots(policy, fabric, log)
     return log.first()
 
@@ -328,11 +329,11 @@ def check_devices(
             )
 
 
-def check_transition(transition: Transition, expansion: Expansion, log: ProblemLog) -> None:
+def check_transition(transition: Transition, planes: Iterable[Plane], log: ProblemLog) -> None:
     """Check that mirrors which are not emulated on this machine move only without loss."""
     if transition is Transition.HITLESS:
         return
-    for plane, _, _ in expansion.planes:
+    for plane in planes:
         if not _is_emulated(plane.address):
             log.add(
                 ("policy", "transition"),
