@@ -190,18 +190,27 @@ def check_algorithm(
         log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
 
 
-def check_guests(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
-    """Check that servers which bridge guests list them, where sources are checked."""
-    if "policy" in broken or document.policy.source_check is SourceCheck.OFF:
+def check_guests(
+    document: Document, broken: frozenset[str], log: ProblemLog, warnings: ProblemLog
+) -> None:
+    """Check that servers which bridge guests list them. Where sources are not checked, guests that
+    are not listed can send.
+    """
+    if "policy" in broken:
         return
+    may_send = document.policy.source_check is SourceCheck.OFF
+    what = (
+        "no unicast reaches guests that are not listed"
+        if may_send
+        else "policy.source_check refuses what guests send that are not listed"
+    )
     for index, rack in enumerate(document.racks):
         for number, server in enumerate(rack.servers):
             if server.guests == []:
-                log.add(
+                (warnings if may_send else log).add(
                     ("racks", index, "servers", number, "guests"),
-                    "is empty, and policy.source_check refuses what guests send that are not "
-                    "listed: list their MAC addresses, leave `guests` out if there are none, or "
-                    "write `source_check: off`",
+                    f"is empty, and {what}: list their MAC addresses, or leave `guests` out if "
+                    "there are none",
                 )
 
 

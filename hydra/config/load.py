@@ -155,7 +155,7 @@ def _check_fabric(
     attachment.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
     checks.check_rack_kinds(document, log)
-    checks.check_guests(document, broken, log)
+    checks.check_guests(document, broken, log, warnings)
     checks.check_unique(expansion, log)
     checks.check_interface_names(document, expansion, log)
     checks.check_wiring(expansion, log)
