@@ -191,6 +191,7 @@ class RuleKind(Enum):
     HOST_ND = 10
     OWN_RACK_HOST_V4 = 11
     OWN_RACK_HOST_V6 = 12
+    OWN_RACK_GUEST = 90
     OWN_RACK_V4 = 13
     OWN_RACK_V6 = 14
     PORT_ANY = 15
@@ -213,6 +214,7 @@ class RuleKind(Enum):
     DIVERT_ALL = 30
     DIVERT_HOST_V4 = 31
     DIVERT_HOST_V6 = 32
+    DIVERT_GUEST = 91
     DIVERT = 33
     DIVERT_NONE = 34
     CLASS_ELEPHANT_V4 = 37
@@ -415,6 +417,8 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.OWN_RACK_HOST_V4: Shape(
         Table.ACCOUNT, 260, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
+    # A guest of such a neighbour: its IP addresses are not known. (mac,)
+    RuleKind.OWN_RACK_GUEST: Shape(Table.ACCOUNT, 270, (Field("eth_dst", Arg(0)),), _ELECTRICAL),
     # Own rack: the ToR, or electrical while the own uplink is dead. (prefix, netmask, port)
     RuleKind.OWN_RACK_V4: Shape(
         Table.ACCOUNT, 250, (_IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))), (Output(Arg(2)),)
@@ -435,6 +439,8 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.DIVERT_HOST_V4: Shape(
         Table.DIVERT, 200, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
+    # A guest of such a host. (mac,)
+    RuleKind.DIVERT_GUEST: Shape(Table.DIVERT, 210, (Field("eth_dst", Arg(0)),), _ELECTRICAL),
     # Substep 3-1. (destination rack's metadata,)
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
     # Circuits that are full: of so many parts of a rack's flows the last is electrical, if circuits
