@@ -232,7 +232,7 @@ class Policy:
     algorithm: Annotated[str, MinLen(1)] = "hydra-bfs+"
     """The topology algorithm: [algorithms](algorithms.md)."""
     max_hops: Annotated[int, Interval(ge=1, le=16)] = 3
-    """Circuits in a path, at most; H of the HydRA heuristic."""
+    """Circuits in a path, at most; H of the HydRA heuristic. Longer paths that stand may stay."""
     paths_per_pair: Annotated[int, Interval(ge=1, le=MOST_PATHS_PER_PAIR)] = 1
     """Paths of a pair that wants more than one carries; its flows are
     [spread over them](planning.md#several-paths-for-a-pair)."""

@@ -85,10 +85,15 @@ class Quarantine:
     def _enter(
         self, port: PortId, reason: str, now_s: float, until_s: float | None, pairs: set[Pair]
     ) -> bool:
-        """Note a port; True if that is news. Called with the lock."""
+        """Note a port; True if that is news. Called with the lock.
+
+        One that is left out until it is cleared stays so, for the reason that it has.
+        """
         old = self._entries.get(port)
         entry = Quarantined(port, reason, now_s, until_s, tuple(sorted(pairs)))
-        known = old is not None and old.reason == reason and old.blocks(now_s)
+        if old is not None and old.until_unix_s is None:
+            entry = replace(entry, reason=old.reason, until_unix_s=None)
+        known = old is not None and old.reason == entry.reason and old.blocks(now_s)
         if known and old is not None:
             hurt = tuple(sorted({*old.pairs, *entry.pairs}))
             entry = replace(entry, since_unix_s=old.since_unix_s, pairs=hurt)

@@ -69,7 +69,7 @@ class Reach:
 
     def on_circuits(self) -> frozenset[DatapathId]:
         """Steering switches that can send and receive on circuits now."""
-        dead_uplinks = self._switches.dead_uplinks
+        dead_uplinks = self.dead_uplinks()
         dead = {
             datapath
             for datapath in {self._switches.switch_of[name] for name in dead_uplinks}

@@ -447,7 +447,11 @@ class Planning:
         most = max([self._paths_per_pair, *map(len, paths_by_pair(current).values())])
         problems = [
             *check_topology(
-                self._fabric, target.topology, self._policy.max_hops, paths_per_pair=most
+                self._fabric,
+                target.topology,
+                self._policy.max_hops,
+                paths_per_pair=most,
+                standing=current.vlans.keys(),
             ),
             *self._marks.problems(target),
             *self._marks.transit_problems(

@@ -17,7 +17,7 @@ from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.hours import Hours
-from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
+from hydra.model import Fabric, Plane, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 from hydra.policy import Mode, Policy, Sharing, SourceCheck, Transition
 from hydra.sharing.slots import DUPLEX_ALONE, too_short
 
@@ -190,18 +190,27 @@ def check_algorithm(
         log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
 
 
-def check_guests(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
-    """Check that servers which bridge guests list them, where sources are checked."""
-    if "policy" in broken or document.policy.source_check is SourceCheck.OFF:
+def check_guests(
+    document: Document, broken: frozenset[str], log: ProblemLog, warnings: ProblemLog
+) -> None:
+    """Check that servers which bridge guests list them. Where sources are not checked, guests that
+    are not listed can send.
+    """
+    if "policy" in broken:
         return
+    may_send = document.policy.source_check is SourceCheck.OFF
+    what = (
+        "no unicast reaches guests that are not listed"
+        if may_send
+        else "policy.source_check refuses what guests send that are not listed"
+    )
     for index, rack in enumerate(document.racks):
         for number, server in enumerate(rack.servers):
             if server.guests == []:
-                log.add(
+                (warnings if may_send else log).add(
                     ("racks", index, "servers", number, "guests"),
-                    "is empty, and policy.source_check refuses what guests send that are not "
-                    "listed: list their MAC addresses, leave `guests` out if there are none, or "
-                    "write `source_check: off`",
+                    f"is empty, and {what}: list their MAC addresses, or leave `guests` out if "
+                    "there are none",
                 )
 
 
@@ -221,6 +230,7 @@ def objection_to(policy: Policy, fabric: Fabric) -> str | None:
     """Objection that the file's checks would raise to this policy, or None."""
     log = ProblemLog()
     check_keys_together(policy, log)
+    check_transition(policy.transition, fabric.planes, log)
     check_slots(policy, fabric, log)
     return log.first()
 
@@ -328,11 +338,11 @@ def check_devices(
             )
 
 
-def check_transition(transition: Transition, expansion: Expansion, log: ProblemLog) -> None:
+def check_transition(transition: Transition, planes: Iterable[Plane], log: ProblemLog) -> None:
     """Check that mirrors which are not emulated on this machine move only without loss."""
     if transition is Transition.HITLESS:
         return
-    for plane, _, _ in expansion.planes:
+    for plane in planes:
         if not _is_emulated(plane.address):
             log.add(
                 ("policy", "transition"),

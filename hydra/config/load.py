@@ -100,7 +100,8 @@ def _load(
         raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
-    checks.check_transition(document.policy.transition, expansion, log)
+    planes = tuple(plane for plane, _, _ in expansion.planes)
+    checks.check_transition(document.policy.transition, planes, log)
     checks.check_devices(expansion, optical_drivers, tor_drivers, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
@@ -154,7 +155,7 @@ def _check_fabric(
     attachment.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
     checks.check_rack_kinds(document, log)
-    checks.check_guests(document, broken, log)
+    checks.check_guests(document, broken, log, warnings)
     checks.check_unique(expansion, log)
     checks.check_interface_names(document, expansion, log)
     checks.check_wiring(expansion, log)

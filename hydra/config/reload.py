@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from hydra.config.checks import objection_to
 from hydra.config.load import Loaded
 from hydra.config.patterns import suggest
-from hydra.errors import HydraError
+from hydra.errors import ConfigError, HydraError, Problem
 from hydra.policy import Policy, PolicyKey, Taken, policy_keys
 
 AT_ONCE: Final = frozenset(one.name for one in policy_keys() if one.taken is not Taken.AT_START)
@@ -39,9 +40,13 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
     """The policy to go on with, and the changes to it.
 
     ``running`` is what the controller was started with, ``policy`` what is in force now, ``file``
-    what the file says.
+    what the file says. Raises ConfigError if the fabric that runs can't have that policy, though
+    the file's may.
     """
     wanted = replace(policy, **{key: getattr(file.policy, key) for key in AT_ONCE})
+    if (objection := objection_to(wanted, running.fabric)) is not None:
+        problem = f"{objection} (in the fabric that runs; the file's waits for the next start)"
+        raise ConfigError(file.source, [Problem("", problem)])
     waiting = replace(file.policy, **{key: getattr(policy, key) for key in AT_ONCE})
     applied = _changes("policy", asdict(policy), asdict(wanted))
     later = [

@@ -139,11 +139,13 @@ class PickPath:
     """Write the number of a path, from 0 to ``last``, into :data:`PATH_REGISTER`.
 
     The path is a hash over addresses and TCP ports, the same in both directions, so that a flow
-    stays on its path and comes back on it: ``multipath(symmetric_l3l4, 0, hrw, …)`` of Open
+    stays on its path and comes back on it: ``multipath(symmetric_l3l4, basis, hrw, …)`` of Open
     vSwitch.
     """
 
     last: Value
+    basis: int = 0
+    """What the hash starts from: picks of a flow by different ones are independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class RuleKind(Enum):
     HOST_ND = 10
     OWN_RACK_HOST_V4 = 11
     OWN_RACK_HOST_V6 = 12
+    OWN_RACK_GUEST = 90
     OWN_RACK_V4 = 13
     OWN_RACK_V6 = 14
     PORT_ANY = 15
@@ -211,6 +214,7 @@ class RuleKind(Enum):
     DIVERT_ALL = 30
     DIVERT_HOST_V4 = 31
     DIVERT_HOST_V6 = 32
+    DIVERT_GUEST = 91
     DIVERT = 33
     DIVERT_NONE = 34
     CLASS_ELEPHANT_V4 = 37
@@ -413,6 +417,8 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.OWN_RACK_HOST_V4: Shape(
         Table.ACCOUNT, 260, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
+    # A guest of such a neighbour: its IP addresses are not known. (mac,)
+    RuleKind.OWN_RACK_GUEST: Shape(Table.ACCOUNT, 270, (Field("eth_dst", Arg(0)),), _ELECTRICAL),
     # Own rack: the ToR, or electrical while the own uplink is dead. (prefix, netmask, port)
     RuleKind.OWN_RACK_V4: Shape(
         Table.ACCOUNT, 250, (_IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))), (Output(Arg(2)),)
@@ -433,12 +439,19 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.DIVERT_HOST_V4: Shape(
         Table.DIVERT, 200, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
+    # A guest of such a host. (mac,)
+    RuleKind.DIVERT_GUEST: Shape(Table.DIVERT, 210, (Field("eth_dst", Arg(0)),), _ELECTRICAL),
     # Substep 3-1. (destination rack's metadata,)
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
     # Circuits that are full: of so many parts of a rack's flows the last is electrical, if circuits
-    # are for it at all. (destination rack's metadata, the last part's number)
+    # are for it at all. By SPREAD's hash each part would keep to paths of its own, and some would
+    # be left to the part that spills. (destination rack's metadata, the last part's number)
     RuleKind.SPILL_PICK: Shape(
-        Table.DIVERT, 50, (Field("metadata", Arg(0)),), (PickPath(Arg(1)),), goto=Table.CLASS
+        Table.DIVERT,
+        50,
+        (Field("metadata", Arg(0)),),
+        (PickPath(Arg(1), basis=1),),
+        goto=Table.CLASS,
     ),
     RuleKind.SPILL: Shape(
         Table.BEST_EFFORT,

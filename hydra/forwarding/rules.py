@@ -272,7 +272,9 @@ def _account_rule(prefix: IPv4Network | IPv6Network, rack: RackId) -> FlowRule:
 
 
 def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
-    """Rules by which ``server`` goes around dead uplinks: its own, or those of other servers."""
+    """Rules by which ``server`` goes around dead uplinks: its own, or those of other servers and
+    their guests.
+    """
     for name in sorted(dead):
         other = fabric.server_by_name[name]
         if other == server:
@@ -281,6 +283,8 @@ def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> 
         own_rack = other.rack == server.rack
         for interface in other.addresses:
             yield _host_exception(own_rack, isinstance(interface, IPv4Interface), int(interface.ip))
+        kind = RuleKind.OWN_RACK_GUEST if own_rack else RuleKind.DIVERT_GUEST
+        yield from (constant(kind, mac_as_int(guest)) for guest in other.guests)
 
 
 def _host_exception(own_rack: bool, ipv4: bool, address: int) -> FlowRule:

@@ -496,11 +496,7 @@ class Execution:
         senders: dict[RackId, list[Server]] = {}
         for switch in leaving:
             senders.setdefault(switch.rack, []).extend(switch.servers[:1])
-        closed = self.conditions.closed | self.closed
-        receivers = {
-            rack: [server for server in self._able(rack) if server.name not in closed]
-            for rack in draining.ends
-        }
+        receivers = {rack: self._able(rack) for rack in draining.ends}
         yield from draining.run(senders, receivers, beside)
         bound = "bound reached" if draining.bound_reached else ""
         self._note("drain", (*seen, *draining.outcomes), bound)
@@ -847,12 +843,13 @@ class Execution:
 
     def _able(self, rack: RackId) -> list[Server]:
         """Servers of a rack that can send and receive on circuits."""
+        off = self.conditions.dead_uplinks | self.conditions.closed | self.closed
         return [
             server
             for switch in self._substrate.steering(rack)
             if self._takes_rules(switch.datapath)
             for server in switch.servers
-            if server.name not in self.conditions.dead_uplinks
+            if server.name not in off
         ]
 
     def _announce(self, paths: Collection[Path]) -> Steps:

@@ -70,6 +70,7 @@ def reconcile(
     """The part of ``remembered`` that is real, and the differences to mend.
 
     Relays may know paths no more that a change which broke off, and left ``unsettled``, has ended.
+    A path whose VLAN-ID is none of the fabric's any more is given up: ports of servers lose it.
     The ports of ``closed`` servers stay as they are. ``dark`` ports receive no light.
     """
     relays = substrate_of(fabric).relays
@@ -82,6 +83,7 @@ def reconcile(
         path
         for path in remembered.topology.paths
         if kept.issuperset(path.circuits)
+        and remembered.vlans[path] in fabric.circuit_vlans
         and not (path in unsettled.ended and relays(path, remembered.vlans[path], remembered.epoch))
         and all(
             _tagged_as_wanted(fabric, actual, wanted, end)

@@ -180,7 +180,7 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
         return f"push_vlan:0x8100,set_field:{tag}->vlan_vid"
     if isinstance(action, PickPath):
         links = number(action.last) + 1
-        return f"multipath(symmetric_l3l4,0,hrw,{links},0,NXM_NX_REG0[])"
+        return f"multipath(symmetric_l3l4,{action.basis},hrw,{links},0,NXM_NX_REG0[])"
     return "fin_timeout(hard_timeout=1)" if isinstance(action, EndOnFin) else "pop_vlan"
 
 

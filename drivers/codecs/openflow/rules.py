@@ -228,7 +228,14 @@ def _pick_path(action: PickPath) -> list[_Piece]:
     code, size = _OXM[PATH_REGISTER]
     return [
         struct.pack(
-            "!HHIHHHxxH", 0xFFFF, 32, 0x2320, 10, _SYMMETRIC_L3L4, 0, _HIGHEST_RANDOM_WEIGHT
+            "!HHIHHHxxH",
+            0xFFFF,
+            32,
+            0x2320,
+            10,
+            _SYMMETRIC_L3L4,
+            action.basis,
+            _HIGHEST_RANDOM_WEIGHT,
         ),
         _value(action.last, 2),
         struct.pack("!IxxHHBB", 0, 8 * size - 1, _NXM_1, code << 1, size),

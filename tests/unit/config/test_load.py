@@ -316,7 +316,15 @@ def test_guests_are_their_servers(demo, load_data):
     assert h12.guests == ("52:54:00:01:02:01", "52:54:00:01:02:02")
 
 
-def test_guests_may_stay_unnamed_where_sources_are_not_checked(demo, load_data):
+def test_guests_that_are_not_named_send_at_most_where_sources_are_not_checked(
+    demo, load_data, problems_of
+):
     demo["racks"][0]["servers"][0]["guests"] = []
+    (problem,) = problems_of(demo)
+    assert "source_check: off" not in problem.message, "nothing would reach them then"
     demo["policy"]["source_check"] = "off"
-    assert not any(server.guests for server in load_data(demo).fabric.servers)
+    loaded = load_data(demo)
+    assert not any(server.guests for server in loaded.fabric.servers)
+    (warning,) = loaded.warnings
+    assert warning.path == "racks[0].servers[0].guests"
+    assert "no unicast reaches guests that are not listed" in warning.message

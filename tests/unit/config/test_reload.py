@@ -8,7 +8,7 @@ import yaml
 
 from apps.process.configuration import load_configuration
 from hydra.config.reload import Change, amended, reload
-from hydra.errors import HydraError
+from hydra.errors import ConfigError, HydraError
 from hydra.policy import DrainPolicy, Mode, Policy, Transition
 
 from .conftest import CONFIGS
@@ -131,6 +131,29 @@ def test_the_transition_changes_at_once_but_by_the_file_alone(tmp_path):
     assert done.waiting == ()
     with pytest.raises(HydraError, match=r"policy\.transition can't be changed without"):
         amended(running.policy, {"transition": Transition.AS_PUBLISHED})
+
+
+@pytest.mark.parametrize(
+    ("planes", "policy", "words"),
+    [
+        ({"address": "192.0.2.1:{5024 + plane}"}, {"transition": "as-published"}, "a real switch"),
+        ({"switching_ms": 5000}, {"sharing": "slotted"}, "leaves no day"),
+    ],
+)
+def test_a_policy_that_the_fabric_of_the_file_alone_can_have_is_refused(
+    planes, policy, words, tmp_path
+):
+    running = changed(tmp_path, lambda document: rebuilt(document, planes, {}))
+    file = changed(tmp_path, lambda document: rebuilt(document, {}, policy))
+    with pytest.raises(ConfigError, match=rf"{words}.* \(in the fabric that runs"):
+        reload(running, running.policy, file)
+
+
+def rebuilt(document, planes, policy):
+    """The configuration with these keys of all planes, and of the policy."""
+    document["policy"].update({"mode": "periodic", "slots": {"slot_s": 2.0}}, **policy)
+    for plane in document["planes"]:
+        plane.update(planes)
 
 
 def test_what_was_told_to_devices_and_planner_waits(tmp_path):

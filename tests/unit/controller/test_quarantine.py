@@ -10,7 +10,7 @@ from hydra.journal import JournalError
 from hydra.model import PortId
 from hydra.policy import CurrentPolicy, Policy
 from tests.journals import SqliteJournal
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import circuit_between, path_of, small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2)
 FIRST, SECOND = PortId(0), PortId(3)
@@ -172,3 +172,19 @@ def test_what_fails_again_for_the_same_reason_is_no_news(clock, journal):
     quarantine.put([FIRST, SECOND], "no probe came")
     assert len(told) == 3
     assert [one.since_unix_s for one in quarantine.entries()] == [1030.0, 1030.0]
+
+
+def test_a_port_that_is_set_aside_stays_so_when_its_circuit_fails(journal, clock):
+    told = []
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0), lambda text, _pairs: told.append(text))
+    quarantine.set_aside(*NAMES, "fibre is replaced")
+    told.clear()
+    quarantine.put(
+        [SECOND], "carrier lost", [path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, 1))]
+    )
+    assert not told, "it was left out of plans before"
+    clock.now_s += 61
+    quarantine.passed([SECOND])
+    (entry,) = quarantine.entries()
+    assert entry == Quarantined(SECOND, "fibre is replaced", 1000.0, None, ((0, 1),))
+    assert quarantine.blocked() == {SECOND}

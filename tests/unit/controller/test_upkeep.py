@@ -475,3 +475,27 @@ def test_a_vswitch_that_gave_no_answer_about_its_meters_is_brought_again(stage):
         assert datapath in stage.core.switches.ready()
         clock.now_s += 1.0
     assert doubted == [(at_s, datapath) for at_s in (0, 2, 6)]
+
+
+def on_circuits(stage, *dead):
+    """Steering switches that are said to be on circuits, with these uplinks dead."""
+    switches = stage.core.switches
+    switches.dead_uplinks = frozenset(dead)
+    on = stage.reach.on_circuits()
+    return {switch.name for datapath, switch in switches.steering.items() if datapath in on}
+
+
+def test_a_vswitch_whose_uplink_is_dead_is_not_on_circuits(stage):
+    stage.upkeep.look_after()
+    assert on_circuits(stage) == {"h11", "h21", "h31"}
+    assert on_circuits(stage, "h11", "h31") == {"h21"}
+    stage.core.care.closed = frozenset({"h21"})
+    assert on_circuits(stage, "h11") == {"h31"}, "nor one whose port is closed to them"
+
+
+def test_a_tor_is_on_circuits_while_one_of_its_servers_is():
+    stage = Stage(openflow_only(small_fabric(racks=2, planes=1, servers=2)))
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    assert on_circuits(stage, "h11", "h22") == {"r1", "r2"}
+    assert on_circuits(stage, "h11", "h12") == {"r2"}

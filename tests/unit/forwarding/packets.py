@@ -38,6 +38,8 @@ class Packet:
         return self.fields.get(name)
 
 
+_FLOWS = 4
+"""By another basis, flows of so many numbers in a row pick alike: here their hash is the number."""
 CONTROLLER = "controller"
 Emitted = tuple[int | str, int | None]
 """(port, VLAN)"""
@@ -105,7 +107,8 @@ def forward(
                 assert sent.fields["eth_type"] in {IPV4, IPV6}, "no IP packet to mark"
                 sent = replace(sent, fields={**sent.fields, "ip_dscp": action.codepoint})
             elif isinstance(action, PickPath):
-                path = sent.fields["flow"] % (_number(action.last, rule) + 1)
+                picked = sent.fields["flow"] // _FLOWS**action.basis
+                path = picked % (_number(action.last, rule) + 1)
             else:
                 out.append((CONTROLLER, sent.vlan))
         if shape.write_metadata is not None:

@@ -10,9 +10,10 @@ from hydra.forwarding.rules import (
     circuit_rules,
     divert_rule,
     emulated_rules,
+    uplink_exceptions,
 )
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
+from hydra.model import Fabric, MacAddress, NetworkState, RackId, Server, VlanId
 from hydra.policy import SourceCheck
 from hydra.sharing.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
 from tests.unit.core.fabrics import (
@@ -22,6 +23,7 @@ from tests.unit.core.fabrics import (
     path_of,
     single_homed,
     state_of,
+    with_guests,
 )
 
 
@@ -48,6 +50,9 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
         for rule in reservation_rules(kind, first, 5):
             yield substrate.for_server(rule, first)
     yield from sharing_rules()
+    guests = with_guests(fabric, MacAddress("52:54:00:00:00:01"))
+    for server in guests.servers:
+        yield from uplink_exceptions(guests, server, {"h11"})
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)
 

@@ -4,15 +4,16 @@ import pytest
 
 from hydra.forwarding.class_table import TcpConnection, class_rules, spill_rules
 from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port, RuleKind
-from hydra.forwarding.rules import constant, rack_metadata
+from hydra.forwarding.rules import constant, mac_as_int, rack_metadata
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import NetworkState, RackId
+from hydra.model import MacAddress, NetworkState, RackId
 from tests.unit.core.fabrics import (
     parallel_paths,
     path_of,
     single_homed,
     small_fabric,
     state_of,
+    with_guests,
 )
 from tests.unit.forwarding.packets import ARP, CONTROLLER, IPV4, IPV6, forward, packet, sent_by
 
@@ -100,7 +101,7 @@ def test_where_circuits_are_for_elephants_the_rest_is_electrical(vswitch, eth_ty
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])
 def test_one_in_so_many_flows_spills_and_all_do_while_diverted(vswitch, eth_type):
-    flows = [packet(vswitch.servers[H21], eth_type, flow=flow) for flow in range(6)]
+    flows = [packet(vswitch.servers[H21], eth_type, flow=flow) for flow in range(0, 24, 4)]
     circuit, electrical = [(Port.OPTICAL, VLAN)], [(vswitch.electrical, None)]
     pick, spill = spill_rules(RackId(1), 3)
     for alone in (pick, spill):
@@ -112,19 +113,19 @@ def test_one_in_so_many_flows_spills_and_all_do_while_diverted(vswitch, eth_type
     assert all(vswitch.sends(flow) == electrical for flow in flows)
 
 
-def test_what_spills_leaves_several_paths_to_the_rest(vswitch):
+def test_what_spills_leaves_all_of_several_paths_to_the_rest(vswitch):
     vswitch.state = state_of(DUAL, NetworkState(), *parallel_paths(DUAL))
     vlans = sorted(vswitch.state.vlans.values())
-    vswitch.rules = [*vswitch.held(), *spill_rules(RackId(1), 3)]
-    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(6)]
-    assert [vswitch.sends(flow)[0][1] for flow in flows] == [*vlans, None, vlans[1], vlans[0], None]
+    vswitch.rules = [*vswitch.held(), *spill_rules(RackId(1), 2)]
+    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(8)]
+    assert [vswitch.sends(flow)[0][1] for flow in flows] == [*vlans, *vlans, *[None] * 4]
 
 
 def test_what_is_reserved_does_not_spill(vswitch):
     reserved = constant(RuleKind.RESERVED_V4, rack_metadata(RackId(1)), 1)
     vswitch.rules += [reserved, *spill_rules(RackId(1), 2)]
-    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(4)]
-    assert [vswitch.sends(flow) for flow in flows] == [[(Port.OPTICAL, VLAN)]] * 4
+    flows = [packet(vswitch.servers[H21], flow=flow) for flow in range(8)]
+    assert [vswitch.sends(flow) for flow in flows] == [[(Port.OPTICAL, VLAN)]] * 8
 
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])
@@ -192,3 +193,22 @@ def test_a_dual_homed_server_reaches_others_without_theirs_electrically():
     for to in (H12, H21):
         assert vswitch.sends(packet(vswitch.servers[to])) == [(Port.ELECTRICAL, None)]
     assert vswitch.sends(packet(vswitch.servers[H21 + 1])) == [(Port.OPTICAL, VLAN)]
+
+
+@pytest.mark.parametrize("sender", [H12, H21], ids=["from their rack", "from elsewhere"])
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_guests_of_a_dual_homed_server_without_its_optical_uplink_are_reached_as_it_is(
+    sender, eth_type
+):
+    fabric = with_guests(DUAL, MacAddress("52:54:00:00:00:01"))
+    server = fabric.servers[sender]
+    state = state_of(fabric, NetworkState(), path_of(fabric, 0, 1))
+    to_it = packet(fabric.servers[H11], eth_type)
+    (guest,) = map(mac_as_int, fabric.servers[H11].guests)
+    address = f"ipv{4 if eth_type == IPV4 else 6}_dst"
+    to_guest = packet(guest, eth_type, **{address: to_it.fields[address] + 77})
+    for dead, port in ((), Port.OPTICAL), ({"h11"}, Port.ELECTRICAL):
+        rules = list(substrate_of(fabric).rules(server.vswitch.datapath_id, state, dead))
+        for sent in (to_it, to_guest):
+            ((way, _),) = forward(rules, sent_by(server, sent), Port.HOST)
+            assert way == port

@@ -91,7 +91,7 @@ def _actions(
     elif isinstance(action, PickPath):
         yield parser.NXActionMultipath(
             fields=2,  # NX_HASH_FIELDS_SYMMETRIC_L3L4, newer than Ryu
-            basis=0,
+            basis=action.basis,
             algorithm=nicira_ext.NX_MP_ALG_HRW,
             max_link=number(action.last),
             arg=0,

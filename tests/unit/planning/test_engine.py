@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apps.planning.engine import Planning
+from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Topology
 from hydra.policy import Policy
 from hydra.reconfiguration.beside import Touched
@@ -79,3 +80,16 @@ def test_pairs_that_lost_their_paths_leave_a_circuit_without_a_path_whose_ports_
 def test_pairs_that_lost_their_paths_have_the_ports_of_a_circuit_without_a_path():
     after = PLANNING.rejoined(between(HERE), [(2, 4)], (), ())
     assert after.topology.circuits == {*HERE.circuits, circuit_between(FABRIC, 2, 4)}
+
+
+def test_a_path_that_is_longer_than_the_policy_allows_since_may_stand_and_none_may_come():
+    fabric = small_fabric(racks=4, planes=2)
+    ways = circuit_between(fabric, 0, 1, 0), circuit_between(fabric, 1, 2, 1)
+    long, other = path_of(fabric, 0, 2, *ways), path_of(fabric, 2, 3)
+    planning = Planning(fabric, replace(Policy(), max_hops=1))
+    alone = state_of(fabric, NetworkState(), other)
+    both = state_of(fabric, NetworkState(), long, other)
+    left = planning.reduced(both, other.circuits, ())
+    assert planning.diff(both, left).target.topology.paths == (long,)
+    with pytest.raises(PlanError, match="path 0-2 has 2 hops, more than 1"):
+        planning.diff(alone, both)

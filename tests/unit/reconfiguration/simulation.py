@@ -871,6 +871,8 @@ class Network:
 
     def _arrives(self, marker: Marker) -> bool:
         _, port = self.substrate.launch(marker.src, marker.path)
+        if not self.closed.isdisjoint((marker.src.name, marker.dst.name)):
+            return False
         return self.arrives((marker.vlan, port), marker.src.rack, marker.dst.rack)
 
     def _read_packets(self, command: ReadPortPackets) -> Doing:

@@ -304,6 +304,22 @@ def test_a_silent_vswitch_is_closed_out_where_the_policy_says_so():
     assert execution.unconfirmed == {silent.name}
 
 
+def test_a_new_path_is_proven_by_servers_that_are_not_closed_out():
+    fabric = small_fabric(racks=3, planes=1, servers=2)
+    closed, other, peer, _ = fabric.servers[:4]
+    old = start(fabric=fabric)
+    network = Scripted(fabric, old)
+    target = state_of(fabric, old, path_of(fabric, 0, 1))
+    execution = execution_of(network, old, target, CLOSE)
+    network.closed.add(
+        closed.name
+    )  # its vswitch answers again, and its ToR is yet to open the port
+    execution.conditions = replace(execution.conditions, closed=frozenset({closed.name}))
+    Watch(network, execution).run()
+    assert [probe.ends for probe in network.commands(ProbePath)] == [(other, peer)]
+    assert execution.state is ReconfigurationState.DONE
+
+
 @pytest.mark.parametrize("policy", [Policy(), CLOSE], ids=["hold", "close"])
 def test_what_a_late_vswitch_uses_does_not_move_and_it_is_not_closed_out(policy):
     old = start(DIRECT)

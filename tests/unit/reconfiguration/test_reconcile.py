@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId
+from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId, VlanRange
 from hydra.reconfiguration.drift import device_drift, standing_cross_connects
 from hydra.reconfiguration.plan import port_trunks
 from hydra.reconfiguration.reconcile import (
@@ -111,6 +111,23 @@ def test_a_port_with_another_vlan_breaks_its_paths_only():
     assert found.state.topology.paths == (FIRST,)
     assert found.dropped == set(SECOND.circuits)
     assert found.mirrors[PlaneId(0)].disconnect == set(FABRIC.cross_connects(SECOND.circuits[0]))
+
+
+def test_a_path_whose_vlan_is_none_of_the_fabrics_any_more_is_given_up_and_run_empty():
+    one = STATE.vlans[FIRST]
+    state = replace(STATE, vlans={FIRST: one, SECOND: VlanId(one + 1)})
+    found = reconcile(moved_to(one + 1), state, devices_of(FABRIC, state))
+    assert found.state.topology.paths == (SECOND,)
+    assert found.dropped == set(FIRST.circuits)
+    assert found.standing == [(FIRST, one)], "frames may be on it, until ports of servers lose it"
+    assert found.sure
+    assert one not in found.retag[RackId(0)][FABRIC.servers[0].tor_port].tagged
+    assert not reconcile(moved_to(one + 2), state, devices_of(FABRIC, state)).state.topology.paths
+
+
+def moved_to(first):
+    """The fabric with VLAN-IDs for circuits from ``first`` on."""
+    return replace(FABRIC, circuit_vlans=VlanRange(VlanId(first), VlanId(first + 299)))
 
 
 def test_a_device_that_does_not_answer_confirms_nothing_and_is_not_written_to():

@@ -306,3 +306,31 @@ def test_nothing_is_written_by_a_state_that_is_in_doubt(core):
     core.switches.settled = False
     assert brought(course, {first: None}) == frozenset()
     assert first not in core.switches.ready()
+
+
+def test_a_switch_that_restarts_while_it_is_brought_is_brought_again():
+    network = Network(FABRIC, STATE, random.Random(1))
+    upkeep = SimulatedUpkeep.at_work(network, STATE)
+    one = FABRIC.servers[0].vswitch.datapath_id
+
+    def restart():
+        network.tables[one].clear()
+        network.rules_changed(one)
+        upkeep.switches.renewed(one)
+
+    restart()
+    perform = network.perform
+
+    def once_more(batch, look):
+        outcomes = perform(batch, look)
+        if batch.step == "synchronise" and any(isinstance(c, ApplyRules) for c in batch.commands):
+            network.perform = perform
+            restart()
+        return outcomes
+
+    network.perform = once_more
+    upkeep.run(upkeep.recovery.bring([one]))
+    assert one not in upkeep.switches.ready(), "it holds no rules"
+    upkeep.run(upkeep.recovery.bring(upkeep.switches.late()))
+    assert one in upkeep.switches.ready()
+    assert not list(network.differing_rules(one, STATE))

@@ -48,6 +48,7 @@ def test_blocked_ports_and_long_paths_are_found():
         "port 3 is blocked and serves a circuit"
     ]
     assert check_topology(FABRIC, GOOD, 1) == ["path 0-2 has 2 hops, more than 1"]
+    assert check_topology(FABRIC, GOOD, 1, standing=GOOD.paths) == []
 
 
 def test_a_circuit_from_a_rack_to_itself_is_found():
