@@ -144,11 +144,11 @@ class Seasonal:
         self._wanted, self._seen_s = wanted_mbps, now_s
 
     def mean_mbps(self) -> DemandMatrix:
-        step_s = self.season_s / _PHASES
-        steps = max(1, round(min(self.horizon_s, self.season_s) / step_s))
-        phases = [self._phase_of(self._seen_s + step * step_s) for step in range(1, steps + 1)]
+        ahead_s = min(self.horizon_s, self.season_s)
+        steps = max(1, round(ahead_s / self.season_s * _PHASES))
         total = np.zeros_like(self._wanted)
-        for phase in phases:
+        for step in range(steps):
+            phase = self._phase_of(self._seen_s + (step + 0.5) * ahead_s / steps)
             total += self._means.get(phase, self._wanted)
         return total / steps
 
