@@ -226,15 +226,9 @@ class Forecast:
         self._errors = ErrorWatch()
         self._told = Told()
 
-    @property
-    def horizon_s(self) -> float:
-        """Time for which a decision's circuits are expected to stand; of slots, their week."""
-        policy = self._policy.now
-        return policy.slots.week_s if policy.slotted else policy.gain_horizon_s
-
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take in the demand of now, Mbps of shape (N, N); times rise."""
-        horizon_s = self.horizon_s
+        horizon_s = self._policy.now.foretold_s
         chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
         if chosen != self._chosen:
             self._chosen, self._errors = chosen, ErrorWatch()

@@ -121,7 +121,9 @@ def test_another_choice_begins_anew():
 def test_slots_are_planned_for_their_week():
     slotted = {"mode": Mode.PERIODIC, "sharing": Sharing.SLOTTED}
     one = forecast(Prediction.LAST, **slotted, slots=SlotPolicy(week_s=4.0))
-    assert one.horizon_s == 4.0
+    for second in range(6):
+        one.see(np.full((3, 3), 20.0 + 4 * second), 1000.0 + second)
+    assert one.told().error_share is not None, "a week is over"
 
 
 @given(
