@@ -315,15 +315,25 @@ class NetworkState:
     topology: Topology = EMPTY_TOPOLOGY
     vlans: Mapping[Path, VlanId] = field(default_factory=dict)
     resting: frozenset[VlanId] = frozenset()
-    """VLAN-IDs freed by the last change: not handed out until the next."""
+    """VLAN-IDs freed by the last change: handed out before the next only if need be."""
     freed: tuple[VlanId, ...] = ()
     """VLAN-IDs that a path has lost, the longest ago first: others are handed out before them."""
+    closed: frozenset[VlanId] = frozenset()
+    """Those at rest that no new path may take, however few there are: changes under way have them.
+    For planning alone: no change leads to any."""
 
     def longest_free(self, vlans: VlanRange) -> list[VlanId]:
         """The IDs of a range in the order to hand them out; some are in use or resting."""
-        order = {vlan: place for place, vlan in enumerate(self.freed, start=1)}
+        last = len(self.freed) + 1
+        order = dict.fromkeys(self.resting, last)  # just now, if a change broke off that tried them
+        order |= {vlan: place for place, vlan in enumerate(self.freed, start=1)}
         ids = map(VlanId, range(vlans.first, vlans.last + 1))
         return sorted(ids, key=lambda vlan: order.get(vlan, 0))
+
+    @property
+    def spare(self) -> frozenset[VlanId]:
+        """VLAN-IDs at rest that new paths may take once all others are taken."""
+        return self.resting.difference(self.closed, self.vlans.values())
 
     def then_freed(self, lost: Collection[VlanId], taken: Collection[VlanId]) -> tuple[VlanId, ...]:
         """:attr:`freed` after a change by which paths lose and take these IDs."""

@@ -320,6 +320,11 @@ class Policy:
         """True if circuits follow a schedule of slots."""
         return self.mode is Mode.PERIODIC and self.sharing is Sharing.SLOTTED
 
+    @property
+    def foretold_s(self) -> float:
+        """Time for which a decision's circuits are expected to stand; of slots, their week."""
+        return self.slots.week_s if self.slotted else self.gain_horizon_s
+
 
 class CurrentPolicy:
     """The policy in force. Rooms read :attr:`now` each time they act, so a reload reaches all."""

@@ -20,8 +20,9 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
     A path that ``current`` has too keeps its label. A new one takes a label that no path over any
     of its circuits has, and that neither rests nor is lost by a path in this change: a late frame,
     or a switch that has yet to be told, would mistake the new path for the old one. It takes the
-    lowest that no path has ever lost, else the one that was lost the longest ago. Long paths choose
-    first (a greedy colouring of the paths' conflict graph, the hardest vertices first).
+    lowest that no path has ever lost, else the one that was lost the longest ago; where none is
+    left, one at rest, chosen likewise. Long paths choose first (a greedy colouring of the paths'
+    conflict graph, the hardest vertices first).
 
     Cost: O(hops · labels), in words of 64 labels.
 
@@ -36,19 +37,23 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
     lost = {label for path, label in current.vlans.items() if path not in kept}
     order = current.longest_free(labels)
     place_of = {label: place for place, label in enumerate(order)}
-    barred = _mask(lost | current.resting, place_of)
+    closed = _mask(lost | current.resting - current.spare, place_of)
+    barred = closed | _mask(current.resting, place_of)
     taken = dict.fromkeys(target.circuits, 0)  # masks of labels, the first to take in bit 0
     for path, label in kept.items():
         _take(taken, path, 1 << place_of[label])
     assigned = dict(kept)
     for path in sorted(set(target.paths) - kept.keys(), key=lambda one: (-one.hops, one)):
-        bit = _lowest_clear(reduce(or_, map(taken.__getitem__, path.circuits), barred))
+        others = reduce(or_, map(taken.__getitem__, path.circuits), 0)
+        bit = _lowest_clear(others | barred)
+        if bit.bit_length() > len(labels):
+            bit = _lowest_clear(others | closed)
         place = bit.bit_length() - 1
         if place >= len(labels):
             raise PlanError(
                 f"the VLAN range {labels.first}-{labels.last} does not suffice: paths over the "
                 f"circuits of path {path.src}-{path.dst} have all its labels, or gave them up just "
-                f"now ({barred.bit_count()} rest until the next change); widen the range"
+                f"now ({closed.bit_count()} of them); widen the range"
             )
         assigned[path] = order[place]
         _take(taken, path, bit)

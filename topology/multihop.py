@@ -42,8 +42,9 @@ def plan_hydra_bfs(
 
     Fixed here where the paper leaves a choice: among shortest paths the lexicographically smallest
     rack sequence; for a hop a circuit with capacity for the whole demand, then a new circuit (one
-    that exists in ``current`` first, then the lowest plane), then a circuit with some capacity
-    (Boolean demands only). A hop runs between racks of the budget, on its planes or on circuits
+    that exists in ``current`` first, then the lowest plane; of ports that carry the whole demand,
+    else of the fastest that are free), then a circuit with some capacity (Boolean demands only). A
+    hop runs between racks of the budget, on its planes or on circuits
     that stay.
 
     With ``budget.paths_per_pair`` above one (Boolean demands), the rounds are run again, up to that

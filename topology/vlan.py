@@ -28,7 +28,9 @@ def allocate(
     this change, or takes an ID that is neither in use nor resting: switches may still remember
     addresses on the others. (One that is in use *and* rests is another change's, which is under
     way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
-    suffice: those come first that have been out of use for longest.
+    suffice: those come first that have been out of use for longest. Where these are too few, IDs at
+    rest come after them, in the same order, but for ``current.closed``: no change would ever end
+    their rest otherwise.
 
     In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits
     count as a loop. Two paths don't enter one VLAN together if an old circuit still joins a port
@@ -55,14 +57,18 @@ def allocate(
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
     joinable = sorted(set(kept.values()) - losing - current.resting)
     barred = in_use | current.resting
-    fresh = [vlan for vlan in current.longest_free(vlans) if vlan not in barred]
+    order = current.longest_free(vlans)
+    fresh = [vlan for vlan in order if vlan not in barred]
     removed = current.topology.circuits - target.circuits
     bins, needed = _pack(fabric, removed, target.paths, kept, joinable)
+    if needed > len(fresh):
+        spare = current.spare
+        fresh += [vlan for vlan in order if vlan in spare]
     if needed > len(fresh):
         raise PlanError(
             f"the VLAN range {vlans.first}-{vlans.last} does not suffice: new paths need {needed} "
             f"more IDs, {len(fresh)} are free ({len(in_use)} in use, "
-            f"{len(current.resting - in_use)} resting until the next change); widen the range"
+            f"{len(current.closed - in_use)} of changes under way); widen the range"
         )
     ids = [*joinable, *fresh]
     assigned = dict(zip(target.paths, map(ids.__getitem__, bins), strict=True)) | kept

@@ -16,8 +16,8 @@ def week_states(
     Paths share an ID only if they come and go together, so no path ever joins a VLAN that another
     is leaving, and addresses that ToRs still remember of a VLAN from its last day are true again on
     its next. A path of ``current`` that stands all week keeps its own ID. The others take IDs that
-    are neither in use nor resting. All IDs of the week rest while they are not in use, so that no
-    other change takes them.
+    are not in use, nor resting while others suffice. All IDs of the week rest while they are not in
+    use, so that other changes take others where there are any.
 
     Raises PlanError if there are too few.
     """
@@ -32,16 +32,16 @@ def week_states(
     vlans = {
         path: current.vlans[path] for path in together.get(always, ()) if path in current.vlans
     }
-    barred = current.resting.union(current.vlans.values())
+    closed = current.closed.union(current.vlans.values())
     for paths in together.values():
         fresh = tuple(path for path in paths if path not in vlans)
         if not fresh:
             continue
         circuits = frozenset(circuit for path in fresh for circuit in path.circuits)
-        before = NetworkState(resting=barred, freed=current.freed)
+        before = NetworkState(resting=current.resting | closed, freed=current.freed, closed=closed)
         marked = marks.state(before, Topology(circuits, fresh))
         vlans |= marked.vlans
-        barred = barred.union(marked.vlans.values())
+        closed = closed.union(marked.vlans.values())
     resting = frozenset(vlans.values()).union(current.vlans.values())
     return tuple(_state(current, topology, vlans, resting) for topology in slots)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -20,9 +21,11 @@ TURN: Final = "the epoch is over: circuits go to those who have waited longest"
 class PeriodicRequests:
     """Its methods run in the conductor's thread."""
 
-    def __init__(self, *, one_way: bool = False) -> None:
-        """``one_way``: the circuits are, and each direction gets its turn by itself."""
-        self._turns = Turns(one_way)
+    def __init__(self, *, one_way: bool = False, slowest_mbps: float = math.inf) -> None:
+        """``one_way``: the circuits are, and each direction gets its turn by itself;
+        ``slowest_mbps``: rate of the slowest port.
+        """
+        self._turns = Turns(one_way, slowest_mbps)
 
     def request(self, sharing: Sharing, seen: DemandReport) -> PlanRequest | None:
         """None: nobody wants a circuit, and what stands may stay.

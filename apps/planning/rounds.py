@@ -54,7 +54,8 @@ class Rounds:
     def __init__(self, fabric: Fabric, policy: CurrentPolicy) -> None:
         self._fabric = fabric
         self._policy = policy
-        self._requests = PeriodicRequests(one_way=fabric.one_way)
+        slowest_mbps = min((port.rate_mbps for port in fabric.ports), default=math.inf)
+        self._requests = PeriodicRequests(one_way=fabric.one_way, slowest_mbps=slowest_mbps)
 
     def periodic(
         self,

@@ -554,8 +554,7 @@ def _check_vlan_count(circuits: VlanRange, expansion: Expansion, log: ProblemLog
     directly form a graph of that degree, and a graph of degree d splits into at most d forests, so
     every VLAN is loop-free. A change of everything needs as many fresh ones, since parallel
     retagging passes through mixtures of old and new; and the ones that the change before it freed
-    still rest. Relayed paths share VLAN-IDs where that is loop-free, and stay electrical where none
-    is left.
+    still rest. Relayed paths share VLAN-IDs where that is loop-free, and may need more.
     """
     per_rack = Counter(port.rack for port, _, _ in expansion.ports)
     if not per_rack:

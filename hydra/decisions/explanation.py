@@ -330,7 +330,7 @@ class _Words:
         policy = self.evidence.policy
         return (
             f"; {policy.prediction.value} foretells {predicted_mbps[one.src, one.dst]:.1f} for "
-            f"the next {policy.gain_horizon_s:g} s"
+            f"the next {policy.foretold_s:g} s"
         )
 
     def _what_was_decided(self) -> Iterator[str]:

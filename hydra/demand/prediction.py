@@ -144,11 +144,11 @@ class Seasonal:
         self._wanted, self._seen_s = wanted_mbps, now_s
 
     def mean_mbps(self) -> DemandMatrix:
-        step_s = self.season_s / _PHASES
-        steps = max(1, round(min(self.horizon_s, self.season_s) / step_s))
-        phases = [self._phase_of(self._seen_s + step * step_s) for step in range(1, steps + 1)]
+        ahead_s = min(self.horizon_s, self.season_s)
+        steps = max(1, round(ahead_s / self.season_s * _PHASES))
         total = np.zeros_like(self._wanted)
-        for phase in phases:
+        for step in range(steps):
+            phase = self._phase_of(self._seen_s + (step + 0.5) * ahead_s / steps)
             total += self._means.get(phase, self._wanted)
         return total / steps
 
@@ -226,15 +226,9 @@ class Forecast:
         self._errors = ErrorWatch()
         self._told = Told()
 
-    @property
-    def horizon_s(self) -> float:
-        """Time for which a decision's circuits are expected to stand; of slots, their week."""
-        policy = self._policy.now
-        return policy.slots.week_s if policy.slotted else policy.gain_horizon_s
-
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take in the demand of now, Mbps of shape (N, N); times rise."""
-        horizon_s = self.horizon_s
+        horizon_s = self._policy.now.foretold_s
         chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
         if chosen != self._chosen:
             self._chosen, self._errors = chosen, ErrorWatch()

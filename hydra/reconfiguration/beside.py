@@ -72,7 +72,9 @@ class Touched:
 
 def apart(state: NetworkState, touched: Touched) -> NetworkState:
     """``state`` to plan from beside changes under way: their VLAN-IDs are for no new path."""
-    return replace(state, resting=state.resting | touched.vlans)
+    return replace(
+        state, resting=state.resting | touched.vlans, closed=state.closed | touched.vlans
+    )
 
 
 def left_to(theirs: Touched, current: NetworkState, target: NetworkState) -> NetworkState:

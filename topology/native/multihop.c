@@ -460,15 +460,18 @@ static bool find_widest(Graph *g, int32_t src, int32_t dst, int32_t hops, double
 
 /* ---- booking ---------------------------------------------------------------------------------- */
 
-/* A link for one hop: one with all that is wanted, else a new one, else what is left. */
-static int32_t hop(Graph *g, int32_t here, int32_t there, double wanted_mbps, int32_t class)
+/* A link for one hop: one with all that is wanted, else a new one, else what is left. A new one has
+   ports of the class `wanted` or a faster one, else the fastest that are free, of `class` or more. */
+static int32_t hop(Graph *g, int32_t here, int32_t there, double wanted_mbps, int32_t wanted,
+                   int32_t class)
 {
     int32_t ends[2];
     int32_t best = best_link(g, here, there);
     if (best >= 0 && g->plan->residual_mbps[best] >= wanted_mbps - RATE_TOLERANCE_MBPS)
         return best;
-    if (choose_ports(g, here, there, class, ends))
-        return new_link(g, ends);
+    for (; wanted >= class; wanted--)
+        if (choose_ports(g, here, there, wanted, ends))
+            return new_link(g, ends);
     return best;
 }
 
@@ -479,9 +482,11 @@ static bool book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t m
 {
     Plan *plan = g->plan;
     double given = pairs.mbps[pair];
+    int32_t fastest = g->wiring->n_classes - 2;
+    int32_t wanted = pairs.port_class[pair] < fastest ? pairs.port_class[pair] : fastest;
     int32_t *links = plan->path_links + (size_t)plan->n_paths * max_hops;
     for (int32_t i = 0; i < hops; i++) {
-        links[i] = hop(g, g->racks[i], g->racks[i + 1], pairs.mbps[pair], need.port_class);
+        links[i] = hop(g, g->racks[i], g->racks[i + 1], pairs.mbps[pair], wanted, need.port_class);
         if (links[i] < 0)
             return false;
         given = lesser(given, plan->residual_mbps[links[i]]);

@@ -10,7 +10,7 @@ from hydra.decisions.explanation import Evidence, explain
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
-from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing
+from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing, SlotPolicy
 from hydra.reservations.reservation import Reservation
 from hydra.worth import no_plan
 from tests.unit.core.fabrics import small_fabric, with_one_way_circuits
@@ -122,6 +122,14 @@ def test_what_is_foretold_is_told_apart():
         "r3 to r4 wants 7.4 Mb/s, measured; gets 7.1 of it electrically; "
         "holt foretells 9.0 for the next 10 s"
     ) in explain(known, R3, R4).lines
+    slotted = Policy(
+        mode=Mode.PERIODIC,
+        sharing=Sharing.SLOTTED,
+        prediction=Prediction.HOLT,
+        slots=SlotPolicy(week_s=60.0),
+    )
+    lines = explain(replace(known, policy=slotted), R3, R4).lines
+    assert any(line.endswith("holt foretells 9.0 for the next 60 s") for line in lines)
 
 
 def test_flows_that_spill_are_named_with_the_reason():

@@ -63,9 +63,22 @@ def test_a_trend_goes_on():
 
 def test_a_season_comes_again():
     one = forecast(Prediction.SEASONAL, season_s=30.0)
-    assert run(one, on_and_off, 119) == pytest.approx(40.0, abs=8), "silent now, and soon busy"
+    assert run(one, on_and_off, 119) == pytest.approx(32.0, abs=4), "silent now, and in 2 s busy"
     one = forecast(Prediction.SEASONAL, season_s=30.0)
-    assert run(one, on_and_off, 104) == pytest.approx(0.0, abs=8), "busy now, and soon silent"
+    assert run(one, on_and_off, 104) == pytest.approx(8.0, abs=4), "busy now, and in 2 s silent"
+
+
+def test_a_season_is_foretold_for_the_horizon_and_not_for_later():
+    """A daily job from two to four, while a phase is 45 minutes long and the horizon 10 s."""
+    day_s, hour_s = 86_400.0, 3600.0
+    one = forecast(Prediction.SEASONAL, season_s=day_s)
+    for hours, foretold in ((1.4, 0.0), (2.4, 900.0), (3.4, 900.0), (5.0, 0.0)):
+        for now_s in np.arange(0.0, 2 * day_s + hours * hour_s, 300.0):
+            demand = np.zeros((3, 3))
+            demand[R1, R2] = 900.0 * (2 <= now_s % day_s / hour_s < 4)
+            one.see(demand, now_s)
+        assert one.told().predicted_mbps[R1, R2] == pytest.approx(foretold, abs=300), hours
+        one = forecast(Prediction.SEASONAL, season_s=day_s)
 
 
 def test_seasons_are_told_with_a_smaller_error_than_what_does_not_know_them():
@@ -108,7 +121,9 @@ def test_another_choice_begins_anew():
 def test_slots_are_planned_for_their_week():
     slotted = {"mode": Mode.PERIODIC, "sharing": Sharing.SLOTTED}
     one = forecast(Prediction.LAST, **slotted, slots=SlotPolicy(week_s=4.0))
-    assert one.horizon_s == 4.0
+    for second in range(6):
+        one.see(np.full((3, 3), 20.0 + 4 * second), 1000.0 + second)
+    assert one.told().error_share is not None, "a week is over"
 
 
 @given(

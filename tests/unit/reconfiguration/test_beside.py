@@ -26,6 +26,14 @@ def test_a_new_path_joins_no_vlan_that_another_change_takes():
     assert not touched(standing, first).meets(touched(standing, beside))
 
 
+def test_what_a_change_under_way_takes_is_nobody_else_s_however_few_there_are():
+    standing = state_of(FABRIC, EMPTY, FAR)
+    under_way = touched(standing, state_of(FABRIC, standing, HERE))
+    start = apart(standing, under_way)
+    assert under_way.taken and under_way.vlans <= start.closed
+    assert start.spare.isdisjoint(under_way.vlans)
+
+
 def test_ports_of_circuits_that_only_carry_a_moving_pair_are_touched():
     current = NetworkState(
         0, state_of(FABRIC, EMPTY, HERE).topology, {HERE: FABRIC.circuit_vlans.first}

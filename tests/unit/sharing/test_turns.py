@@ -1,10 +1,13 @@
 """Circuits in turn: everybody gets them, and nobody twice before all others."""
 
+import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.sharing.turns import Turns
+from topology.problem import RATE_TOLERANCE_MBPS
 
 
 def wanting(racks, *pairs):
@@ -45,6 +48,29 @@ def test_directions_of_one_way_circuits_take_turns_by_themselves():
         turns.serve([seen[-1]])
     assert sorted(seen[:3]) == [(0, 1), (0, 2), (2, 0)]
     assert seen[3:] == seen[:3]
+
+
+@pytest.mark.parametrize("racks", [6, 40])
+def test_a_matching_starves_nobody(racks):
+    """A pair beside two others that go together, and a rack that everybody wants."""
+    turns = Turns(slowest_mbps=10_000.0)
+    pairs = [(2, 3), (2, 4), (3, 5), *((0, other) for other in range(1, racks) if other != 0)]
+    mask, waited = wanting(racks, *pairs), dict.fromkeys(pairs, 0)
+    for _ in range(4 * racks):
+        weights = turns.demand(mask)
+        assert weights[mask].min() > RATE_TOLERANCE_MBPS
+        assert weights.max() <= 10_000.0
+        graph = nx.Graph()
+        graph.add_weighted_edges_from((a, b, weights[a, b]) for a, b in pairs)
+        chosen = {(min(pair), max(pair)) for pair in nx.max_weight_matching(graph)}
+        turns.serve(chosen)
+        waited = {pair: 0 if pair in chosen else waited[pair] + 1 for pair in pairs}
+        assert max(waited.values()) <= 2 * racks
+
+
+def test_weights_are_what_the_slowest_port_carries_at_most():
+    turns = Turns(slowest_mbps=2.0)
+    assert turns.demand(wanting(5, (0, 1), (0, 2), (0, 3), (0, 4))).max() == 2.0
 
 
 def test_nobody_wants_anything():

@@ -89,6 +89,11 @@ class FreePorts:
             self._racks_on[rate_class][plane] |= 1 << rack
             self._planes_of[rate_class][rack] |= 1 << plane
 
+    @property
+    def fastest(self) -> int:
+        """The class of the fastest ports."""
+        return len(self._rates) - 1
+
     def class_for(self, rate_mbps: float) -> int:
         """The class of ports that carry ``rate_mbps``."""
         return bisect_left(self._rates, rate_mbps - RATE_TOLERANCE_MBPS)
@@ -243,21 +248,25 @@ class AuxiliaryGraph:
         return found
 
     def _hop(self, here: int, there: int, wanted_mbps: float, need_mbps: float) -> _Link:
-        """A link for one hop: one with all that is wanted, else a new one, else what is left."""
+        """A link for one hop: one with all that is wanted, else a new one, else what is left.
+
+        A new one has ports that carry all that is wanted, else the fastest that are free.
+        """
         links = self._links[here].get(there, [])
         best = max(links, key=lambda link: link.residual_mbps, default=None)
         if best is not None and best.residual_mbps >= wanted_mbps - RATE_TOLERANCE_MBPS:
             return best
-        new = self._new_circuit(here, there, need_mbps)
+        slowest, wanted = self._free.class_for(need_mbps), self._free.class_for(wanted_mbps)
+        classes = range(min(wanted, self._free.fastest), slowest - 1, -1)
+        new = next(filter(None, (self._new_circuit(here, there, one) for one in classes)), None)
         if new is not None:
             return self._link(new, self._fabric.rate_of(new))
         if best is None or not best.usable:
             raise ValueError(f"racks {here} and {there} are not neighbours")
         return best
 
-    def _new_circuit(self, here: int, there: int, need_mbps: float) -> Circuit | None:
+    def _new_circuit(self, here: int, there: int, rate_class: int) -> Circuit | None:
         """The circuit to set up between two racks, its ports taken; None without free ports."""
-        rate_class = self._free.class_for(need_mbps)
         planes = self._free.common_planes(here, there, rate_class)
         if not planes:
             return None

@@ -1,6 +1,7 @@
 """Labels of paths where ToRs forward by label."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,25 @@ def test_what_was_lost_the_longest_ago_is_taken_first_once_all_were_in_use():
     then = assigned(ALONG, after=shares)
     again = assigned(ALONG, path_of(FABRIC, 0, 3), after=then)
     assert set(again.vlans.values()) == {109, 100}, "109 is in use, and was lost just now"
+
+
+def test_where_others_are_too_few_those_at_rest_are_taken_the_longest_lost_first():
+    labels = VlanRange(VlanId(100), VlanId(102))
+    rest = NetworkState(
+        resting=frozenset(map(VlanId, (100, 101, 102))), freed=(VlanId(101), VlanId(100))
+    )
+    state = assign_labels(rest, topology_of(DIRECT, RELAYED), labels)
+    assert state.vlans == {RELAYED: 101, DIRECT: 100}
+    others = replace(rest, closed=frozenset({VlanId(101), VlanId(102)}))
+    with pytest.raises(PlanError, match="does not suffice"):
+        assign_labels(others, topology_of(DIRECT, RELAYED), labels)
+
+
+def test_two_labels_serve_for_ever_where_one_is_in_use():
+    labels, state = VlanRange(VlanId(100), VlanId(101)), NetworkState()
+    for number in range(6):
+        state = assign_labels(state, topology_of((DIRECT, ALONG)[number % 2]), labels)
+    assert set(state.vlans.values()) == {101}
 
 
 def test_a_range_too_small_is_named():

@@ -23,9 +23,9 @@ from topology_fabrics import (
 from topology_reference import Reference
 
 from hydra.errors import PlanError
-from hydra.model import EMPTY_TOPOLOGY, PlaneId, PortId, RackId, Topology
+from hydra.model import EMPTY_TOPOLOGY, Circuit, Path, PlaneId, PortId, RackId, Topology
 from topology.checks import check_topology
-from topology.multihop import keep_current, plan_hydra_bfs
+from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.problem import Budget, PlanResult, Reserved
 
 pytestmark = pytest.mark.takes(15)
@@ -162,11 +162,11 @@ def test_a_full_circuit_carries_no_second_path():
     assert result.unserved == ((0, 2),)
 
 
-def test_weighted_demand_chooses_ports_that_are_fast_enough():
+def test_a_demand_chooses_ports_that_are_fast_enough():
     fabric = arrays(2, 2, [(0, 0, 10.0), (0, 1, 100.0), (1, 0, 100.0), (1, 1, 100.0)])
     demand = demand_of(2, {(0, 1): 50.0})
     assert plan(fabric, demand, boolean=False).topology.circuits == {circuit(fabric, 1, 3)}
-    assert plan(fabric, demand).topology.circuits == {circuit(fabric, 0, 2)}
+    assert plan(fabric, demand).topology.circuits == {circuit(fabric, 1, 3)}
     assert plan(fabric, demand_of(2, {(0, 1): 500.0}), boolean=False).unserved == ((0, 1),)
 
 
@@ -397,6 +397,31 @@ def _instance(rng):
         paths_per_pair=int(rng.integers(1, 4)),
     )
     return fabric, wanted, budget
+
+
+def _slow_and_fast():
+    """Two racks on a plane of 1 Gb/s and one of 10 Gb/s."""
+    return arrays(2, 2, [(rack, plane, 10**plane * 1e3) for rack in (0, 1) for plane in (0, 1)])
+
+
+@pytest.mark.parametrize("plan", [plan_hydra_bfs, plan_hydra_bfs_plus])
+@pytest.mark.parametrize(
+    ("mbps", "plane"), [(500.0, 0), (1e3, 0), (5e3, 1), (1e4, 1), (10_001.0, 1), (12e3, 1)]
+)
+def test_a_large_demand_takes_ports_that_carry_it_or_the_fastest(plan, mbps, plane):
+    fabric, demand = _slow_and_fast(), np.array([[0.0, mbps], [0.0, 0.0]])
+    slow = Circuit(PlaneId(0), PortId(0), PortId(2))
+    standing = Topology(frozenset({slow}), (Path(RackId(0), RackId(1), (slow,)),))
+    for current in (EMPTY_TOPOLOGY, standing):
+        result = plan(fabric, demand, current, NOTHING_RESERVED, Budget(3))
+        assert [circuit.plane for circuit in result.topology.circuits] == [plane]
+
+
+def test_what_is_left_of_slower_planes_is_taken_where_the_fast_ones_are_not_free():
+    budget = Budget(3, blocked_ports=frozenset({PortId(3)}))
+    demand = np.array([[0.0, 5e3], [0.0, 0.0]])
+    result = plan_hydra_bfs(_slow_and_fast(), demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget)
+    assert [circuit.plane for circuit in result.topology.circuits] == [0]
 
 
 @pytest.mark.parametrize("seed", range(4))

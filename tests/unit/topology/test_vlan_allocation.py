@@ -199,9 +199,40 @@ def test_too_small_a_range_is_named():
         PlanError, match=r"100-100 does not suffice: new paths need 2 .* 1 are free"
     ):
         allocate(fabric, START, ring, VlanRange(VlanId(100), VlanId(100)))
-    resting = NetworkState(resting=frozenset({VlanId(100)}))
-    with pytest.raises(PlanError, match=r"\(0 in use, 1 resting until the next change\)"):
-        allocate(fabric, resting, ring, VlanRange(VlanId(100), VlanId(101)))
+    others = NetworkState(resting=frozenset({VlanId(100)}), closed=frozenset({VlanId(100)}))
+    with pytest.raises(PlanError, match=r"1 are free \(0 in use, 1 of changes under way\)"):
+        allocate(fabric, others, ring, VlanRange(VlanId(100), VlanId(101)))
+
+
+def test_where_others_are_too_few_those_at_rest_are_taken_the_longest_free_first():
+    fabric, vlans = full(4, 2), VlanRange(VlanId(100), VlanId(103))
+    one, other = (path(0, 1, circuit(fabric, port, port + 2)) for port in (0, 1))
+    rest = NetworkState(
+        resting=frozenset(map(VlanId, (100, 101, 102))), freed=(VlanId(101), VlanId(100))
+    )
+    assert allocate(fabric, rest, topology_of(one), vlans).vlans == {one: 103}
+    after = allocate(fabric, rest, topology_of(one, other), vlans)
+    assert set(after.vlans.values()) == {103, 101}, "102 was tried just now, and 100 lost later"
+    assert (after.resting, after.freed) == (frozenset(), (100, 102))
+    assert check_vlans(fabric, after, vlans) == []
+
+
+def test_a_range_for_one_change_is_never_locked_up():
+    """A change of everything, with IDs for what is in use and what is set up, and none to rest."""
+    fabric, vlans = full(4, 1), VlanRange(VlanId(100), VlanId(101))
+    turns = [topology_of(path(0, rack, circuit(fabric, 0, rack))) for rack in (1, 2, 3)]
+    state = START
+    for number in range(6):
+        state = allocate(fabric, state, turns[number % 3], vlans)
+    assert set(state.vlans.values()) == {101}
+
+
+def test_what_rests_and_is_in_use_is_joined_and_taken_by_nobody():
+    fabric = full(4, 2)
+    stays, comes = path(0, 1, circuit(fabric, 0, 2)), path(2, 3, circuit(fabric, 4, 6))
+    state = NetworkState(1, topology_of(stays), {stays: VlanId(100)}, frozenset({VlanId(100)}))
+    with pytest.raises(PlanError, match="does not suffice"):
+        allocate(fabric, state, topology_of(stays, comes), VlanRange(VlanId(100), VlanId(100)))
 
 
 def test_more_vlans_than_the_tables_start_with():

@@ -86,6 +86,8 @@ class Reference:
         if not new:
             assert best is not None
             return best
+        most = max(min(self.rate(link.a, link.b), wanted - CRUMB) for link in new)
+        new = [link for link in new if self.rate(link.a, link.b) >= most]
         chosen = min(new, key=lambda link: self.preference(link, min(here, there)))
         self.free -= {chosen.a, chosen.b}
         self.residual[chosen] = float(self.rate(chosen.a, chosen.b))
