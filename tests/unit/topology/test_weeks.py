@@ -72,6 +72,16 @@ def test_week_after_week_the_range_suffices():
     assert len(state.resting) <= 4
 
 
+def test_where_others_are_too_few_weeks_take_ids_at_rest_and_none_in_use():
+    """Three IDs do for two slots, one of which stands, week after week."""
+    few = replace(FABRIC, circuit_vlans=VlanRange(VlanId(100), VlanId(102)))
+    state = NetworkState()
+    for _ in range(5):
+        first, *_, last = week_states(marks_of(few), state, WEEK[:2])
+        assert {*first.vlans.values(), *last.vlans.values()}.isdisjoint(state.vlans.values())
+        state = last
+
+
 def test_a_range_that_is_too_small():
     small = replace(FABRIC, circuit_vlans=VlanRange(VlanId(100), VlanId(100)))
     with pytest.raises(PlanError, match="widen the range"):
