@@ -32,11 +32,15 @@ settings.load_profile("repeatable")
 def pytest_configure(config: pytest.Config) -> None:
     """Workers have an Open vSwitch of their own, but no processors: others wait for them all.
 
-    A shell starts what it puts into the background with SIGINT ignored, and so would be every
-    program that a test interrupts.
+    A shell starts what it puts into the background with SIGINT and SIGQUIT ignored, and so would be
+    every program that a test interrupts.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     if hasattr(config, "workerinput"):
         return
     if any("own_network" in worker for worker in config.getoption("tx")):
