@@ -62,8 +62,10 @@ from hydra.forwarding.rules import (
     Remove,
     RemoveByCookie,
     circuit_rules,
+    constant,
     divert_rule,
     emulated_rules,
+    mac_as_int,
     match_key,
 )
 from hydra.forwarding.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
@@ -120,6 +122,8 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
             for source_check in SourceCheck
             for rule in SingleHomedVlan(fabric).rules(datapath, NetworkState(), (), source_check)
         ),
+        constant(RuleKind.OWN_RACK_GUEST, mac_as_int("02:00:00:00:01:01")),
+        constant(RuleKind.DIVERT_GUEST, mac_as_int("02:00:00:00:01:02")),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *circuit_rules(BY_UPLINK, RackId(4), [(104,), (204,), (304,)], 3),
