@@ -167,6 +167,14 @@ class Reserved:
         while self.jobs:
             self.jobs.pop(0)()
 
+    def released_while_one_is_away(self):
+        """It is let go while a vswitch that its end takes is away; that one's datapath."""
+        datapath = FABRIC.servers[0].vswitch.datapath_id
+        self.network.connected.discard(datapath)
+        self.care.release(self.id)
+        self.work()
+        return datapath
+
     def join_others(self):
         """A circuit between r3 and r4, asked for in its own right."""
         standing = self.ledger.state.topology
@@ -186,10 +194,7 @@ class Reserved:
 
 def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
     reserved = Reserved()
-    datapath = FABRIC.servers[0].vswitch.datapath_id
-    reserved.network.connected.discard(datapath)
-    reserved.care.release(reserved.id)
-    reserved.work()
+    datapath = reserved.released_while_one_is_away()
     assert reserved.ledger.reservation(reserved.id).state is State.RELEASED
     assert reserved.staged.pairs == {(0, 1)}, "held: a vswitch could not be diverted"
     now_s = [0.0]
@@ -214,10 +219,7 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
     reserved = Reserved()
     staged, ledger = reserved.staged, reserved.ledger
     reserved.join_others()
-    datapath = FABRIC.servers[0].vswitch.datapath_id
-    reserved.network.connected.discard(datapath)
-    reserved.care.release(reserved.id)
-    reserved.work()
+    datapath = reserved.released_while_one_is_away()
     assert staged.pairs == {(0, 1), (2, 3)}
     (other,) = (path for path in ledger.state.topology.paths if pair_of(path) == (2, 3))
     lost = LostPath(other, ledger.state.vlans[other], frozenset(), "3 probes lost")
@@ -230,10 +232,7 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
 
 def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     reserved = Reserved()
-    datapath = FABRIC.servers[0].vswitch.datapath_id
-    reserved.network.connected.discard(datapath)
-    reserved.care.release(reserved.id)
-    reserved.work()
+    datapath = reserved.released_while_one_is_away()
     assert not reserved.ledger.wanted((0, 1))
     loop, entry = reserved.rooms._loop, reserved.ledger.enter("operator")
     state = reserved.ledger.state
