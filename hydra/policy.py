@@ -283,8 +283,10 @@ class Policy:
     on_silent_vswitch: Annotated[OnSilence, Taken.AT_ONCE] = OnSilence.HOLD
     """A vswitch that forwards but no longer answers can't confirm that it has let go of a circuit.
     With ``hold``, the circuits that it uses stay where they are. With ``close``, its port at the
-    ToR is closed to circuits, and they move: until it answers again, its server is cut off from
-    racks that either end sends to by circuit."""
+    ToR is closed to circuits, and they move: until it answers again, what it sends by circuit is
+    lost, and so is what single-homed servers send to it by circuit; others reach it electrically.
+    Behind a dead uplink, both are ``close``: whatever comes back, it sends onto no circuit that is
+    gone."""
     source_check: Annotated[SourceCheck, Taken.BY_FILE] = SourceCheck.ON
     """With ``on``, the port of a server takes in frames with the server's own MAC address, or one
     of its `guests`, and without tags; with ``addresses`` also, of ARP and neighbour discovery, what

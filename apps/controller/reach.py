@@ -83,7 +83,7 @@ class Reach:
         return Conditions(
             switches.ready(),
             switches.dead_uplinks,
-            self._care.closed,
+            self._switches.closed,
             switches.diverted,
             self._fleet.mute() | switches.late(),
         )
@@ -195,7 +195,7 @@ class Reach:
 
     def dead_uplinks(self) -> frozenset[str]:
         """Servers whose uplink to their ToR is down, or closed to circuits."""
-        return self._switches.dead_uplinks | self._care.closed
+        return self._switches.dead_uplinks | self._switches.closed
 
     def alarms(self) -> Mapping[str, Sequence[Alarm]]:
         """Alarms that stand, by optical switch that has any."""
@@ -223,7 +223,7 @@ class Reach:
         """Uplinks of the switch's servers that are down or closed, in words."""
         steering = self._switches.steering
         servers = steering[owned].servers if owned in steering else ()
-        if any(server.name in self._care.closed for server in servers):
+        if any(server.name in self._switches.closed for server in servers):
             return "silent: its ToR port is closed to circuits"
         dead = [server.name for server in servers if server.name in self._switches.dead_uplinks]
         if not dead:

@@ -231,6 +231,7 @@ class Upkeep:
     def follow_uplinks_meanwhile(self) -> None:
         """Do so while a change under way waits, where that touches nothing that it rests on."""
         if self._substrate.detours:
+            self._note_closed()
             self._runner.run_meanwhile(self._switches.follow_uplinks())
             for change in self._ledger.under_way:
                 change.hear_of_uplinks(self._switches.dead_uplinks)
@@ -321,6 +322,13 @@ class Upkeep:
 
     # -- reconfigurations -------------------------------------------------------------------------
 
+    def _note_closed(self) -> None:
+        under_way = (change.closed for change in self._ledger.under_way)
+        self._switches.closed_meanwhile = frozenset().union(*under_way)
+
+    def _follow_closed(self) -> None:
+        self._runner.run(self._switches.follow_closed())
+
     def start_over(self, execution: Execution) -> None:
         """Have the devices read again before anything else, since a reconfiguration broke off."""
         self._recovery.begin_anew(execution)
@@ -332,6 +340,9 @@ class Upkeep:
         self.dark = frozenset(one for one in self.dark if one[0] in standing)
         self._care.learn(execution)
         self._switches.learn(execution)
+        self._note_closed()
+        if execution.closed:
+            self._put(self._follow_closed)
         waiting, target = self._panels.waiting(execution), execution.plan.target
         failed = [
             (circuit.ends, str(failure))

@@ -64,7 +64,7 @@ class Audit:
         actual, silent = yield from self._care.read()
         mute = [name for datapath, name in known.items() if datapath not in rules]
         return Seen(
-            tuple(device_drift(self._fabric, state, actual, self._care.closed)),
+            tuple(device_drift(self._fabric, state, actual, self._switches.closed)),
             broken_circuits(self._fabric, state, actual),
             rules,
             tuple(dict.fromkeys((*silent, *mute))),
@@ -90,5 +90,5 @@ class Audit:
         actual: Actual
         actual, _ = yield from self._care.read()
         state = self._memory.state
-        yield from self._care.retag(wrong_vlans(self._fabric, state, actual, self._care.closed))
+        yield from self._care.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))
         yield from self._care.take_down(stray_mirrors(self._fabric, state, actual.mirrors))

@@ -71,8 +71,6 @@ class DeviceCare:
     _switches: Switches
     _by_people: frozenset[PlaneId] = frozenset()
     """Planes whose changes are tasks for people."""
-    closed: frozenset[str] = field(default=frozenset(), init=False)
-    """Servers whose port at the ToR is closed to circuits, until their switch answers."""
     uncertain_planes: set[PlaneId] = field(default_factory=set, init=False)
     uncertain_racks: set[RackId] = field(default_factory=set, init=False)
 
@@ -81,11 +79,11 @@ class DeviceCare:
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
-        for name in sorted(execution.closed - self.closed):
+        for name in sorted(execution.closed):
             LOG.error(
                 "the vswitch of %s is silent: its port is closed to circuits until it answers", name
             )
-        self.closed |= execution.closed
+        self._switches.closed |= execution.closed
         self.uncertain_planes |= execution.uncertain_planes
         self.uncertain_racks |= {
             rack.id for rack in self._fabric.racks if rack.name in execution.unconfirmed
@@ -95,7 +93,7 @@ class DeviceCare:
         """VLAN membership of every ToR port that the configuration names; none without VLANs."""
         if not self._substrate.retags:
             return {}
-        return wanted_vlans(self._fabric, self._memory.state, self.closed)
+        return wanted_vlans(self._fabric, self._memory.state, self._switches.closed)
 
     # -- courses ----------------------------------------------------------------------------------
 
@@ -171,7 +169,7 @@ class DeviceCare:
         """Servers of these racks for markers: one of each switch that can send, and those that can
         receive.
         """
-        ready, dead = self._switches.ready(), self._switches.dead_uplinks | self.closed
+        ready, dead = self._switches.ready(), self._switches.dead_uplinks | self._switches.closed
         senders: dict[RackId, list[Server]] = {}
         receivers: dict[RackId, list[Server]] = {}
         for rack in racks:
@@ -227,7 +225,7 @@ class DeviceCare:
         actual, _ = yield from read_devices(self._fabric, asked, wanted)
         self.uncertain_racks -= actual.vlans.keys() | (set(racks) - wanted.keys())
         state = self._memory.state
-        yield from self.retag(wrong_vlans(self._fabric, state, actual, self.closed))
+        yield from self.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))
         self.uncertain_planes -= actual.mirrors.keys()
         yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors))
 
@@ -280,8 +278,8 @@ class DeviceCare:
 
     @property
     def closed_racks(self) -> frozenset[RackId]:
-        """Racks with servers that :attr:`closed` names."""
-        return frozenset(self._fabric.server_by_name[name].rack for name in self.closed)
+        """Racks with servers whose port is closed."""
+        return frozenset(self._fabric.server_by_name[name].rack for name in self._switches.closed)
 
     def open_ports(self, racks: Collection[RackId]) -> Course[frozenset[RackId]]:
         """Let servers onto circuits again if their switch has been brought to the present state.
@@ -290,7 +288,7 @@ class DeviceCare:
         """
         ready = self._switches.ready()
         servers: dict[RackId, list[Server]] = {}
-        for server in map(self._fabric.server_by_name.__getitem__, sorted(self.closed)):
+        for server in map(self._fabric.server_by_name.__getitem__, sorted(self._switches.closed)):
             if self._switches.switch_of[server.name] in ready and server.rack in racks:
                 servers.setdefault(server.rack, []).append(server)
         commands = tuple(
@@ -309,9 +307,10 @@ class DeviceCare:
             names = ", ".join(server.name for server in some)
             if outcome.confirmed:
                 LOG.info("the ToR takes from %s for circuits again", names)
-                self.closed -= {server.name for server in some}
+                self._switches.closed -= {server.name for server in some}
             else:  # or it does, soon
                 failed.add(rack)
                 self.uncertain_racks.add(rack)
                 LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)
+        yield from self._switches.follow_closed()
         return frozenset(failed)

@@ -115,7 +115,8 @@ class Conditions:
     connected: frozenset[DatapathId]
     """Switches that hold the rules that they should, and take others."""
     dead_uplinks: frozenset[str]
-    """Servers whose optical uplink is down: nothing of theirs is on a circuit."""
+    """Servers whose optical uplink is down: nothing of theirs is on a circuit, until it comes back.
+    """
     closed: frozenset[str] = frozenset()
     """Servers from whom their ToR takes nothing for circuits."""
     diverted: frozenset[Pair] = frozenset()
@@ -196,8 +197,6 @@ class Execution:
     answered: it may do so yet, after whatever it is told later."""
     _untagged: dict[PortId, PortVlans] = field(default_factory=dict)
     """Ports that were untagged first, with the VLANs left to them."""
-    _excused: dict[Steering, Failure] = field(default_factory=dict)
-    """Switches that did not confirm their divert, and why; nothing of theirs could use circuits."""
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
     activated: frozenset[Pair] = frozenset()
@@ -400,12 +399,18 @@ class Execution:
                     failure.kind is FailureKind.LATE or switch.datapath in self.conditions.awaited
                 ):
                     self.late.add(switch.datapath)
-        if closes:
-            yield from self._close(silent)
+        yield from self._close(silent if closes else filter(self._is_cut_off, silent))
         self._hold_for_silent(silent)
 
-    def _close(self, silent: Collection[Steering]) -> Steps:
-        """Have ToRs take nothing for circuits from silent vswitches that may be sending there."""
+    def _is_cut_off(self, silent: Steering) -> bool:
+        """True if an uplink is down that would have to come back before the switch can send.
+
+        A late switch may answer before that.
+        """
+        return silent.name in self.conditions.dead_uplinks and silent.datapath not in self.late
+
+    def _close(self, silent: Iterable[Steering]) -> Steps:
+        """Have ToRs take nothing for circuits from silent vswitches that may send there."""
         out: dict[RackId, list[Server]] = {}
         held = self._held_by_rack()
         for switch in silent:
@@ -426,9 +431,8 @@ class Execution:
                 self._missed("close", rack, outcome.failure)
 
     def _is_off_circuits(self, switch: Steering) -> bool:
-        """True if nothing that the switch sends gets onto a circuit."""
-        off = (self.conditions.dead_uplinks, self.conditions.closed, self.closed)
-        return any(switch.name in servers for servers in off)
+        """True if nothing that the switch sends gets onto a circuit, whatever comes back."""
+        return switch.name in self.conditions.closed or switch.name in self.closed
 
     def _held_by_rack(self) -> dict[RackId, set[Pair]]:
         """Affected pairs that have paths now, by each of their racks."""
@@ -454,10 +458,10 @@ class Execution:
         for switch, cause in silent.items():
             words = f"{switch.name} did not confirm its divert ({cause})"
             failure = self._missed("divert", switch.name, cause, words)
-            if self._is_off_circuits(switch):
-                self._excused[switch] = cause
+            its = of_rack.get(switch.rack, set())
+            if self._is_off_circuits(switch) or (self._is_cut_off(switch) and not its):
                 continue
-            held |= of_rack.get(switch.rack, set())
+            held |= its
             self.obstacles.append(failure)
         if held:
             self._replan(held, ())
@@ -495,15 +499,13 @@ class Execution:
         )
         senders: dict[RackId, list[Server]] = {}
         for switch in leaving:
-            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
+            if switch.name not in self.conditions.dead_uplinks:
+                senders.setdefault(switch.rack, []).extend(switch.servers[:1])
         receivers = {rack: self._able(rack) for rack in draining.ends}
         yield from draining.run(senders, receivers, beside)
         bound = "bound reached" if draining.bound_reached else ""
         self._note("drain", (*seen, *draining.outcomes), bound)
         self._hold_undrained(draining)
-        # An uplink may have come back meanwhile.
-        back = {one: why for one, why in self._excused.items() if not self._is_off_circuits(one)}
-        self._hold_for_silent(back)
 
     def _hold_undrained(self, draining: Draining) -> None:
         """Hold what still carries frames, and what nothing shows to be empty."""

@@ -101,13 +101,15 @@ class Recovery:
         memory, switches, care = self._memory, self._switches, self._care
         actual, silent = yield from care.read()
         ready = switches.ready()
-        care.closed = frozenset(
+        switches.closed = frozenset(
             name
             for name in servers_closed(self._fabric, actual)
             if switches.switch_of[name] not in ready
         )
         dark = yield from care.dark_ports([rack.id for rack in self._fabric.racks], begun=True)
-        found = reconcile(self._fabric, memory.state, actual, memory.unsettled, care.closed, dark)
+        found = reconcile(
+            self._fabric, memory.state, actual, memory.unsettled, switches.closed, dark
+        )
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
         self.unlit = found.unlit

@@ -138,8 +138,12 @@ class Switches:
         """True if the present state is known: switches may be brought to it."""
         self.spares_relays = False
         """True from a start on, as long as a switch may count on relays of an earlier state."""
+        self.closed: frozenset[str] = frozenset()
+        """Servers whose port at the ToR is closed to circuits, until their switch answers."""
+        self.closed_meanwhile: frozenset[str] = frozenset()
+        """The same, by changes under way, which count on it."""
         self.dead_uplinks: frozenset[str] = frozenset()
-        """Servers whose uplink to the ToR is down."""
+        """Servers whose uplink to the ToR is down, or closed."""
         self._uplinks = frozenset(
             end for server in fabric.servers for end in self._ends_of_uplink(server)
         )
@@ -447,7 +451,7 @@ class Switches:
         return (*wipe(spare_relays=self.spares_relays), *table)
 
     def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
-        """Note the uplinks that are down; True if they are others than before.
+        """Note the uplinks that are down or closed; True if they are others than before.
 
         Those are looked at that were down, and those of switches that ``connected`` since; None,
         or after a change of ports that was passed over: all.
@@ -459,11 +463,12 @@ class Switches:
             servers = [one for at in connected for one in self._uplinks_at.get(at, ())]
             if self.dead_uplinks:
                 servers += [one for one in self._fabric.servers if one.name in self.dead_uplinks]
-        dead = frozenset(server.name for server in servers if self._uplink_down(server))
+        down = (server.name for server in servers if self._uplink_down(server))
+        dead = self.closed.union(self.closed_meanwhile, down)
         if dead == self.dead_uplinks:
             return False
         self.dead_uplinks = dead
-        LOG.warning("uplinks to ToRs down: %s", ", ".join(sorted(dead)) or "none")
+        LOG.warning("uplinks to ToRs down or closed: %s", ", ".join(sorted(dead)) or "none")
         return True
 
     def follow_uplinks(self) -> Steps:
@@ -482,6 +487,11 @@ class Switches:
         else:
             servers = reachable_on(self._fabric, self._memory.state)
             yield Batch("announce", (Announce(tuple(servers)),))
+
+    def follow_closed(self) -> Steps:
+        """Go around servers whose port at the ToR was closed, and back where it was opened."""
+        if self.settled:
+            yield from self._note_and_go_around(())
 
     def _go_around(self, before: Collection[str]) -> Steps:
         """Change what differs in switches that are ready; ``before`` were the dead uplinks."""

@@ -1,6 +1,7 @@
 """When which course is due, what is out of reach meanwhile, and that nothing is assumed."""
 
 import random
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from apps.controller.upkeep import Retries, Upkeep
 from hydra.errors import DeviceUnavailable
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import match_key
+from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
@@ -229,7 +232,7 @@ def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monk
     monkeypatch.setattr(stage.upkeep, "_port_retries", Retries(clock))
     stage.upkeep.look_after()
     (server, *_) = FABRIC.servers
-    stage.core.care.closed = frozenset({server.name})
+    stage.core.switches.closed = frozenset({server.name})
     stage.network.closed.add(server.name)
     stage.network.faults = Faults(tor=1.0)
     run, asked_s = stage.network.perform, []
@@ -247,8 +250,67 @@ def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monk
     stage.network.faults = Faults()
     clock.now_s = 100.0
     stage.upkeep.look_after()
-    assert not stage.core.care.closed
+    assert not stage.core.switches.closed
     assert not stage.network.closed
+
+
+def gone_around(stage):
+    """Servers that all other vswitches send to electrically because of their uplink."""
+    own_rules = stage.network.substrate.own_rules
+
+    def of_uplink(datapath, name):
+        with_it, without_it = (
+            {match_key(rule) for rule in own_rules(datapath, dead, POLICY.source_check)}
+            for dead in ((name,), ())
+        )
+        return with_it - without_it
+
+    switches = [(one.vswitch.datapath_id, one.name) for one in FABRIC.servers]
+    return {
+        server.name
+        for server in FABRIC.servers
+        if all(
+            of_uplink(datapath, server.name) <= stage.network.tables[datapath].keys()
+            for datapath, name in switches
+            if name != server.name
+        )
+    }
+
+
+def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
+    """A change closes it for a vswitch that does not answer, whose dead uplink then comes back."""
+    stage = Stage(state=STANDING)
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    assert gone_around(stage) == set()
+    (silent, *_), network = FABRIC.servers, stage.network
+    network.dead_uplinks.add(silent.name)
+    stage.upkeep.follow_uplinks()
+    network.connected.discard(silent.vswitch.datapath_id)
+    plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
+    execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
+    stage.ledger.begin(execution)
+    steps = execution.run()
+    batch = next(steps)
+    while batch.step != "move":
+        batch = steps.send(stage.core.perform(batch))
+    network.uplink_back(silent)
+    stage.upkeep.follow_uplinks_meanwhile()
+    assert gone_around(stage) == execution.conditions.dead_uplinks == {silent.name}
+    with suppress(StopIteration):
+        while True:
+            batch = steps.send(stage.core.perform(batch))
+    assert execution.state is ReconfigurationState.DONE
+    stage.ledger.end(execution)
+    stage.ledger.settle(execution.result)
+    stage.core.memory.settle(execution.result)
+    stage.upkeep.take_over(execution)
+    while stage.core.jobs:
+        stage.core.jobs.pop(0)()
+    assert gone_around(stage) == network.closed == {silent.name}
+    network.connected.add(silent.vswitch.datapath_id)
+    stage.upkeep.look_after()
+    assert gone_around(stage) == network.closed == stage.core.switches.closed == set()
 
 
 def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(stage, monkeypatch):
@@ -489,7 +551,7 @@ def test_a_vswitch_whose_uplink_is_dead_is_not_on_circuits(stage):
     stage.upkeep.look_after()
     assert on_circuits(stage) == {"h11", "h21", "h31"}
     assert on_circuits(stage, "h11", "h31") == {"h21"}
-    stage.core.care.closed = frozenset({"h21"})
+    stage.core.switches.closed = frozenset({"h21"})
     assert on_circuits(stage, "h11") == {"h31"}, "nor one whose port is closed to them"
 
 

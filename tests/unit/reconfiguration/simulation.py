@@ -171,6 +171,8 @@ class Stale:
     """A table that a switch has replaced, and still forwards some packets by."""
 
     until_s: float
+    cached_until_s: float
+    """Until when it sends by it; after that, frames of earlier wait in front of a ToR."""
     table: Mapping[object, FlowRule]
     sent: Sent | None = None
     """What follows from it, once anybody has asked."""
@@ -702,7 +704,7 @@ class Network:
         """One atomic bundle."""
         table = self.tables[datapath]
         self.rules_changed(datapath)
-        lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
+        cached_s = lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
         lags_s = self._lags_until_s.get(datapath, 0.0)
         self._lags_until_s[datapath] = max(lags_s, self.now_s + lag_s)
         rack = self.rack_of.get(datapath)
@@ -712,7 +714,8 @@ class Network:
             self.still_until_s[rack] = max(still_s, self.now_s + lag_s)
             (self.still_and_telling.add if self._hit(0.5) else self.still_and_telling.discard)(rack)
         if lag_s:
-            self.stale.setdefault(datapath, []).append(Stale(self.now_s + lag_s, dict(table)))
+            stale = Stale(self.now_s + lag_s, self.now_s + cached_s, dict(table))
+            self.stale.setdefault(datapath, []).append(stale)
         for change in changes:
             if isinstance(change, Install | InstallAll):
                 table.update((match_key(rule), rule) for rule in installed([change]))
@@ -754,14 +757,26 @@ class Network:
             self._postpone(rack, [partial(change, name) for name in ports[extent:]])
         return None, failure
 
+    def uplink_back(self, server: Server) -> None:
+        """A vswitch's uplink that was down is up. No frame of it waits in front of the ToR."""
+        datapath = self.switch_of[server.name].datapath
+        self.stale[datapath] = [
+            one for one in self.stale.get(datapath, ()) if self.now_s < one.cached_until_s
+        ]
+        self._let_in([server])
+        self.dead_uplinks.discard(server.name)
+
     def reopen(self, servers: Collection[Server]) -> None:
         """Take again from servers what they send by circuit, and give them what is sent to them."""
+        self._let_in(servers)
+        self.closed.difference_update(server.name for server in servers)
+
+    def _let_in(self, servers: Collection[Server]) -> None:
         off = self.dead_uplinks | self.closed
         for rack in {server.rack for server in servers}:
             if all(server.name in off for server in self.fabric.racks[rack].servers):
                 for one in chain.from_iterable(self.stale.values()):
                     one.lost.add(rack)
-        self.closed.difference_update(server.name for server in servers)
 
     def _move_mirrors(self, command: MoveMirrors) -> Doing:
         lit, halves = self.mirrors[command.plane], self.halves[command.plane]

@@ -222,25 +222,71 @@ def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():
     }
 
 
-def test_what_a_silent_vswitch_uses_stays_if_its_uplink_comes_back():
-    """While it was down, nothing of it got onto a circuit, and nobody waited for its divert."""
+def silent_and_cut_off():
+    """A network with a vswitch that does not answer, behind an uplink that is down, and a change by
+    which the circuit goes that its server has.
+    """
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     silent = FABRIC.racks[1].servers[0]
     network.dead_uplinks.add(silent.name)
-    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = execution_of(network, old, target)
     network.connected.discard(silent.vswitch.datapath_id)
+    return network, execution, silent
+
+
+@pytest.mark.parametrize("when", ["drain", "move", "probe", "never"])
+def test_a_silent_vswitch_whose_uplink_comes_back_gets_onto_no_circuit_that_goes(when):
+    """While it is down, the ToR is told to take nothing for circuits once it is up."""
+    network, execution, silent = silent_and_cut_off()
+    target = execution.plan.target
+    read = {"drain": ReadPortPackets, "move": MoveMirrors, "probe": ProbePath}
 
     def comes_back(_command, true):
-        network.dead_uplinks.clear()
+        network.uplink_back(silent)
         execution.hear_of_uplinks(frozenset())
         return true
 
-    network.instead["drain", ReadPortPackets] = comes_back
+    if when in read:
+        network.instead[when, read[when]] = comes_back
     Watch(network, execution).run()
-    assert execution.result.topology == old.topology
+    assert (when == "never") is bool(network.dead_uplinks)
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result == target
+    assert execution.closed == network.closed == {silent.name}
+
+
+def test_where_the_port_of_a_dead_uplink_can_not_be_closed_what_is_behind_it_does_not_move():
+    network, execution, silent = silent_and_cut_off()
+    network.instead["close", SetVlans] = refused
+    Watch(network, execution).run()
+    assert execution.result.topology == execution.plan.current.topology
     assert f"{silent.name} did not confirm its divert" in execution.reason
     assert network.commands(MoveMirrors) == []
+
+
+def test_a_late_vswitch_behind_a_dead_uplink_is_not_closed_out():
+    network, execution, silent = silent_and_cut_off()
+    execution = replace(execution, hurries=True)
+    awaited = frozenset({silent.vswitch.datapath_id})
+    execution.conditions = replace(execution.conditions, awaited=awaited)
+    Watch(network, execution).run()
+    assert network.closed == set()
+    assert execution.late == awaited
+    assert network.commands(MoveMirrors) == []
+
+
+def test_nobody_is_closed_out_of_a_rack_that_loses_no_path():
+    network = Scripted(FABRIC, NetworkState())
+    silent, *_ = FABRIC.racks[1].servers
+    execution = execution_of(network, NetworkState(), start(DIRECT))
+    execution.hear_of_uplinks(frozenset({silent.name}))
+    network.connected.discard(silent.vswitch.datapath_id)
+    Watch(network, execution).run()
+    assert network.commands(SetVlans), "ports of the new circuit"
+    assert execution.closed == network.closed == set()
+    assert not execution.obstacles
 
 
 def test_what_a_silent_vswitch_uses_does_not_move():
@@ -274,17 +320,6 @@ def test_a_vswitch_that_may_forward_by_what_it_cached_keeps_its_circuits():
     assert execution.unconfirmed == {late.name}
     assert "cached flows" in execution.reason
     assert execution.result.topology == old.topology
-
-
-def test_a_silent_vswitch_with_a_dead_uplink_holds_nothing_up():
-    old = start(DIRECT)
-    network = Scripted(FABRIC, old)
-    silent = FABRIC.racks[1].servers[0]
-    network.dead_uplinks.add(silent.name)
-    network.connected.discard(silent.vswitch.datapath_id)
-    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
-    execution = Watch(network, execution_of(network, old, target)).run()
-    assert execution.result == target
 
 
 CLOSE = Policy(on_silent_vswitch=OnSilence.CLOSE)

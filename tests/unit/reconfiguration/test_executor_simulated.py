@@ -13,6 +13,7 @@ import pytest
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import SubstrateKind
 from hydra.policy import DrainPolicy, OnSilence, Policy
+from hydra.reconfiguration.commands import Batch, Command
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, paths_by_pair
 from tests.unit.core.fabrics import (
@@ -33,12 +34,36 @@ _RUNS = 1000
 RECONFIGURATIONS = 3
 _TURNS = 6
 """Of upkeep between two reconfigurations, at most."""
+_MENDED = 0.01
+"""The chance that an uplink comes back after a command's effect."""
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
 class Course(NamedTuple):
     network: Network
     executions: list[Execution]
+
+
+class _Mended(Watch):
+    """A reconfiguration during which somebody mends uplinks."""
+
+    def __init__(self, execution: Execution, upkeep: SimulatedUpkeep) -> None:
+        super().__init__(upkeep.network, execution, upkeep.uncertain)
+        self.upkeep = upkeep
+        self.mended = 0
+
+    def before(self, batch: Batch) -> None:
+        if self.mended and self.network.rng.random() < 0.5:
+            self.upkeep.follow_uplinks_meanwhile(self.execution)
+        super().before(batch)
+
+    def look(self, command: Command | None) -> None:
+        dead = self.network.dead_uplinks if self.network.substrate.retags else ()
+        if dead and self.network.rng.random() < _MENDED:
+            name = self.network.rng.choice(sorted(dead))
+            self.network.uplink_back(self.fabric.server_by_name[name])
+            self.mended += 1
+        super().look(command)
 
 
 @remembering(150)
@@ -63,6 +88,9 @@ def simulate(seed: int) -> Course:
             shake(network, rng)
             upkeep.reconnect()
             upkeep.look_after()
+            if rng.random() < 0.1:
+                network.dead_uplinks.add(rng.choice(fabric.servers).name)
+            upkeep.run(upkeep.switches.follow_uplinks())
             if not upkeep.uncertain:
                 break
         else:
@@ -71,7 +99,7 @@ def simulate(seed: int) -> Course:
         plan = diff(fabric, state, random_state(fabric, state, rng), order)
         execution = Execution(fabric, policy, plan, upkeep.conditions(), order)
         network.unsettle(sorted(plan.disconnect))
-        watch = Watch(network, execution, upkeep.uncertain)
+        watch = _Mended(execution, upkeep)
         upkeep.look = watch.look
         upkeep.take_over(watch.run())
         executions.append(execution)
@@ -92,7 +120,8 @@ def test_the_seeds_reach_every_corner():
     }
     assert any(execution.plan.connect_last for execution in executions)
     assert any(execution.uncertain_planes for execution in executions)
-    assert any(execution.closed for execution in executions)
+    for silence in OnSilence:
+        assert any(one.closed for one in executions if one.policy.on_silent_vswitch is silence)
     several = {
         execution.fabric.substrate
         for execution in executions

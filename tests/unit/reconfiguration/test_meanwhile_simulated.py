@@ -105,8 +105,7 @@ class Unlucky:
             self.stay_diverted()
         if self.dead is not None and self.network.substrate.detours:
             self.network.dead_uplinks.add(self.dead)
-            self.upkeep.run(self.upkeep.switches.follow_uplinks())
-            self.change.hear_of_uplinks(self.upkeep.switches.dead_uplinks)
+            self.upkeep.follow_uplinks_meanwhile(self.change)
 
     def stay_diverted(self) -> None:
         """Nobody sends on a dead circuit, but what the change itself has under way."""

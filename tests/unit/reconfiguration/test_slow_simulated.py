@@ -175,8 +175,7 @@ class Slow:
         upkeep, network, rng = self.upkeep, self.network, self.rng
         if rng.random() < 0.5 and network.substrate.detours:
             network.dead_uplinks.add(rng.choice(self.fabric.servers).name)
-            upkeep.run_meanwhile(upkeep.switches.follow_uplinks())
-            change.hear_of_uplinks(upkeep.switches.dead_uplinks)
+            upkeep.follow_uplinks_meanwhile(change)
             self.seen["uplink"] += 1
             return
         staying = change.plan.current.topology.circuits & change.plan.target.topology.circuits

@@ -240,7 +240,7 @@ class SimulatedUpkeep:
     def conditions(self) -> Conditions:
         switches = self.switches
         return Conditions(
-            switches.ready(), switches.dead_uplinks, self.care.closed, switches.diverted
+            switches.ready(), switches.dead_uplinks, switches.closed, switches.diverted
         )
 
     def take_over(self, execution: Execution) -> None:
@@ -250,6 +250,15 @@ class SimulatedUpkeep:
         self.network.journal.clear()
         self.care.learn(execution)
         self.switches.learn(execution)
+        self.switches.closed_meanwhile = frozenset()
+        self.run(self.switches.follow_closed())
+
+    def follow_uplinks_meanwhile(self, change: Execution) -> None:
+        """While a change is under way, where it waits."""
+        if self.network.substrate.detours:
+            self.switches.closed_meanwhile = frozenset(change.closed)
+            self.run_meanwhile(self.switches.follow_uplinks())
+            change.hear_of_uplinks(self.switches.dead_uplinks)
 
     def look_after(self) -> None:
         """One turn: retry what is uncertain, once what was late has happened."""

@@ -173,11 +173,10 @@ class Watch:
                     self._fail(f"{cross} would share a port with {other}")
 
     def _path_is_diverted(self, path: Path) -> None:
-        off = self.execution.conditions.dead_uplinks | self.network.closed
         for here, there in path.directions:
             for switch in self.network.substrate.steering(here):
                 sure = (switch.datapath, there) in self.diverted
-                if not sure and switch.name not in off:
+                if not sure and switch.name not in self.network.closed:
                     name = switch.name
                     self._fail(
                         f"a mirror moves under {path}, and {name} did not confirm its divert"
