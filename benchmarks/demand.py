@@ -33,11 +33,13 @@ from typing import Final
 import numpy as np
 from rich.progress import Progress
 
+from apps.demand.estimator import ANSWERED
 from benchmarks._baselines import plain_estimate
 from benchmarks._demand_cases import Case, Counted, Floats, Network, draw
 from benchmarks._demands import RATE_MBPS
 from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
+from benchmarks.tournament import ACKNOWLEDGED
 from hydra.demand.known import KnownDemand
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Topology
 from topology.algorithms import algorithm
@@ -97,6 +99,7 @@ class Ours:
             uses,
             self._connections(case),
             np.multiply(most, share, out=np.full(len(share), np.inf), where=share > 0),
+            unanswered=self._unanswered(case, counted, sent),
         )
         into = counted.load_mbps[links : 2 * links].reshape(n, case.servers)
         ports_mbps = np.full(links, RATE_MBPS), receiving(into) * RATE_MBPS
@@ -117,6 +120,14 @@ class Ours:
         first = uses[:, 2]
         electrical = (first >= links) & (first < links + uplinks)
         return np.bincount(first, np.where(electrical, sent, 0.0), len(load))
+
+    def _unanswered(self, case: Case, counted: Counted, sent: Floats) -> np.ndarray:
+        """Rows whose server receives next to nothing, not even acknowledgements for TCP."""
+        flows, links = case.flows, case.fabric.n_racks * case.servers
+        received = counted.load_mbps[links : 2 * links].copy()
+        acknowledged = ACKNOWLEDGED * np.where(flows.paced, 0.0, counted.sent_mbps)
+        np.add.at(received, flows.src, acknowledged)
+        return received[self._sender] < ANSWERED * sent
 
     def _connections(self, case: Case) -> Floats | None:
         if not case.agents:

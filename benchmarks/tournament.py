@@ -51,6 +51,8 @@ PERIOD_S: Final = 10.0
 POLL_S: Final = 0.5
 SEED: Final = 1
 _UNEVEN: Final = 0.05
+ACKNOWLEDGED: Final = 1e-3
+"""Part of what TCP sends that comes back as acknowledgements, where they are few."""
 _NOBODY: Final = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
 
 
@@ -104,6 +106,7 @@ class Network:
         ends = [end for circuit in circuits for end in circuit.ends]
         ports = dict(zip(ends, load[4 * racks :].tolist(), strict=False))
         into = np.bincount(dst, sent, racks), np.bincount(dst, sent * electrical, racks)
+        into[0][:] += np.bincount(src, ACKNOWLEDGED * sent, racks)
         received = {
             Inlet(server, bool(which)): float(into[which][server])
             for which in (0, 1)

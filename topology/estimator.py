@@ -56,6 +56,8 @@ class Traffic:
     """What it can want at most; infinite where nobody knows."""
     held_back: NDArray[np.bool_] | None = None
     """Traffic that met something full a moment ago, on a way that has changed since."""
+    unanswered: NDArray[np.bool_] | None = None
+    """Traffic whose sender receives next to nothing: no acknowledgement tells it to slow down."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +93,8 @@ def estimate(
     what is wanted. ``peak_mbps``, shape (R,), is the load as one reading alone may tell it: it
     makes no resource full, but none below it is clear; None: as ``load_mbps``.
 
-    Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
+    Traffic that met nothing full, or that nobody answers, wants what it sends, with some head-room:
+    in front of a queue that drops, datagrams are counted as they are sent. The rest gets its
     max-min fair share of what that leaves of the ideal switch, by its number of connections as far
     as that is known. The share may be less than what is sent, where others that want the same link
     are held back elsewhere. No estimate is above what links carry, unless that much is sent.
@@ -109,6 +112,8 @@ def estimate(
     if traffic.held_back is not None:
         met_full |= traffic.held_back
     constrained = met_full & (sent > 0) & ~doubted
+    if traffic.unanswered is not None:
+        constrained &= ~traffic.unanswered
     ports = np.stack([traffic.sender, len(out_mbps) + traffic.to], axis=1)
     capacity = np.concatenate([out_mbps, in_mbps])
     used = _sums(ports, sent, len(capacity))

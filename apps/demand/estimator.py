@@ -31,6 +31,8 @@ _SETTLED_POLLS: Final = 2
 """Readings after a change of circuits of which the last began after it."""
 _LAG: Final = 3
 """Time constants of the average after which it has followed a change by 95 %."""
+ANSWERED: Final = 2e-4
+"""TCP is sent an acknowledgement, of 54 bytes or more, for each 64 kB or so: this part at least."""
 _IN_EARNEST: Final = 0.1
 """A server that receives this part of what the busiest in its rack does counts as a receiver."""
 
@@ -186,6 +188,7 @@ class DemandEstimator:
                 self._of_entries(backlog, backlog.connections, sent),
                 most_mbps=np.where(more > 0, mbps + more, known),
                 held_back=(self._held_back & (changed_s < self._hold_s))[pair],
+                unanswered=self._unanswered(sent, into[0]),
             ),
             load,
             capacity,
@@ -230,6 +233,17 @@ class DemandEstimator:
         np.add.at(sums, (self._source_of[backlog.server], backlog.rack), values)
         of_entries: NDArray[np.float64] = sums[sent.source, sent.to]
         return of_entries
+
+    def _unanswered(self, sent: Sent, into: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Entries of ``sent`` whose servers receive far less than would answer TCP; false where it
+        is not known what they receive.
+
+        The average is what holds: counters of rules follow up to half a second later.
+        """
+        received_mbps = np.zeros(len(self._rack_of))
+        np.add.at(received_mbps, self._source_of, into)
+        unanswered: NDArray[np.bool_] = received_mbps[sent.source] < ANSWERED * sent.mbps
+        return unanswered
 
     def troubles(self) -> Mapping[str, int]:
         """Contradictions between configuration and counters since the start, by cause."""

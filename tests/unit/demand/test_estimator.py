@@ -131,6 +131,19 @@ def test_a_pair_that_is_held_back_in_one_slot_is_so_in_the_week():
     assert found.wanted_mbps[R1, R2] == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize(
+    ("received_mbps", "wanted_mbps"),
+    [(0.0005, 9.6 * HEADROOM), (0.005, 100.0), (None, 100.0)],
+    ids=["nobody answers", "TCP is acknowledged", "not known"],
+)
+def test_traffic_that_nobody_answers_is_not_held_back(received_mbps, wanted_mbps):
+    received = {} if received_mbps is None else {Inlet(H11, electrical=False): received_mbps}
+    found = Network().find((H11, R2, 9.6), (H12, R3, 9.6), received=received)
+    assert found.constrained[R1, R2] == (wanted_mbps == 100.0)
+    assert found.wanted_mbps[R1, R2] == pytest.approx(wanted_mbps)
+    assert found.constrained[R1, R3], "nobody knows what that server receives"
+
+
 def test_a_full_uplink_hides_what_its_server_wants():
     found = Network().find((H11, R2, 7.2), (H11, R3, 1.8), (H12, R4, 6.0))
     assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([80.0, 20.0])
