@@ -23,7 +23,8 @@ _QUARANTINE = "/v1/quarantine"
 def reconcile(ctx: click.Context, dry_run: bool, url: str, as_json: bool) -> None:
     """Mend what was changed behind the controller's back: mirrors, VLANs and rules.
 
-    Exit status 1 if something differs afterwards (or with --dry-run: now).
+    Exit status 1 if something differs afterwards (or with --dry-run: now), 3 if nothing does where
+    devices answer, and one does not.
     """
     with ControllerClient(url) as client:
         document = (
@@ -39,7 +40,8 @@ def reconcile(ctx: click.Context, dry_run: bool, url: str, as_json: bool) -> Non
             _print_drift("Left", left)
         if left["silent"]:
             warn("no answer from " + ", ".join(left["silent"]))
-    ctx.exit(ExitCode.PROBLEM if left["items"] else ExitCode.OK)
+    silent = ExitCode.UNREACHABLE if left["silent"] else ExitCode.OK
+    ctx.exit(ExitCode.PROBLEM if left["items"] else silent)
 
 
 def _print_drift(title: str, found: JsonObject) -> None:
