@@ -380,6 +380,19 @@ def test_a_certificate_s_file_that_is_not_there_for_a_moment_is_told(settings, t
         wait_until(lambda: f"invalid path: {tmp_path / 'new.pem'}" in a.words)
 
 
+def test_a_standby_outlives_what_is_no_leader_s_key(settings):
+    etcd = Etcd(settings)
+    key = f"{settings.prefix}leader"
+    etcd.transaction([], [put(key, "somebody's")])
+    with candidate(settings, "a") as a:
+        words = f"the key {key} of etcd holds what no controller writes: delete it"
+        wait_until(lambda: words in a.words)
+        assert words in a.leadership.replicas().problem
+        etcd.transaction([], [delete(key)])
+        etcd.close()
+        a.leads.get(timeout=LONG_S)
+
+
 def test_a_standby_whose_lease_has_ended_takes_another(settings):
     with candidate(settings, "a") as a, candidate(settings, "b") as b:
         wait_until(lambda: not (a.leadership.over() and b.leadership.over()))
