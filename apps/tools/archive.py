@@ -11,7 +11,7 @@ import re
 import tarfile
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -28,8 +28,10 @@ from apps.tools import migration
 from drivers.credentials import secret
 from hydra import __version__
 from hydra.config import Loaded
+from hydra.config.source import parse_yaml
 from hydra.errors import HydraError
 from hydra.journal import Kind
+from hydra.model import Login
 from hydra.policy import ControllerSettings
 
 _JOURNAL: Final = "journal.db"
@@ -137,26 +139,40 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
 
 
 def support_bundle(
-    loaded: Loaded, target: Path, answers: Mapping[str, str], log: Path | None
+    loaded: Loaded,
+    target: Path,
+    answers: Mapping[str, str],
+    log: Path | None,
+    warn: Callable[[str], None] = lambda _words: None,
 ) -> list[str]:
     """Write the contents of a problem report to ``target``, a new .tar.gz, without secrets.
 
-    ``answers`` are the controller's, by file name. Returns the names in the bundle. Raises
-    HydraError.
+    ``answers`` are the controller's, by file name. Returns the names in the bundle. ``warn`` is
+    told why the journal is not in it. Raises HydraError.
     """
     known = _known_secrets(loaded)
+    configuration = Path(loaded.source).read_text("utf-8")
     texts = {
         "system.json": _json(_system()),
-        "configuration.yaml": redacted_configuration(Path(loaded.source).read_text()),
+        "configuration.yaml": redacted_configuration(configuration),
         **answers,
     }
     settings = loaded.controller
     if settings.etcd is not None or Path(settings.journal).is_file():
-        with looked_into(settings) as opened:
-            kept = {kind: opened.records(kind, newest=500) for kind in (Kind.ENTRY, Kind.HISTORY)}
-            hooks = opened.records(Kind.WEBHOOK)
-        texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
-        known |= {str(hook[key]) for hook in hooks for key in ("secret", "url")}
+        try:
+            with looked_into(settings) as opened:
+                kinds = (Kind.ENTRY, Kind.HISTORY)
+                kept = {kind: opened.records(kind, newest=500) for kind in kinds}
+                hooks = opened.records(Kind.WEBHOOK)
+        except HydraError as error:
+            texts["journal.txt"] = str(error)
+            warn(
+                "the journal is not in the bundle, and keys and addresses of webhooks, which it "
+                f"has, are left out of nothing: {error}"
+            )
+        else:
+            texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
+            known |= {str(hook[key]) for hook in hooks for key in ("secret", "url")}
     if log is not None:
         try:
             text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
@@ -168,9 +184,12 @@ def support_bundle(
 
 
 def _known_secrets(loaded: Loaded) -> set[str]:
-    """Passwords of devices, as far as they can be read here."""
+    """Passwords of devices and of etcd's user, as far as they can be read here."""
     fabric, known = loaded.fabric, set()
     logins = [plane.login for plane in fabric.planes] + [rack.tor.login for rack in fabric.racks]
+    etcd = loaded.controller.etcd
+    if etcd is not None and etcd.username is not None:
+        logins.append(Login(etcd.username, etcd.password_env, etcd.password_file))
     for login in filter(None, logins):
         with suppress(HydraError):
             known.add(secret("", login))
@@ -194,7 +213,7 @@ def _system() -> dict[str, Any]:
 
 def redacted_configuration(text: str) -> str:
     """The configuration without the values of keys that hold secrets, or lead to them."""
-    return yaml.safe_dump(_without_secrets(yaml.safe_load(text)), sort_keys=False)
+    return yaml.safe_dump(_without_secrets(parse_yaml(text).data), sort_keys=False)
 
 
 def _without_secrets(value: object) -> object:

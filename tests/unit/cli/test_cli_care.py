@@ -293,3 +293,56 @@ def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
         "journal.json",
         "system.json",
     ]
+
+
+@pytest.mark.parametrize("store", ["damaged", "silent"])
+def test_without_a_journal_that_can_be_read_there_is_a_bundle_too(run, config, tmp_path, store):
+    if store == "damaged":
+        (tmp_path / "journal.db").write_bytes(b"no journal " * 1000)
+        words = "is damaged"
+    else:
+        document = yaml.safe_load(config.read_text())
+        document["controller"]["store"] = {"etcd": {"endpoints": ["http://127.0.0.1:1"]}}
+        config.write_text(yaml.safe_dump(document))
+        words = "did not answer within"
+    target = tmp_path / "bundle.tar.gz"
+    url = "http://127.0.0.1:1"
+    result = run("support", "--config", str(config), "--url", url, str(target))
+    assert result.exit_code == 0, result.output
+    assert "the journal is not in the bundle" in result.stderr
+    assert words in contents(target)["journal.txt"]
+    assert "configuration.yaml" in contents(target)
+
+
+def test_a_bundle_has_the_configuration_as_a_controller_reads_it(run, config, tmp_path):
+    """YAML 1.1 would read a name as a truth, and a date that is none not at all."""
+    document = yaml.safe_load(config.read_text())
+    text = yaml.safe_dump(document | {"fabric": "FABRIC"})
+    config.write_text(text.replace("FABRIC", "2026-13-45"), "utf-8")
+    target = tmp_path / "bundle.tar.gz"
+    url = "http://127.0.0.1:1"
+    result = run("support", "--config", str(config), "--url", url, str(target))
+    assert result.exit_code == 0, result.output
+    assert "fabric: '2026-13-45'" in contents(target)["configuration.yaml"]
+    from apps.tools.archive import redacted_configuration
+
+    assert redacted_configuration("name: no\nmac: 10:20:30:40:50:59\n").splitlines() == [
+        "name: 'no'",
+        "mac: '10:20:30:40:50:59'",
+    ]
+
+
+def test_the_password_of_etcd_s_user_is_left_out(run, config, tmp_path, monkeypatch):
+    document = yaml.safe_load(config.read_text())
+    user = {"username": "hydra", "password_env": "ETCD_PASSWORD"}
+    document["controller"]["store"] = {"etcd": {"endpoints": ["http://127.0.0.1:1"], "user": user}}
+    config.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("ETCD_PASSWORD", "tulip")
+    (tmp_path / "hydra.log").write_text("etcd was told tulip\n")
+    target = tmp_path / "bundle.tar.gz"
+    result = run(
+        *("support", "--config", str(config), "--url", "http://127.0.0.1:1"),
+        *("--log", str(tmp_path / "hydra.log"), str(target)),
+    )
+    assert result.exit_code == 0, result.output
+    assert contents(target)["log.txt"] == "etcd was told (left out)\n"
