@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
 from apps.cli.parameters import FiniteRange, with_options
 from apps.cli.wording import moment
+from apps.process.files import making
 from apps.rest.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
 from hydra.reservations.quotas import NO_QUOTA, Quota
@@ -128,9 +128,8 @@ def create(
 def _save(place: Path, text: str) -> None:
     """Write a new file that is nobody else's to read from the first moment on."""
     try:
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{text}\n")
+        with making(place) as file:
+            file.write(f"{text}\n".encode("ascii"))
     except OSError as error:
         raise CommandError(f"can't save the token in {place}: {error.strerror}") from error
 

@@ -23,6 +23,7 @@ import yaml
 
 from apps.journal.opening import looked_into
 from apps.journal.sqlite import SqliteJournal, copy_journal, set_aside
+from apps.process.files import give_to, making, sync_folder
 from apps.process.single_instance import journal_held
 from apps.tools import migration
 from drivers.credentials import secret
@@ -123,19 +124,39 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
             with closing(SqliteJournal(copy)) as held:
                 migration.copy(held, target)
         return about, None
-    journal = Path(loaded.controller.journal)
-    with journal_held(str(journal)):
-        fresh = journal.with_name(f"{journal.name}.restored")
-        fresh.write_bytes(files[_JOURNAL])
-        fresh.chmod(0o600)
-        try:
-            SqliteJournal(fresh).close()  # raises for a file that this release can't read
-        except HydraError:
-            fresh.unlink()
-            raise
-        kept = set_aside(journal)
-        fresh.replace(journal)
-    return about, kept
+    with journal_held(loaded.controller.journal):
+        return about, _put_in_place(files[_JOURNAL], Path(loaded.controller.journal))
+
+
+def _put_in_place(content: bytes, journal: Path) -> Path | None:
+    """Put a journal in place of another one, for the same user; returns that one's new path.
+
+    Where its name is a link, that is where the link leads.
+    """
+    try:
+        path = journal.resolve()
+        owner = (path if path.exists() else path.parent).stat()
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a link that leads to itself, before Python 3.13.
+        raise ArchiveError(f"{journal} can't be written: {error}") from error
+    fresh = path.with_name(f"{path.name}.restored")
+    parts = [Path(f"{fresh}{end}") for end in ("", "-wal", "-shm")]
+    try:
+        for part in parts:  # of a restoration that was killed
+            part.unlink(missing_ok=True)
+        with making(fresh) as file:
+            file.write(content)
+        SqliteJournal(fresh).close()  # raises for a file that this release can't read
+        give_to(owner, fresh, Path(f"{journal}.lock"))  # the controller may run as somebody else
+        kept = set_aside(path)
+        fresh.replace(path)
+        sync_folder(path)
+    except OSError as error:
+        raise ArchiveError(f"{journal} can't be written: {error.strerror}") from error
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+    return kept
 
 
 def support_bundle(
@@ -240,13 +261,12 @@ def _json(document: object) -> str:
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files for their owner alone: a backup has the hashes of tokens."""
+    """Write the files for their owner alone: a backup has the hashes of tokens.
+
+    Nothing is left where the disk is full: half a backup would keep the next one from its name.
+    """
     try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with (
-            os.fdopen(descriptor, "wb") as sink,
-            tarfile.open(fileobj=sink, mode="w:gz") as archive,
-        ):
+        with making(target) as sink, tarfile.open(fileobj=sink, mode="w:gz") as archive:
             for name, content in files.items():
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())

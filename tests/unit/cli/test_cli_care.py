@@ -1,11 +1,16 @@
 """hydra reload, backup, restore and support."""
 
+import errno
+import gzip
 import io
 import json
+import os
 import secrets
 import sqlite3
 import tarfile
+import zlib
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import yaml
@@ -123,6 +128,68 @@ def test_a_backup_replaces_no_file(run, config, tmp_path):
     assert target.read_text() == "mine"
 
 
+def test_a_backup_that_the_disk_has_no_room_for_leaves_nothing(run, config, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    target = tmp_path / "backup.tar.gz"
+    with monkeypatch.context() as patch:
+        patch.setattr(tarfile.TarFile, "addfile", full)
+        result = run("backup", "--config", str(config), str(target))
+    assert result.exit_code == 1
+    assert f"{target} can't be written: No space left on device" in result.stderr
+    assert not target.exists()
+    assert run("backup", "--config", str(config), str(target)).exit_code == 0
+
+
+def test_what_is_left_of_a_restoration_that_was_killed_is_no_part_of_the_next(
+    run, config, tmp_path
+):
+    """A write-ahead log that is found beside a file is taken for its own."""
+    target = tmp_path / "backup.tar.gz"
+    run("backup", "--config", str(config), str(target))
+    killed = tmp_path / "journal.db.restored"
+    killed.write_bytes((tmp_path / "journal.db").read_bytes())
+    journal = SqliteJournal(str(killed))
+    journal.write([saved(99)])
+    log = Path(f"{killed}-wal").read_bytes()
+    journal.close()
+    killed.write_bytes(b"")
+    Path(f"{killed}-wal").write_bytes(log)
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 0, result.output
+    assert epoch(config) == 7
+    assert not list(tmp_path.glob("journal.db.restored*"))
+
+
+def test_a_journal_that_is_a_link_is_restored_where_that_leads(run, config, tmp_path):
+    target, disk = tmp_path / "backup.tar.gz", tmp_path / "disk"
+    run("backup", "--config", str(config), str(target))
+    disk.mkdir()
+    (tmp_path / "journal.db").rename(disk / "real.db")
+    (tmp_path / "journal.db").symlink_to(disk / "real.db")
+    result = run("restore", "--config", str(config), "--yes", "--json", str(target))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "journal.db").readlink() == disk / "real.db"
+    assert Path(json.loads(result.stdout)["kept"]).parent == disk
+    assert epoch(config) == 7
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+@pytest.mark.parametrize("before", [True, False], ids=["in its place", "on a new machine"])
+def test_what_root_restores_is_the_controller_s(run, config, tmp_path, before):
+    target, journal = tmp_path / "backup.tar.gz", tmp_path / "journal.db"
+    run("backup", "--config", str(config), str(target))
+    os.chown(journal if before else tmp_path, 1234, 1235)
+    if not before:
+        journal.unlink()
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 0, result.output
+    for one in (journal, tmp_path / "journal.db.lock"):
+        assert (one.stat().st_uid, one.stat().st_gid) == (1234, 1235)
+    assert journal.stat().st_mode & 0o777 == 0o600
+
+
 def test_another_fabric_s_backup_is_refused(run, config, tmp_path):
     target = tmp_path / "backup.tar.gz"
     run("backup", "--config", str(config), str(target))
@@ -160,11 +227,21 @@ def test_what_is_no_backup_changes_nothing(run, config, tmp_path, kind):
     assert list(tmp_path.glob("journal.db.*")) in ([], [tmp_path / "journal.db.lock"])
 
 
+def unpacked(packed):
+    """None: it can't be. Zeros may be copied from one place as well as from another."""
+    try:
+        return gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error):
+        return None
+
+
 def test_a_damaged_backup_is_refused_wherever_the_wrong_byte_is(run, config, tmp_path):
     target = tmp_path / "backup.tar.gz"
     run("backup", "--config", str(config), str(target))
     good = target.read_bytes()
-    damaged = [good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :] for at in range(12, 800, 40)]
+    flipped = [good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :] for at in range(12, 800, 40)]
+    damaged = [one for one in flipped if unpacked(one) != unpacked(good)]
+    assert damaged
     for one in (*damaged, good[:-1], good[: len(good) // 2], good[:-8] + bytes(8)):
         target.write_bytes(one)
         result = run("restore", "--config", str(config), "--yes", str(target))
