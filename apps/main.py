@@ -196,6 +196,9 @@ class HydraApplication:
                 spare_what_stays(collect=False)
             except HydraError as error:
                 give_up(error)
+            except Exception as error:  # who leads and never begins keeps all others from leading
+                LOG.exception("this controller can't begin to lead")
+                give_up(HydraError(f"can't begin to lead, the log says where: {error!r}"))
 
         term = leadership.Leadership(
             settings.etcd,

@@ -49,7 +49,8 @@ class OutputScheduler:
         self._priority = {prefix: _FIRST_PRIORITY + n for n, prefix in enumerate(every)}
         self._shares: tuple[float, float] | None = None
         self._optical: frozenset[str] = frozenset()
-        self._check_free()
+        self._queued = self._are_ours()
+        """True if the interface has queues of ours, also those of an agent that was killed."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,16 +58,20 @@ class OutputScheduler:
     def __exit__(self, *_exc: object) -> None:
         self.clear()
 
-    def _check_free(self) -> None:
+    def _are_ours(self) -> bool:
+        """Raises SchedulingError if the interface has somebody else's queues."""
+        ours = False
         shown = json.loads(self._tc("-j", "qdisc", "show", "dev", self._interface, "root") or "[]")
         for queue in shown:
             kind, handle = queue["kind"], queue["handle"]
-            # The kernel's own queues have the handle 0; ours were left by an agent that was killed.
-            if handle != "0:" and (kind, handle) != ("htb", _ROOT):
+            if (kind, handle) == ("htb", _ROOT):
+                ours = True
+            elif handle != "0:":  # the kernel's own
                 raise SchedulingError(
                     f"{self._interface} has queues of its own ({kind} {handle}): remove them "
                     f"(tc qdisc del dev {self._interface} root), or leave --interface out"
                 )
+        return ours
 
     def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
         """Let these racks have this share of the link; 0 is no scheduling.
@@ -84,19 +89,22 @@ class OutputScheduler:
         lines += self._filters(self._optical - wanted, "del")
         lines += self._filters(wanted - self._optical, "add")
         if lines:
+            self._queued = True  # also if some of the lines are refused
             self._tc("-batch", "-", stdin="".join(f"{line}\n" for line in lines))
         self._shares, self._optical = (link_mbps, optical_share), wanted
 
     def clear(self) -> None:
         """Restore the kernel's own queues."""
-        if self._shares is not None:
-            self._tc("qdisc", "del", "dev", self._interface, "root")
+        if self._queued:
+            if self._are_ours():
+                self._tc("qdisc", "del", "dev", self._interface, "root")
+            self._queued = False
             self._shares, self._optical = None, frozenset()
 
     def _queues(self, link_mbps: float, optical_share: float) -> Iterator[str]:
         device = f"dev {self._interface}"
         burst = int(max(2 * _FRAME_BYTES, link_mbps * 125 * _BURST_MS))
-        if self._shares is not None:
+        if self._queued:  # HTB's can't be changed, and their filters would stay
             yield f"qdisc del {device} root"
         yield f"qdisc replace {device} root handle {_ROOT} htb default 20"
         classes = (

@@ -155,5 +155,5 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
                 break
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
-    names = archive.support_bundle(load_configuration(config), target, answers, log)
+    names = archive.support_bundle(load_configuration(config), target, answers, log, warn)
     print_outcome({"file": str(target), "names": names}, f"{target}: {', '.join(names)}", as_json)

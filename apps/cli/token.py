@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
 from apps.cli.parameters import FiniteRange, with_options
 from apps.cli.wording import moment
-from apps.rest.tokens import read_tokens, write_tokens
+from apps.process.files import making
+from apps.rest.tokens import changing, read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
 from hydra.reservations.quotas import NO_QUOTA, Quota
 
@@ -103,13 +103,13 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token and print it, or save it: this is the only time that it can be seen."""
-    known = read_tokens(path)
-    if name in known:
-        raise CommandError(f"there is a token {name!r} already: revoke it first")
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
     text, stored = make_token(name, Role(role), secret, time.time(), quota)
-    with ExitStack() as undo:
+    with changing(path), ExitStack() as undo:
+        known = read_tokens(path)
+        if name in known:
+            raise CommandError(f"there is a token {name!r} already: revoke it first")
         if place is not None:
             _save(place, text)
             undo.callback(place.unlink)
@@ -128,9 +128,8 @@ def create(
 def _save(place: Path, text: str) -> None:
     """Write a new file that is nobody else's to read from the first moment on."""
     try:
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{text}\n")
+        with making(place) as file:
+            file.write(f"{text}\n".encode("ascii"))
     except OSError as error:
         raise CommandError(f"can't save the token in {place}: {error.strerror}") from error
 
@@ -157,10 +156,11 @@ def set_quota(
 
     Counts for what is asked for from now on: nothing that was admitted is taken away.
     """
-    known = read_tokens(path)
-    token = _named(known, name, path)
-    quota = _tenants_quota(token.role, Quota(max_reservations, max_mbps, max_priority))
-    write_tokens(path, {**known, name: replace(token, quota=quota)}.values())
+    with changing(path):
+        known = read_tokens(path)
+        token = _named(known, name, path)
+        quota = _tenants_quota(token.role, Quota(max_reservations, max_mbps, max_priority))
+        write_tokens(path, {**known, name: replace(token, quota=quota)}.values())
     print_outcome({"name": name, **asdict(quota)}, f"{name} may have {_describe(quota)}", as_json)
 
 
@@ -215,9 +215,10 @@ def _may_have(one: StoredToken) -> str:
 @json_option
 def revoke(name: str, path: Path, as_json: bool) -> None:
     """Make a token worthless. What a tenant reserved stays until it is released."""
-    known = read_tokens(path)
-    del known[_named(known, name, path).name]
-    write_tokens(path, known.values())
+    with changing(path):
+        known = read_tokens(path)
+        del known[_named(known, name, path).name]
+        write_tokens(path, known.values())
     print_outcome({"name": name, "revoked": True}, f"{name} is revoked", as_json)
 
 

@@ -234,7 +234,9 @@ class Etcd:
                     self._logged_in = False
                     continue
                 raise EtcdRefused(f"{self.name} refused: {_words(text)}") from None
-            except (requests.RequestException, ValueError) as error:
+            except (OSError, ValueError) as error:
+                # OSError: a certificate's file that is not there, as while it is renewed, and what
+                # requests raises.
                 raise exceptions.ConnectionFailedError(str(error)) from error
         raise EtcdRefused(f"{self.name} gives out tokens that it does not take")
 

@@ -67,6 +67,10 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class _NoReplica(HydraError):
+    """A key of etcd's that ought to say who somebody is does not."""
+
+
 class Leadership:
     """A :class:`apps.process.term.Term`, for which :meth:`start` begins to stand.
 
@@ -225,8 +229,11 @@ class Leadership:
             )
         except (EtcdRefused, EtcdUnanswered) as error:
             return Replicas(None, (), store, str(error))
-        leader = _replica(answer.found[0][0]) if answer.found[0] else None
-        everybody = [_replica(one) for one in answer.found[1]]
+        try:
+            leader = _replica(answer.found[0][0]) if answer.found[0] else None
+            everybody = [_replica(one) for one in answer.found[1]]
+        except _NoReplica as error:
+            return Replicas(None, (), store, str(error))
         standing_by = []
         for one in everybody:
             if leader is not None and one.id == leader.id:
@@ -257,7 +264,8 @@ class Leadership:
         if lease is None or self.over():
             return
         told = put(self._ending_key, self._me.id, lease)
-        with suppress(EtcdRefused, EtcdUnanswered):  # they go on looking as often as ever
+        # Without that they go on looking as often as ever.
+        with suppress(EtcdRefused, EtcdUnanswered, _NoReplica):
             (everybody,) = self._observer.transaction(
                 self.conditions(), [told, get(*self._replicas)], patience_s=_TELL_S
             ).found or ((),)
@@ -323,7 +331,7 @@ class Leadership:
                 if not self.leads:
                     self._try_to_lead()
                 self._trouble = None
-            except (EtcdRefused, EtcdUnanswered) as error:
+            except (EtcdRefused, EtcdUnanswered, _NoReplica) as error:
                 since_s, _ = self._trouble or (time.time(), "")
                 if self._trouble is None:
                     LOG.warning("the lease is not renewed: %s", error)
@@ -440,8 +448,16 @@ def _text(replica: Replica) -> str:
 
 
 def _replica(entry: Entry) -> Replica:
-    """Whoever wrote this may be of another release, and tell more of itself, or less."""
-    document = json.loads(entry.value)
+    """Whoever wrote this may be of another release, and tell more of itself, or less.
+
+    Raises _NoReplica.
+    """
+    try:
+        document = dict(json.loads(entry.value))
+    except (ValueError, TypeError) as error:
+        raise _NoReplica(
+            f"the key {entry.key} of etcd holds what no controller writes: delete it"
+        ) from error
     known = {one.name: document[one.name] for one in fields(Replica) if one.name in document}
     return Replica(**{**_UNTOLD, **known})
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 
 @contextmanager
@@ -40,9 +40,48 @@ def replacing(path: Path, mode: int = 0o666, most: int = 0o7777) -> Iterator[Tex
             file.flush()
             os.fsync(handle)
         part.replace(target)
+        sync_folder(target)
     except OSError as error:
         if error.filename in {None, str(part)}:
             error.filename = str(path)
         raise
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def making(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """A new file that is there once it is whole: it goes again if the block fails, or the disk.
+
+    Raises FileExistsError where something has that name.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(handle)
+        sync_folder(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """Have the name of a file, new or moved, outlive a loss of power.
+
+    Not every file system can: what is written is there all the same.
+    """
+    with suppress(OSError):
+        handle = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def give_to(owner: os.stat_result, *paths: Path) -> None:
+    """Have root's files be those of another file's or folder's owner; anybody else's stay."""
+    if os.geteuid() == 0:
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid)

@@ -7,6 +7,7 @@ network moves, and both tell the same.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import Final
 
@@ -23,6 +24,8 @@ from hydra.service import Reconfiguration, StepTiming
 
 _NS_PER_S: Final = 10**9
 _NS_PER_MS: Final = 10**6
+_LAST_S: Final = 3.0
+"""How long the end waits for a collector: one that is silent would hold up the next start."""
 
 
 class OtlpTraces:
@@ -83,7 +86,9 @@ class OtlpTraces:
             spans[step].end(started_ns + round(step.finished_ms * _NS_PER_MS))
 
     def close(self) -> None:
-        self._provider.shutdown()
+        ending = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
+        ending.start()
+        ending.join(_LAST_S)
 
 
 def _around(step: StepTiming, timeline: tuple[StepTiming, ...]) -> StepTiming | None:

@@ -48,5 +48,11 @@ def traces(fabric: str, environment: Mapping[str, str] = os.environ) -> Traces:
             f"{chosen} is set, but {error.name} is not installed: pip install "
             "'hydra-hybrid-network[tracing]', or take the variable away"
         ) from error
-    made: Traces = otlp.OtlpTraces(fabric)
+    try:
+        made: Traces = otlp.OtlpTraces(fabric)
+    except (ValueError, OSError) as error:
+        raise HydraError(
+            f"traces can't be sent as the variables OTEL_… have it ({error}): mend them, or take "
+            f"{chosen} away"
+        ) from error
     return made

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from apps.process.files import replacing
@@ -49,6 +52,25 @@ def write_tokens(path: Path, tokens: Iterable[StoredToken]) -> None:
             file.write(text)
     except OSError as error:
         raise HydraError(f"can't write the tokens to {path}: {error.strerror}") from error
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Have nobody else change the file between its reading and its writing. Raises HydraError.
+
+    What is locked is its folder: the file itself is another one after each change.
+    """
+    try:
+        folder = next(one for one in path.resolve().parents if one.exists())
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a link that leads to itself, before Python 3.13.
+        raise HydraError(f"can't change the tokens in {path}: {error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class TokenFile:

@@ -11,7 +11,7 @@ import re
 import tarfile
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,13 +23,16 @@ import yaml
 
 from apps.journal.opening import looked_into
 from apps.journal.sqlite import SqliteJournal, copy_journal, set_aside
+from apps.process.files import give_to, making, sync_folder
 from apps.process.single_instance import journal_held
 from apps.tools import migration
 from drivers.credentials import secret
 from hydra import __version__
 from hydra.config import Loaded
+from hydra.config.source import parse_yaml
 from hydra.errors import HydraError
 from hydra.journal import Kind
+from hydra.model import Login
 from hydra.policy import ControllerSettings
 
 _JOURNAL: Final = "journal.db"
@@ -121,42 +124,76 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
             with closing(SqliteJournal(copy)) as held:
                 migration.copy(held, target)
         return about, None
-    journal = Path(loaded.controller.journal)
-    with journal_held(str(journal)):
-        fresh = journal.with_name(f"{journal.name}.restored")
-        fresh.write_bytes(files[_JOURNAL])
-        fresh.chmod(0o600)
-        try:
-            SqliteJournal(fresh).close()  # raises for a file that this release can't read
-        except HydraError:
-            fresh.unlink()
-            raise
-        kept = set_aside(journal)
-        fresh.replace(journal)
-    return about, kept
+    with journal_held(loaded.controller.journal):
+        return about, _put_in_place(files[_JOURNAL], Path(loaded.controller.journal))
+
+
+def _put_in_place(content: bytes, journal: Path) -> Path | None:
+    """Put a journal in place of another one, for the same user; returns that one's new path.
+
+    Where its name is a link, that is where the link leads.
+    """
+    try:
+        path = journal.resolve()
+        owner = (path if path.exists() else path.parent).stat()
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a link that leads to itself, before Python 3.13.
+        raise ArchiveError(f"{journal} can't be written: {error}") from error
+    fresh = path.with_name(f"{path.name}.restored")
+    parts = [Path(f"{fresh}{end}") for end in ("", "-wal", "-shm")]
+    try:
+        for part in parts:  # of a restoration that was killed
+            part.unlink(missing_ok=True)
+        with making(fresh) as file:
+            file.write(content)
+        SqliteJournal(fresh).close()  # raises for a file that this release can't read
+        give_to(owner, fresh, Path(f"{journal}.lock"))  # the controller may run as somebody else
+        kept = set_aside(path)
+        fresh.replace(path)
+        sync_folder(path)
+    except OSError as error:
+        raise ArchiveError(f"{journal} can't be written: {error.strerror}") from error
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+    return kept
 
 
 def support_bundle(
-    loaded: Loaded, target: Path, answers: Mapping[str, str], log: Path | None
+    loaded: Loaded,
+    target: Path,
+    answers: Mapping[str, str],
+    log: Path | None,
+    warn: Callable[[str], None] = lambda _words: None,
 ) -> list[str]:
     """Write the contents of a problem report to ``target``, a new .tar.gz, without secrets.
 
-    ``answers`` are the controller's, by file name. Returns the names in the bundle. Raises
-    HydraError.
+    ``answers`` are the controller's, by file name. Returns the names in the bundle. ``warn`` is
+    told why the journal is not in it. Raises HydraError.
     """
     known = _known_secrets(loaded)
+    configuration = Path(loaded.source).read_text("utf-8")
     texts = {
         "system.json": _json(_system()),
-        "configuration.yaml": redacted_configuration(Path(loaded.source).read_text()),
+        "configuration.yaml": redacted_configuration(configuration),
         **answers,
     }
     settings = loaded.controller
     if settings.etcd is not None or Path(settings.journal).is_file():
-        with looked_into(settings) as opened:
-            kept = {kind: opened.records(kind, newest=500) for kind in (Kind.ENTRY, Kind.HISTORY)}
-            hooks = opened.records(Kind.WEBHOOK)
-        texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
-        known |= {str(hook[key]) for hook in hooks for key in ("secret", "url")}
+        try:
+            with looked_into(settings) as opened:
+                kinds = (Kind.ENTRY, Kind.HISTORY)
+                kept = {kind: opened.records(kind, newest=500) for kind in kinds}
+                hooks = opened.records(Kind.WEBHOOK)
+        except HydraError as error:
+            texts["journal.txt"] = str(error)
+            warn(
+                "the journal is not in the bundle, and keys and addresses of webhooks, which it "
+                f"has, are left out of nothing: {error}"
+            )
+        else:
+            texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
+            known |= {str(hook[key]) for hook in hooks for key in ("secret", "url")}
     if log is not None:
         try:
             text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
@@ -168,9 +205,12 @@ def support_bundle(
 
 
 def _known_secrets(loaded: Loaded) -> set[str]:
-    """Passwords of devices, as far as they can be read here."""
+    """Passwords of devices and of etcd's user, as far as they can be read here."""
     fabric, known = loaded.fabric, set()
     logins = [plane.login for plane in fabric.planes] + [rack.tor.login for rack in fabric.racks]
+    etcd = loaded.controller.etcd
+    if etcd is not None and etcd.username is not None:
+        logins.append(Login(etcd.username, etcd.password_env, etcd.password_file))
     for login in filter(None, logins):
         with suppress(HydraError):
             known.add(secret("", login))
@@ -194,7 +234,7 @@ def _system() -> dict[str, Any]:
 
 def redacted_configuration(text: str) -> str:
     """The configuration without the values of keys that hold secrets, or lead to them."""
-    return yaml.safe_dump(_without_secrets(yaml.safe_load(text)), sort_keys=False)
+    return yaml.safe_dump(_without_secrets(parse_yaml(text).data), sort_keys=False)
 
 
 def _without_secrets(value: object) -> object:
@@ -221,13 +261,12 @@ def _json(document: object) -> str:
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files for their owner alone: a backup has the hashes of tokens."""
+    """Write the files for their owner alone: a backup has the hashes of tokens.
+
+    Nothing is left where the disk is full: half a backup would keep the next one from its name.
+    """
     try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with (
-            os.fdopen(descriptor, "wb") as sink,
-            tarfile.open(fileobj=sink, mode="w:gz") as archive,
-        ):
+        with making(target) as sink, tarfile.open(fileobj=sink, mode="w:gz") as archive:
             for name, content in files.items():
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())

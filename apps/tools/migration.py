@@ -9,6 +9,7 @@ from typing import cast
 
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
+from apps.process.files import give_to
 from apps.process.single_instance import check_private, journal_held
 from hydra.errors import HydraError
 from hydra.journal import Journal, Kind
@@ -52,6 +53,10 @@ def to_file(settings: ControllerSettings) -> int:
         closing(SqliteJournal(path)) as target,
     ):
         number = copy(source, target)
+        made = [
+            one for end in ("", "-wal", "-shm", ".lock") if (one := Path(f"{path}{end}")).exists()
+        ]
+        give_to(path.absolute().parent.stat(), *made)  # the controller may run as somebody else
     check_private(settings.journal)
     return number
 

@@ -142,6 +142,27 @@ def test_queues_of_somebody_elses_are_left_alone(demo_testbed, tmp_path):
     host.cmd("tc qdisc del dev h12-eth0 root")
 
 
+def test_queues_of_an_agent_that_was_killed_are_made_anew_or_go(demo_testbed, tmp_path):
+    stage = Stage(demo_testbed, demo_testbed.fabric, {}, tmp_path)
+    host = demo_testbed.host("h12")
+    made = (
+        "from apps.agent.scheduler import OutputScheduler; "
+        "one = OutputScheduler('h12-eth0', {'r1': ['10.0.1.0/24'], 'r2': ['10.0.2.0/24']}); "
+    )
+    # Nothing is cleared at these ends.
+    for rack, present, absent in (("r1", "0a000100", "0a000200"), ("r2", "0a000200", "0a000100")):
+        program = made + f"one.apply(1000.0, 0.5, ['{rack}'])"
+        with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
+            job.finish(10)
+        shown = host.cmd("tc filter show dev h12-eth0")
+        assert present in shown
+        assert absent not in shown
+    program = made + "one.apply(1000.0, 0.0, [])"
+    with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
+        job.finish(10)
+    assert "htb" not in host.cmd("tc qdisc show dev h12-eth0")
+
+
 def sent_bytes(testbed: Testbed, name: str) -> int:
     """Of one class of h11's queues."""
     shown = testbed.host("h11").cmd("tc -s class show dev h11-eth0")

@@ -1,11 +1,16 @@
 """hydra reload, backup, restore and support."""
 
+import errno
+import gzip
 import io
 import json
+import os
 import secrets
 import sqlite3
 import tarfile
+import zlib
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import yaml
@@ -123,6 +128,68 @@ def test_a_backup_replaces_no_file(run, config, tmp_path):
     assert target.read_text() == "mine"
 
 
+def test_a_backup_that_the_disk_has_no_room_for_leaves_nothing(run, config, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    target = tmp_path / "backup.tar.gz"
+    with monkeypatch.context() as patch:
+        patch.setattr(tarfile.TarFile, "addfile", full)
+        result = run("backup", "--config", str(config), str(target))
+    assert result.exit_code == 1
+    assert f"{target} can't be written: No space left on device" in result.stderr
+    assert not target.exists()
+    assert run("backup", "--config", str(config), str(target)).exit_code == 0
+
+
+def test_what_is_left_of_a_restoration_that_was_killed_is_no_part_of_the_next(
+    run, config, tmp_path
+):
+    """A write-ahead log that is found beside a file is taken for its own."""
+    target = tmp_path / "backup.tar.gz"
+    run("backup", "--config", str(config), str(target))
+    killed = tmp_path / "journal.db.restored"
+    killed.write_bytes((tmp_path / "journal.db").read_bytes())
+    journal = SqliteJournal(str(killed))
+    journal.write([saved(99)])
+    log = Path(f"{killed}-wal").read_bytes()
+    journal.close()
+    killed.write_bytes(b"")
+    Path(f"{killed}-wal").write_bytes(log)
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 0, result.output
+    assert epoch(config) == 7
+    assert not list(tmp_path.glob("journal.db.restored*"))
+
+
+def test_a_journal_that_is_a_link_is_restored_where_that_leads(run, config, tmp_path):
+    target, disk = tmp_path / "backup.tar.gz", tmp_path / "disk"
+    run("backup", "--config", str(config), str(target))
+    disk.mkdir()
+    (tmp_path / "journal.db").rename(disk / "real.db")
+    (tmp_path / "journal.db").symlink_to(disk / "real.db")
+    result = run("restore", "--config", str(config), "--yes", "--json", str(target))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "journal.db").readlink() == disk / "real.db"
+    assert Path(json.loads(result.stdout)["kept"]).parent == disk
+    assert epoch(config) == 7
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+@pytest.mark.parametrize("before", [True, False], ids=["in its place", "on a new machine"])
+def test_what_root_restores_is_the_controller_s(run, config, tmp_path, before):
+    target, journal = tmp_path / "backup.tar.gz", tmp_path / "journal.db"
+    run("backup", "--config", str(config), str(target))
+    os.chown(journal if before else tmp_path, 1234, 1235)
+    if not before:
+        journal.unlink()
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 0, result.output
+    for one in (journal, tmp_path / "journal.db.lock"):
+        assert (one.stat().st_uid, one.stat().st_gid) == (1234, 1235)
+    assert journal.stat().st_mode & 0o777 == 0o600
+
+
 def test_another_fabric_s_backup_is_refused(run, config, tmp_path):
     target = tmp_path / "backup.tar.gz"
     run("backup", "--config", str(config), str(target))
@@ -160,11 +227,21 @@ def test_what_is_no_backup_changes_nothing(run, config, tmp_path, kind):
     assert list(tmp_path.glob("journal.db.*")) in ([], [tmp_path / "journal.db.lock"])
 
 
+def unpacked(packed):
+    """None: it can't be. Zeros may be copied from one place as well as from another."""
+    try:
+        return gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error):
+        return None
+
+
 def test_a_damaged_backup_is_refused_wherever_the_wrong_byte_is(run, config, tmp_path):
     target = tmp_path / "backup.tar.gz"
     run("backup", "--config", str(config), str(target))
     good = target.read_bytes()
-    damaged = [good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :] for at in range(12, 800, 40)]
+    flipped = [good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :] for at in range(12, 800, 40)]
+    damaged = [one for one in flipped if unpacked(one) != unpacked(good)]
+    assert damaged
     for one in (*damaged, good[:-1], good[: len(good) // 2], good[:-8] + bytes(8)):
         target.write_bytes(one)
         result = run("restore", "--config", str(config), "--yes", str(target))
@@ -293,3 +370,56 @@ def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
         "journal.json",
         "system.json",
     ]
+
+
+@pytest.mark.parametrize("store", ["damaged", "silent"])
+def test_without_a_journal_that_can_be_read_there_is_a_bundle_too(run, config, tmp_path, store):
+    if store == "damaged":
+        (tmp_path / "journal.db").write_bytes(b"no journal " * 1000)
+        words = "is damaged"
+    else:
+        document = yaml.safe_load(config.read_text())
+        document["controller"]["store"] = {"etcd": {"endpoints": ["http://127.0.0.1:1"]}}
+        config.write_text(yaml.safe_dump(document))
+        words = "did not answer within"
+    target = tmp_path / "bundle.tar.gz"
+    url = "http://127.0.0.1:1"
+    result = run("support", "--config", str(config), "--url", url, str(target))
+    assert result.exit_code == 0, result.output
+    assert "the journal is not in the bundle" in result.stderr
+    assert words in contents(target)["journal.txt"]
+    assert "configuration.yaml" in contents(target)
+
+
+def test_a_bundle_has_the_configuration_as_a_controller_reads_it(run, config, tmp_path):
+    """YAML 1.1 would read a name as a truth, and a date that is none not at all."""
+    document = yaml.safe_load(config.read_text())
+    text = yaml.safe_dump(document | {"fabric": "FABRIC"})
+    config.write_text(text.replace("FABRIC", "2026-13-45"), "utf-8")
+    target = tmp_path / "bundle.tar.gz"
+    url = "http://127.0.0.1:1"
+    result = run("support", "--config", str(config), "--url", url, str(target))
+    assert result.exit_code == 0, result.output
+    assert "fabric: '2026-13-45'" in contents(target)["configuration.yaml"]
+    from apps.tools.archive import redacted_configuration
+
+    assert redacted_configuration("name: no\nmac: 10:20:30:40:50:59\n").splitlines() == [
+        "name: 'no'",
+        "mac: '10:20:30:40:50:59'",
+    ]
+
+
+def test_the_password_of_etcd_s_user_is_left_out(run, config, tmp_path, monkeypatch):
+    document = yaml.safe_load(config.read_text())
+    user = {"username": "hydra", "password_env": "ETCD_PASSWORD"}
+    document["controller"]["store"] = {"etcd": {"endpoints": ["http://127.0.0.1:1"], "user": user}}
+    config.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("ETCD_PASSWORD", "tulip")
+    (tmp_path / "hydra.log").write_text("etcd was told tulip\n")
+    target = tmp_path / "bundle.tar.gz"
+    result = run(
+        *("support", "--config", str(config), "--url", "http://127.0.0.1:1"),
+        *("--log", str(tmp_path / "hydra.log"), str(target)),
+    )
+    assert result.exit_code == 0, result.output
+    assert contents(target)["log.txt"] == "etcd was told (left out)\n"

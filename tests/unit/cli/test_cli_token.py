@@ -1,11 +1,13 @@
+import fcntl
 import json
+import os
 import stat
 
 import pytest
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from apps.rest.tokens import TokenFile
+from apps.rest.tokens import TokenFile, read_tokens
 from hydra.access import identify
 from tests.unit.rest.fake_service import FakeService
 
@@ -75,6 +77,32 @@ def test_no_token_is_left_where_the_file_of_tokens_cannot_be_written(run, tmp_pa
     saved = ("--save", str(place), "--file", str(nowhere))
     assert run("token", "create", "olaf", "--role", "operator", *saved).exit_code == 1
     assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("create", "vera", "--role", "viewer"), ("quota", "tina"), ("revoke", "olaf")]
+)
+def test_two_who_change_tokens_at_a_time_undo_nothing_of_each_other_s(
+    token, path, monkeypatch, arguments
+):
+    """Else a token that was told is none, and one that was revoked is back."""
+    token("create", "olaf", "--role", "operator")
+    token("create", "tina", "--role", "tenant")
+    alone = []
+
+    def read(where):
+        folder = os.open(where.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            alone.append(where)
+        finally:
+            os.close(folder)
+        return read_tokens(where)
+
+    monkeypatch.setattr("apps.cli.token.read_tokens", read)
+    assert token(*arguments).exit_code == 0
+    assert alone == [path]
 
 
 @pytest.mark.parametrize(

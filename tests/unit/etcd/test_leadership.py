@@ -370,6 +370,29 @@ def test_a_password_that_is_not_there_is_told(settings):
         wait_until(lambda: words in a.leadership.standby().words)
 
 
+@pytest.mark.parametrize("missing", ["authority", "certificate"])
+def test_a_certificate_s_file_that_is_not_there_for_a_moment_is_told(settings, tmp_path, missing):
+    """As while it is renewed: requests looks for the files before each request."""
+    files = {"authority": None, "certificate": None, "key": None}
+    named = {missing: str(tmp_path / "new.pem"), **({} if missing == "authority" else {"key": "k"})}
+    tls = tuple(one.replace("http:", "https:") for one in settings.endpoints)
+    with candidate(replace(settings, endpoints=tls, **{**files, **named}), "a") as a:
+        wait_until(lambda: f"invalid path: {tmp_path / 'new.pem'}" in a.words)
+
+
+def test_a_standby_outlives_what_is_no_leader_s_key(settings):
+    etcd = Etcd(settings)
+    key = f"{settings.prefix}leader"
+    etcd.transaction([], [put(key, "somebody's")])
+    with candidate(settings, "a") as a:
+        words = f"the key {key} of etcd holds what no controller writes: delete it"
+        wait_until(lambda: words in a.words)
+        assert words in a.leadership.replicas().problem
+        etcd.transaction([], [delete(key)])
+        etcd.close()
+        a.leads.get(timeout=LONG_S)
+
+
 def test_a_standby_whose_lease_has_ended_takes_another(settings):
     with candidate(settings, "a") as a, candidate(settings, "b") as b:
         wait_until(lambda: not (a.leadership.over() and b.leadership.over()))

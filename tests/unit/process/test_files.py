@@ -1,10 +1,11 @@
+import errno
 import os
 import stat
 import threading
 
 import pytest
 
-from apps.process.files import replacing
+from apps.process.files import making, replacing
 
 
 def mode_of(path):
@@ -79,3 +80,43 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path):
     with pytest.raises(FileNotFoundError) as refused, replacing(path):
         pass
     assert refused.value.filename == str(path)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Whether each thing that was told to the disk was a folder."""
+    told = []
+    real = os.fsync
+
+    def fsync(handle):
+        told.append(stat.S_ISDIR(os.fstat(handle).st_mode))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return told
+
+
+@pytest.mark.parametrize("make", [replacing, making])
+def test_a_file_and_then_its_name_outlive_a_loss_of_power(tmp_path, synced, make):
+    with make(tmp_path / "new"):
+        assert synced == []
+    assert synced == [False, True]
+
+
+def test_nothing_is_left_of_a_new_file_that_the_disk_has_no_room_for(tmp_path, monkeypatch):
+    def full(_handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"), making(tmp_path / "new") as file:
+        file.write(b"half")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_file_is_its_owner_s_and_takes_nobody_s_place(tmp_path):
+    with making(tmp_path / "new") as file:
+        assert mode_of(tmp_path / "new") == 0o600
+        file.write(b"mine")
+    with pytest.raises(FileExistsError), making(tmp_path / "new"):
+        pass
+    assert (tmp_path / "new").read_bytes() == b"mine"

@@ -1,7 +1,10 @@
 """Reconfigurations as traces: what a collector is sent, and what happens without one."""
 
+import socket
 import subprocess
 import sys
+import time
+from contextlib import closing
 
 import pytest
 
@@ -80,6 +83,26 @@ def test_a_collector_that_is_away_holds_up_nobody(monkeypatch):
     ledger.refuse(ledger.enter("periodic"), "no planner")
     assert ledger.reconfigurations()[0].state is State.REFUSED
     traces.close()
+
+
+def test_a_collector_that_is_silent_holds_up_the_end_for_seconds_only(monkeypatch):
+    """By itself the library waits for ten: for so long there would be no controller."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr("apps.process.otlp._LAST_S", 0.2, raising=False)
+        traces = tracing.traces("demo")
+        ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
+        ledger.refuse(ledger.enter("periodic"), "no planner")
+        began_s = time.monotonic()
+        traces.close()
+        assert time.monotonic() - began_s < 8
+
+
+def test_a_variable_of_opentelemetry_s_that_can_not_be_is_told(monkeypatch):
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+    with pytest.raises(HydraError, match=r"OTEL_… have it \(max_export_batch_size must be"):
+        tracing.traces("demo")
 
 
 @pytest.mark.parametrize(

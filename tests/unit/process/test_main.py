@@ -1,0 +1,34 @@
+"""The application's parts, put together."""
+
+from dataclasses import replace
+
+import pytest
+
+import apps.main
+from apps.controller.stored import StoredView
+from apps.main import HydraApplication
+from hydra.policy import ControllerSettings, EtcdSettings
+from tests.unit.core.fabrics import small_fabric
+
+STORE = EtcdSettings(("http://127.0.0.1:1",), "/hydra/", None, None, None, None, None, None, 2)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError("shards")])
+def test_who_leads_and_can_not_begin_ends(monkeypatch, error):
+    """Else it would keep its lease, answer that it is about to begin, and never do so."""
+
+    def fail(_view):
+        raise error
+
+    given_up = []
+    monkeypatch.setattr(StoredView, "stop", fail)
+    monkeypatch.setattr(apps.main, "give_up", given_up.append)
+    application = HydraApplication.__new__(HydraApplication)
+    application._exchange = None
+    settings = replace(ControllerSettings(), etcd=STORE)
+    journal = application._open_journal(settings, small_fabric(racks=2, planes=1, servers=1))
+    application._term._on_lead()
+    journal.close()
+    application._term.close()
+    (why,) = given_up
+    assert f"can't begin to lead, the log says where: {error!r}" in str(why)
