@@ -15,9 +15,10 @@ import binascii
 import logging
 import re
 import socket
+import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -101,6 +102,26 @@ def remaining(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+@contextmanager
+def ended_at(deadline: float, transport: paramiko.Transport) -> Iterator[None]:
+    """Close the connection at ``deadline``, if what is done meanwhile has not ended by then.
+
+    paramiko sets no limit to its wait for the answers to a channel's requests. Raises TimeoutError
+    when the deadline has passed.
+    """
+    end = threading.Timer(remaining(deadline), transport.close)
+    end.daemon = True
+    end.start()
+    try:
+        yield
+    except (paramiko.SSHException, EOFError) as error:
+        if time.monotonic() >= deadline:
+            raise TimeoutError from error
+        raise
+    finally:
+        end.cancel()
 
 
 def _connect_tcp(device: str, address: str, deadline: float) -> socket.socket:
