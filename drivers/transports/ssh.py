@@ -14,7 +14,6 @@ import base64
 import binascii
 import logging
 import re
-import socket
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -27,7 +26,7 @@ import paramiko
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from drivers.credentials import secret
-from drivers.transports.tcp import parse_endpoint
+from drivers.transports.tcp import parse_endpoint, reach
 from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.model import Login
 
@@ -75,7 +74,7 @@ def connect(
     DeviceError if its key is not trusted or it refuses the login.
     """
     try:
-        connection = _connect_tcp(device, address, deadline)
+        connection = reach(parse_endpoint(device, address), remaining(deadline))
     except OSError as error:
         raise DeviceUnavailable(device, f"can't connect to {address}: {_reason(error)}") from error
     with ExitStack() as abandoned:
@@ -122,14 +121,6 @@ def ended_at(deadline: float, transport: paramiko.Transport) -> Iterator[None]:
         raise
     finally:
         end.cancel()
-
-
-def _connect_tcp(device: str, address: str, deadline: float) -> socket.socket:
-    connection = socket.create_connection(
-        parse_endpoint(device, address), timeout=remaining(deadline)
-    )
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
 
 
 def _negotiate(transport: paramiko.Transport, deadline: float) -> None:
