@@ -163,6 +163,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         """(What the switch refused, cross-connects afterwards); fills ``taken`` as it goes."""
         give_up_at = time.monotonic() + self._timeout_s
         while True:
+            before = len(taken)
             present, tag = self._listed()
             change = difference(self._name, present, disconnect, connect)
             if not change:
@@ -171,7 +172,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
             told = self._carry_out(change, tag, taken)
             if told is not None:
                 return told, self.cross_connects()
-            if time.monotonic() > give_up_at:
+            if len(taken) > before:  # it gets on, if only by one step for each reading
+                give_up_at = time.monotonic() + self._timeout_s
+            elif time.monotonic() > give_up_at:
                 raise DeviceError(
                     self._name, "others change the switch all the time: this change finds no gap"
                 )
