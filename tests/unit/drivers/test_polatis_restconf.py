@@ -298,6 +298,15 @@ def test_a_switch_that_starts_dark_is_warned_of(device, switch, caplog, mode, wa
     assert [("a power cycle cuts every circuit" in line) for line in told] == [True] * warned
 
 
+@pytest.mark.parametrize(
+    "document", [{"optical-switch:system-config": {"startup-mode": "preserve"}}, ["preserve"]]
+)
+def test_a_switch_that_tells_its_start_up_mode_otherwise_is_attached(device, switch, document):
+    device.documents[START] = document
+    switch.open()
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
 def test_a_wrong_login_is_told_each_time(device, switch):
     device.refused["GET"] = 401
     for _ in range(2):
