@@ -249,8 +249,10 @@ def parse_numbers(text: str) -> frozenset[int]:
     """``1-5,19`` → its numbers. Raises IscliError."""
     if _NUMBERS.fullmatch(text) is None:
         raise IscliError(f"not a list of numbers: {_shown(text)}")
+    if text.endswith(","):  # what came between it and its next line hides the rest
+        raise IscliError(f"a list of numbers that breaks off: {_shown(text)}")
     found: set[int] = set()
-    for run in text.rstrip(",").split(","):
+    for run in text.split(","):
         first, _, last = run.partition("-")
         if int(last or first) < int(first):
             raise IscliError(f"a range that runs backwards: {_shown(run)}")

@@ -21,8 +21,8 @@ class InputPowerOptions(BaseModel):
 
 def max_input_dbm(plane: Plane) -> float | None:
     """The option of a plane whose options have been checked."""
-    value = plane.options.get("max_input_dbm")
-    return float(value) if isinstance(value, int | float) else None
+    told = {name: plane.options.get(name) for name in InputPowerOptions.model_fields}
+    return InputPowerOptions.model_validate(told).max_input_dbm
 
 
 def check_input_power(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Final, Self, TypeVar
@@ -32,6 +33,7 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, Port
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
 _T = TypeVar("_T")
+_log: Final = logging.getLogger(__name__)
 
 
 class Options(TlsOptions, LightOptions):
@@ -98,9 +100,18 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         if self._session.connected:
             return
         self.identity()
-        start = self._session.get(codec.START)
-        told = start.status_code == httpx.codes.OK
-        self._warn_at_attach(self._understood(codec.parse_start, start) if told else None)
+        self._warn_at_attach(self._start())
+
+    def _start(self) -> str | None:
+        """The start-up mode; None where the switch does not tell it."""
+        answer = self._session.get(codec.START)
+        if answer.status_code != httpx.codes.OK:
+            return None
+        try:
+            return self._understood(codec.parse_start, answer)
+        except ProtocolError as error:
+            _log.info("%s does not say with what it starts: %s", self._name, error)
+            return None
 
     def _drop(self) -> None:
         self._session.close()
@@ -163,6 +174,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         """(What the switch refused, cross-connects afterwards); fills ``taken`` as it goes."""
         give_up_at = time.monotonic() + self._timeout_s
         while True:
+            before = len(taken)
             present, tag = self._listed()
             change = difference(self._name, present, disconnect, connect)
             if not change:
@@ -171,7 +183,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
             told = self._carry_out(change, tag, taken)
             if told is not None:
                 return told, self.cross_connects()
-            if time.monotonic() > give_up_at:
+            if len(taken) > before:  # it gets on, if only by one step for each reading
+                give_up_at = time.monotonic() + self._timeout_s
+            elif time.monotonic() > give_up_at:
                 raise DeviceError(
                     self._name, "others change the switch all the time: this change finds no gap"
                 )

@@ -197,7 +197,16 @@ class IscliSession:
     ) -> None:
         asked = isinstance(event, PasswordWanted)
         answer = secret(self._device, console) if asked else console.username
-        self._stream.send(answer.encode("ascii", "replace") + b"\r", deadline)
+        try:
+            line = iscli.encode_line(answer)
+        except IscliError:  # not chained: it shows what can't be sent
+            self.close()
+            raise DeviceError(
+                self._device,
+                f"the {'password' if asked else 'username'} can't be typed at a console: it may "
+                "hold printable ASCII only; give the switch another one",
+            ) from None
+        self._stream.send(line, deadline)
 
     def _run(self, command: str, deadline: Deadline) -> Reply:
         """The reply to a command. Raises ConnectionLostError, ProtocolError or DeviceError."""

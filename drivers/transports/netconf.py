@@ -227,7 +227,7 @@ class NetconfTransport:
         handler = DefaultDeviceHandler()
         session = _Session(handler, transport)
         try:
-            session.start_session(ssh.remaining(deadline))
+            session.start_session(deadline, self._timeout_s)
         except (NCClientError, paramiko.SSHException, OSError, EOFError) as error:
             session.close()
             raise DeviceUnavailable(
@@ -472,13 +472,14 @@ class _Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
         self._bell, self._ear = socket.socketpair()
         self._ear.setblocking(False)
 
-    def start_session(self, timeout_s: float) -> None:
-        """Ask for the NETCONF subsystem and exchange hellos."""
-        self._channel = self._transport.open_session(timeout=timeout_s)
+    def start_session(self, deadline: float, timeout_s: float) -> None:
+        """Ask for the NETCONF subsystem and exchange hellos; ``timeout_s`` limits what is sent."""
+        self._channel = self._transport.open_session(timeout=ssh.remaining(deadline))
         self._channel.settimeout(timeout_s)
-        self._channel.invoke_subsystem("netconf")
+        with ssh.ended_at(deadline, self._transport):
+            self._channel.invoke_subsystem("netconf")
         self._connected = True
-        self._post_connect(timeout_s)
+        self._post_connect(ssh.remaining(deadline))
 
     def send(self, message: str) -> None:
         super().send(message)

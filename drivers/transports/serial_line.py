@@ -124,6 +124,7 @@ class SerialStream:
 
     def _wait_for_quiet(self, deadline: Deadline) -> None:
         give_up_at = time.monotonic() + min(_NOISE_LIMIT_S, deadline.remaining())
+        time.sleep(_QUIET_S)  # nothing is buffered of a line that was just opened
         while self.waiting() and time.monotonic() < give_up_at:
             time.sleep(_QUIET_S)
 

@@ -14,10 +14,10 @@ import base64
 import binascii
 import logging
 import re
-import socket
+import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ import paramiko
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from drivers.credentials import secret
-from drivers.transports.tcp import parse_endpoint
+from drivers.transports.tcp import parse_endpoint, reach
 from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.model import Login
 
@@ -74,7 +74,7 @@ def connect(
     DeviceError if its key is not trusted or it refuses the login.
     """
     try:
-        connection = _connect_tcp(device, address, deadline)
+        connection = reach(parse_endpoint(device, address), remaining(deadline))
     except OSError as error:
         raise DeviceUnavailable(device, f"can't connect to {address}: {_reason(error)}") from error
     with ExitStack() as abandoned:
@@ -103,12 +103,24 @@ def remaining(deadline: float) -> float:
     return left
 
 
-def _connect_tcp(device: str, address: str, deadline: float) -> socket.socket:
-    connection = socket.create_connection(
-        parse_endpoint(device, address), timeout=remaining(deadline)
-    )
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+@contextmanager
+def ended_at(deadline: float, transport: paramiko.Transport) -> Iterator[None]:
+    """Close the connection at ``deadline``, if what is done meanwhile has not ended by then.
+
+    paramiko sets no limit to its wait for the answers to a channel's requests. Raises TimeoutError
+    when the deadline has passed.
+    """
+    end = threading.Timer(remaining(deadline), transport.close)
+    end.daemon = True
+    end.start()
+    try:
+        yield
+    except (paramiko.SSHException, EOFError) as error:
+        if time.monotonic() >= deadline:
+            raise TimeoutError from error
+        raise
+    finally:
+        end.cancel()
 
 
 def _negotiate(transport: paramiko.Transport, deadline: float) -> None:

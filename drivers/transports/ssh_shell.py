@@ -47,9 +47,9 @@ class SshShell:
                 self._device, self._address, self._login, self._options, limit
             )
             channel = self._transport.open_session(timeout=deadline.remaining())
-            channel.settimeout(deadline.remaining())
-            channel.get_pty(term="vt100", width=_COLUMNS)
-            channel.invoke_shell()
+            with ssh.ended_at(limit, self._transport):
+                channel.get_pty(term="vt100", width=_COLUMNS)
+                channel.invoke_shell()
         except (paramiko.SSHException, OSError, EOFError) as error:
             self.close()
             raise DeviceUnavailable(

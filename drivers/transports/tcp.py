@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from abc import ABC, abstractmethod
 from typing import Final
 
@@ -15,6 +16,8 @@ _RECEIVE_BYTES: Final = 65536
 _KEEPALIVE_IDLE_S: Final = 10
 _KEEPALIVE_INTERVAL_S: Final = 5
 _KEEPALIVE_PROBES: Final = 3
+_AT_ONCE_S: Final = 0.001
+"""Time for a connection where none is left: 0 would mean that nothing is waited for."""
 
 
 def parse_endpoint(device: str, address: str) -> tuple[str, int]:
@@ -33,6 +36,30 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
             f"address {address!r} is no name: between dots are 1 to 63 characters; correct it",
         ) from None
     return host, int(port)
+
+
+def reach(endpoint: tuple[str, int], timeout_s: float) -> socket.socket:
+    """A TCP connection to the first of a name's addresses that answers. Raises OSError.
+
+    Each address has its share of the time that is left, so that a silent one leaves some to others.
+    """
+    give_up_at = time.monotonic() + timeout_s
+    addresses = socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
+    for left, (family, kind, protocol, _, address) in zip(
+        range(len(addresses), 0, -1), addresses, strict=True
+    ):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(max(_AT_ONCE_S, (give_up_at - time.monotonic()) / left))
+            connection.connect(address)
+        except OSError:
+            connection.close()
+            if left == 1:
+                raise
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+    raise OSError(f"the name {endpoint[0]} has no address")
 
 
 class SocketStream(ABC):
@@ -133,9 +160,7 @@ class TcpStream(SocketStream):
     """A stream to ``host:port``; notices if the peer vanishes."""
 
     def _dial(self, timeout_s: float) -> socket.socket:
-        endpoint = parse_endpoint(self._device, self._address)
-        connection = socket.create_connection(endpoint, timeout=timeout_s)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = reach(parse_endpoint(self._device, self._address), timeout_s)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (
             (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),

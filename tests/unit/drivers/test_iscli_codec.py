@@ -164,6 +164,18 @@ def test_arbitrary_lines_give_a_table_or_an_error_and_nothing_else(lines):
             continue
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("interface port 1", " switchport trunk allowed vlan 1-5,27,", "NOTICE link up on port 3"),
+        ("interface port 1-4,", "NOTICE  link up on port 3", "9", " switchport mode trunk"),
+    ],
+)
+def test_a_list_that_something_stands_in_the_middle_of_is_not_read_in_part(lines):
+    with pytest.raises(IscliError, match=r"a list of numbers that breaks off: '1-[45],"):
+        iscli.parse_memberships([*lines, "200,300", "!"])
+
+
 @given(TEXT | st.text("0123456789-,", max_size=30))
 def test_lists_of_numbers_survive(text):
     try:

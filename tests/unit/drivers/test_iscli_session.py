@@ -244,6 +244,17 @@ def test_a_console_that_asks_again_has_refused_and_no_password_is_told(monkeypat
     assert not stream.connected
 
 
+def test_a_password_that_no_console_takes_is_named_and_not_sent(monkeypatch):
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "sésame")
+    stream = Transcript((b"\r", b"\r\nlogin: "), (b"admin\r", b"admin\r\nPassword: "), greeting=b"")
+    with pytest.raises(DeviceError, match="the password can't be typed at a console") as caught:
+        console(stream).open()
+    assert "sésame" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert not stream.connected
+    stream.finish()
+
+
 def test_a_shell_that_asks_for_a_login_is_no_console():
     with pytest.raises(DeviceError, match="the switch refuses the login"):
         tor(Transcript(greeting=b"\r\nEnter login username: ")).open()

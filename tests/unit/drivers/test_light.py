@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from drivers.optical.input_power import max_input_dbm
 from drivers.optical.light import (
     AlarmThresholds,
     Attenuator,
@@ -14,8 +15,9 @@ from drivers.optical.light import (
     check_attenuators,
     warn_at_attach,
 )
+from drivers.registry import OPTICAL
 from hydra.errors import DeviceError
-from hydra.model import CrossConnect
+from hydra.model import CrossConnect, Plane, PlaneId
 
 POWER, RELATIVE = AttenuatorMode.POWER, AttenuatorMode.RELATIVE
 EXPECTED = LightLimits(max_input_dbm=3.0, min_input_dbm=-5.0, loss_budget_db=4.0)
@@ -106,3 +108,12 @@ def test_a_switch_that_can_not_tell_is_attached_all_the_same(caplog):
 def test_limits_that_contradict_each_other():
     with pytest.raises(ValidationError, match=r"min_input_dbm \(2\) is more than max_input_dbm"):
         LightOptions(min_input_dbm=2.0, max_input_dbm=1.0)
+
+
+@pytest.mark.parametrize("driver", ["polatis-scpi", "glimmerglass-tl1"])
+@pytest.mark.parametrize("limit", [2, 2.0, "2", "2.0"])
+def test_a_limit_of_input_power_that_the_check_takes_is_kept(driver, limit):
+    options = {"max_input_dbm": limit}
+    plane = Plane(PlaneId(0), "p1", driver, "10.0.0.7:5025", 16, 5.0, 1.0, None, options)
+    assert list(OPTICAL[driver].check(plane)) == []
+    assert max_input_dbm(plane) == 2.0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import termios
+import threading
 import time
 import tty
 
 import pytest
 
 from drivers.optical import polatis_scpi, polatis_tl1
+from drivers.transports import serial_line
 from drivers.transports.serial_line import SerialOptions, SerialStream
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceUnavailable
@@ -92,6 +94,26 @@ def test_what_was_said_before_is_not_heard(line):
     os.write(line.device, b"a late reply\r")
     ours = stream(line)
     ours.connect(Deadline(1))
+    os.write(line.device, b"1\r")
+    assert ours.receive(Deadline(1)) == b"1\r"
+    ours.close()
+
+
+def test_an_output_that_the_device_is_in_the_middle_of_is_not_heard(line, monkeypatch):
+    monkeypatch.setattr(serial_line, "_QUIET_S", 0.5)
+    monkeypatch.setattr(serial_line, "_NOISE_LIMIT_S", 10.0)
+
+    def talk() -> None:
+        for _ in range(300):
+            os.write(line.device, b"x")
+            time.sleep(0.001)
+
+    device = threading.Thread(target=talk)
+    device.start()
+    time.sleep(0.02)
+    ours = stream(line)
+    ours.connect(Deadline(10))
+    device.join()
     os.write(line.device, b"1\r")
     assert ours.receive(Deadline(1)) == b"1\r"
     ours.close()

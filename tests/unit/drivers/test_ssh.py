@@ -6,13 +6,17 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import paramiko
 import pytest
 
 from drivers.transports import ssh
+from drivers.transports.netconf import NetconfTransport
 from drivers.transports.ssh import SshOptions
-from hydra.errors import DeviceError
+from drivers.transports.ssh_shell import SshShell
+from drivers.transports.stream import Deadline
+from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.model import Login
 from tests.unit.drivers.scripted import VARIABLE
 from tests.unit.planning.test_planner import wait_until
@@ -29,10 +33,31 @@ class Gate(paramiko.ServerInterface):
         return paramiko.AUTH_SUCCESSFUL if known else paramiko.AUTH_FAILED
 
 
+class Busy(Gate):
+    """Opens channels, and answers one kind of request about them only once it is let go."""
+
+    def __init__(self, kind: str, let_go: threading.Event) -> None:
+        self._kind = kind
+        self._let_go = let_go
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_pty_request(self, *_request: object) -> bool:
+        return self._kind != "pty" or self._let_go.wait(30)
+
+    def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
+        return self._let_go.wait(30)
+
+    def check_channel_subsystem_request(self, channel: paramiko.Channel, name: str) -> bool:
+        return self._let_go.wait(30)
+
+
 class Device:
     """Lets any number of clients in, and has a host key of each of two types."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Callable[[], paramiko.ServerInterface] = Gate) -> None:
+        self._gate = gate
         self.rsa, self.ecdsa = paramiko.RSAKey.generate(2048), paramiko.ECDSAKey.generate()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -50,7 +75,7 @@ class Device:
                 transport.add_server_key(self.ecdsa)
                 self._transports.append(transport)
                 with contextlib.suppress(paramiko.SSHException, EOFError, OSError):  # it has left
-                    transport.start_server(server=Gate())
+                    transport.start_server(server=self._gate())
 
     def clients(self) -> list[paramiko.Transport]:
         return [one for one in self._transports if one.is_active()]
@@ -177,3 +202,27 @@ def test_whatever_goes_wrong_no_connection_is_left(device, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         connected(device, SshOptions())
     wait_until(lambda: not device.clients(), 10)
+
+
+@pytest.mark.parametrize("kind", ["pty", "shell", "subsystem"])
+def test_a_device_that_opens_a_channel_and_says_no_more_costs_one_time_out(kind, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "root")
+    let_go = threading.Event()
+    busy = Device(lambda: Busy(kind, let_go))
+    options, failures = SshOptions(host_key=line_of(busy.rsa)), list[DeviceUnavailable]()
+
+    def reach() -> None:
+        with pytest.raises(DeviceUnavailable, match=r"no answer (in time|within 0\.5 s)") as failed:
+            if kind == "subsystem":
+                NetconfTransport("p1", busy.address, LOGIN, options, timeout_s=0.5).open()
+            else:
+                SshShell("p1", busy.address, LOGIN, options).connect(Deadline(0.5))
+        failures.append(failed.value)
+
+    driver = threading.Thread(target=reach, daemon=True)
+    driver.start()
+    driver.join(10)
+    let_go.set()
+    driver.join(10)
+    busy.stop()
+    assert len(failures) == 1

@@ -78,6 +78,45 @@ def test_a_refused_connection_is_unavailable_and_says_where(closed_address):
         transport(closed_address).write(b"x\r\n")
 
 
+@pytest.fixture
+def silent(monkeypatch):
+    """``silent(address)`` has the name ocs.lab lead to an address that is silent, then to this."""
+    real, opened = socket.getaddrinfo, contextlib.ExitStack()
+
+    def first(address: str) -> str:
+        port = int(address.rpartition(":")[2])
+        crowded = opened.enter_context(socket.socket())
+        crowded.bind(("127.0.0.2", port))
+        crowded.listen(0)
+        for _ in range(4):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.2", port))
+
+        def found(host, *rest, **named):
+            hosts = ("127.0.0.2", "127.0.0.1") if host == "ocs.lab" else (host,)
+            return [one for each in hosts for one in real(each, *rest, **named)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", found)
+        return f"ocs.lab:{port}"
+
+    with opened:
+        yield first
+
+
+def test_an_address_that_is_silent_has_its_share_of_the_time(silent):
+    peer = Peer(b"1\r")
+    line = transport(silent(peer.address), 2.0)
+    assert line.query(b"*opc?\r\n") == "1"
+    line.close()
+    peer.stop()
+
+
+def test_a_name_without_an_address_that_answers_is_unavailable(silent, closed_address):
+    with pytest.raises(DeviceUnavailable, match=r"ocs\.lab.*refused"):
+        transport(silent(closed_address), 2.0).query(b"*opc?\r\n")
+
+
 def test_a_reply_in_pieces():
     peer = Peer([b"16,", b"1", b"6\r"])
     line = transport(peer.address)
