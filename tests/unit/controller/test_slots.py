@@ -207,6 +207,13 @@ def test_what_changes_the_network_ends_the_week(stage):
     assert set(stage.pass_time(8.0)) == {frozenset({(0, 3)})}
 
 
+def test_a_week_is_planned_around_a_reserved_path_that_is_yet_to_be_set_up(stage):
+    """As that of a reservation whose circuit has just failed."""
+    path = path_of(FABRIC, 0, 3)
+    stage.pins = (Pin(path.src, path.dst, path, 40.0, ("1",)),)
+    assert set(stage.pass_time(3.0)) == {frozenset({(0, 3)})}
+
+
 def test_it_ends_when_told_and_leaves_what_stands(stage):
     stage.pass_time(3.0)
     stage.policy.now = replace(POLICY, sharing=Sharing.BY_DEMAND)
