@@ -131,10 +131,10 @@ def keep(
     demand: tuple[SeenDemand, ...],
     trigger: str,
     unix_s: float,
+    demand_mbps: float = 0.0,
 ) -> Decision:
     """The decision to leave everything as it is without weighing a change."""
-    total_mbps = sum(one.estimated_mbps for one in demand)
-    return Decision(unix_s, trigger, Action.KEEP, reason, standing, total_mbps, demand, None)
+    return Decision(unix_s, trigger, Action.KEEP, reason, standing, demand_mbps, demand, None)
 
 
 def no_plan(
@@ -143,8 +143,9 @@ def no_plan(
     demand: tuple[SeenDemand, ...],
     trigger: str,
     unix_s: float,
+    demand_mbps: float = 0.0,
 ) -> Decision:
-    total_mbps = sum(one.estimated_mbps for one in demand)
+    """The decision that follows where nothing could be planned."""
     return Decision(
-        unix_s, trigger, Action.NO_PLAN, error, standing, total_mbps, demand, proposal=None
+        unix_s, trigger, Action.NO_PLAN, error, standing, demand_mbps, demand, proposal=None
     )

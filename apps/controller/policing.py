@@ -30,7 +30,11 @@ from drivers.codecs.openflow.meters import (
     RemoveMeter,
     SetMeter,
 )
-from drivers.codecs.openflow.statistics import MalformedReplyError, decode_flow_stats
+from drivers.codecs.openflow.statistics import (
+    NOT_COUNTED,
+    MalformedReplyError,
+    decode_flow_stats,
+)
 from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
@@ -426,10 +430,12 @@ class Policing:
             return
         totals = dict.fromkeys(tallies.values(), 0)
         numbers = columns.cookie & COOKIE_SUBJECT_MASK
+        uncounted = set(numbers[columns.bytes == NOT_COUNTED].tolist())
         for number, total_bytes in zip(numbers.tolist(), columns.bytes.tolist(), strict=True):
             totals[number] = totals.get(number, 0) + total_bytes
         for tally, number in tallies.items():
-            self._rates.note(tally, now_s, totals[number])
+            if number not in uncounted:
+                self._rates.note(tally, now_s, totals[number])
 
     def _pace(self, tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered) -> None:
         """Share out anew what reservations leave: meters that are lowered come first."""

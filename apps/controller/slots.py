@@ -126,8 +126,9 @@ class Slots:
         if not self._active or self._clock() < self._due_s:
             return
         week = self._week
-        if week is not None and not week.slots[self._index].stands(self._ledger.state):
-            LOG.info("something else has changed the network: another week is planned")
+        ended = None if week is None else self._why_ended(week)
+        if ended is not None:
+            LOG.info("%s: another week is planned", ended)
             week = None
             self._forget()
         try:
@@ -140,9 +141,24 @@ class Slots:
             self._wait(self._policy.now.slots.week_s)
             raise
 
+    def _why_ended(self, week: Week) -> str | None:
+        """The reason why a week can't go on, in words; None if it can."""
+        if not week.slots[self._index].stands(self._ledger.state):
+            return "something else has changed the network"
+        if not self._keeps_reserved(week):
+            return "a reservation has got a path that stands by turns"
+        return None
+
+    def _keeps_reserved(self, week: Week) -> bool:
+        """True if reserved paths that stand do so in all slots."""
+        reserved = {pin.path for pin in self._ledger.pins()} & self._ledger.state.vlans.keys()
+        return all(reserved <= slot.state.vlans.keys() for slot in week.slots)
+
     def _next_week(self, week: Week | None) -> None:
+        ahead = self._ahead
+        known = self._looked_ahead and (ahead is None or self._keeps_reserved(ahead.week))
         try:
-            draft = self._ahead if self._looked_ahead else self._draft()
+            draft = ahead if known else self._draft()
         except PlanError as error:
             LOG.error("no week: %s", error)
             standing = self._ledger.state.topology.circuits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -112,6 +111,8 @@ def _rate(value: object) -> float:
         rate = float(value)
     except ValueError:
         raise refusal from None
+    except OverflowError:
+        rate = float("inf")
     if not 0 <= rate < float("inf"):
         raise PlanError(f"{rate} Mbps: entries must be finite and not negative")
     return rate
@@ -122,7 +123,7 @@ def _numbers(matrix: ArrayLike) -> DemandMatrix:
         raise PlanError("not a matrix of real numbers: they are complex")
     try:
         return np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise PlanError(f"not a matrix of numbers: {error}") from error
 
 
@@ -160,11 +161,14 @@ def _rows(text: str) -> list[tuple[int, list[str]]]:
         cut: Iterable[list[str]] = (line.split() for line in lines)
     else:
         cut = csv.reader(lines, delimiter=delimiter)
-    return [
-        (number, [cell.strip() for cell in cells])
-        for number, cells in enumerate(cut, start=1)
-        if any(cell.strip() for cell in cells)
-    ]
+    try:
+        return [
+            (number, [cell.strip() for cell in cells])
+            for number, cells in enumerate(cut, start=1)
+            if any(cell.strip() for cell in cells)
+        ]
+    except csv.Error as error:
+        raise PlanError(f"not a table: {error}") from error
 
 
 def _is_number(cell: str) -> bool:
@@ -206,7 +210,9 @@ def _read_json(path: Path, racks: _Racks) -> ArrayLike:
     """A matrix; a list of flows; or an object with either, as below."""
     try:
         content = foreign_json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, foreign_json.TooDeep) as error:
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:  # also numbers of more digits than Python reads
         raise PlanError(f"is not JSON: {error}") from error
     if isinstance(content, dict):
         if "racks" in content and "mbps" in content:

@@ -15,12 +15,12 @@ last line without its end is one that was being written, and is left out.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ VERSION: Final = 1
 _DECIMALS: Final = 3
 _LONGEST_TRACE: Final = 1 << 30
 """Most bytes that are read: the largest limit that ``hydra record`` takes."""
+_LARGEST: Final = sys.float_info.max
 
 Entry = tuple[int, int, float]
 """Source and destination, as positions in the header, and Mbps."""
@@ -175,7 +176,7 @@ def _header(header: dict[str, Any], fabric: Fabric) -> tuple[NDArray[np.intp], s
         raise PlanError('line 1: "racks" is no list of names')
     if len(set(names)) < len(names):
         raise PlanError('line 1: "racks" names one twice')
-    if isinstance(started, bool) or not isinstance(started, int | float):
+    if not _is_moment(started):
         raise PlanError('line 1: "started_unix_s" is no number')
     known = fabric.rack_by_name
     for name in names:
@@ -186,13 +187,20 @@ def _header(header: dict[str, Any], fabric: Fabric) -> tuple[NDArray[np.intp], s
     return racks, str(header.get("fabric", "")), float(started)
 
 
+def _is_moment(value: object) -> TypeGuard[int | float]:
+    """True for a number of seconds that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -_LARGEST <= value <= _LARGEST
+
+
 def _reading(found: dict[str, Any], rack_of: NDArray[np.intp], number: int) -> Reading:
     at_s, entries = found.get("at_s"), found.get("mbps")
-    if isinstance(at_s, bool) or not isinstance(at_s, int | float) or not math.isfinite(at_s):
+    if not _is_moment(at_s):
         raise PlanError(f'line {number}: "at_s" is no number')
     try:
         columns = np.array(entries, dtype=np.float64).reshape(-1, 3)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise PlanError(
             f'line {number}: "mbps" is no list of [source, destination, Mbps]'
         ) from None

@@ -182,9 +182,9 @@ class Rehearsal:
                 expired=self._deadline(),
             )  # fmt: skip
         except PlanError as error:
-            return no_plan(str(error), standing, largest, TRIGGER, now_s)
+            return no_plan(str(error), standing, largest, TRIGGER, now_s, float(demand.sum()))
         if self.week is not None and week.much_like(self.week, slots.slot_s):
-            return keep("the week goes on", standing, largest, TRIGGER, now_s)
+            return keep("the week goes on", standing, largest, TRIGGER, now_s, week.demand_mbps)
         self.week, self.state = week, week.slots[0].state
         return decide_week(week, SCHEDULER, standing, largest, TRIGGER, now_s)
 

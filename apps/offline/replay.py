@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -138,13 +139,15 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
     elephants = judge.elephant_watch()
     actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
     moments: list[Moment] = []
+    due_s = -math.inf
     wanted_mbit = served_mbit = cost_mbit = 0.0
     refused = ""
     for at_s, lasts_s, rates in _steps(trace, len(fabric.racks)):
         decision = None
         if actor is not None:
             actor.see(at_s, rates)
-        if actor is not None and _is_due(moments, actor.period_s, at_s):
+        if actor is not None and at_s >= due_s:
+            due_s = _next_due_s(due_s, actor.period_s, at_s)
             decision = actor.step(at_s)
             refused = decision.reason if decision.action is Action.NO_PLAN else ""
             if decision.action is Action.CHANGE and decision.proposal is not None:
@@ -176,9 +179,11 @@ def _steps(trace: Trace, racks: int) -> Iterator[tuple[float, float, DemandMatri
         yield reading.at_s, following_s - reading.at_s, reading.matrix(racks)
 
 
-def _is_due(moments: Sequence[Moment], period_s: float, at_s: float) -> bool:
-    last = next((m.at_s for m in reversed(moments) if m.decision is not None), None)
-    return last is None or at_s - last >= period_s
+def _next_due_s(due_s: float, period_s: float, at_s: float) -> float:
+    """When the round after that of ``at_s`` is due: readings that come a little late make none of
+    those to come later, as with the controller's rounds.
+    """
+    return (due_s if at_s - due_s < period_s else at_s) + period_s
 
 
 def _plain(value: object) -> object:

@@ -214,7 +214,8 @@ class Planning:
         )
         result = self._planned(SCHEDULER, demand, current.topology, reserved, budget)
         states = week_states(self._marks, current, topologies(self._arrays, result))
-        before = carried_mbps(self._arrays, demand, current.topology, reserved)
+        standing = Reserved(tuple(one for one in reserved.pinned if one[0] in current.vlans))
+        before = carried_mbps(self._arrays, demand, current.topology, standing)
         nights_s = night_s if len(states) > 1 else 0.0
         changes = zip(states, (*states[1:], states[0]), strict=True)
         return Week(

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from apps.planning.engine import PlannedChange
 from apps.planning.periodic import TURN, PeriodicRequests
 from hydra.decisions.decision import Decision, seen_demand
@@ -71,12 +73,16 @@ class Rounds:
         circuits = standing.state.topology.circuits
         request = self._requests.request(sharing, seen)
         if request is None:
-            nobody = keep("nobody wants a circuit", circuits, largest, trigger, unix_s)
+            total_mbps = float(seen.planned_mbps.sum())
+            reason = "nobody wants a circuit"
+            nobody = keep(reason, circuits, largest, trigger, unix_s, total_mbps)
             return Round(nobody, None, None)
         try:
             report = propose(request)
         except PlanError as error:
-            decision = no_plan(str(error), circuits, largest, trigger, unix_s)
+            demand = seen.planned_mbps if request.demand is None else request.demand
+            total_mbps = float(np.sum(demand))
+            decision = no_plan(str(error), circuits, largest, trigger, unix_s, total_mbps)
             return Round(decision, None, request)
         if not request.only_if_it_pays:
             report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))

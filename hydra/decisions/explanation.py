@@ -78,6 +78,11 @@ class Evidence:
     left_out: Sequence[str] = ()
     """Devices of the two racks and of planes that plans leave out, in words."""
 
+    @property
+    def planned_mbps(self) -> DemandMatrix:
+        """As in :class:`hydra.service.DemandReport`."""
+        return self.estimated_mbps if self.predicted_mbps is None else self.predicted_mbps
+
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
     """The explanation for two different racks."""
@@ -214,7 +219,7 @@ class _Words:
             yield f"traffic {there} takes the electrical network"
         if len(paths) > 1:
             yield f"traffic {there} is spread over {len(paths)} paths"
-        if circuits and not self.evidence.estimated_mbps[src, dst]:
+        if circuits and not self.evidence.planned_mbps[src, dst]:
             yield from self._what_they_light(circuits)
 
     def _what_they_light(self, circuits: Iterable[Circuit]) -> Iterator[str]:
@@ -278,14 +283,20 @@ class _Words:
         if one.estimated_mbps:
             directions = {way for path in self.found.paths for way in path.directions}
             way = "by circuits" if (one.src, one.dst) in directions else "electrically"
+            guess = _counted_on(one) if self.evidence.predicted_mbps is None else ""
             yield (
                 f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
-                f"{_counted_on(one)}; gets {one.rate_mbps:.1f} of it {way}"
+                f"{guess}; gets {one.rate_mbps:.1f} of it {way}"
                 f"{self._foretold(one)}"
             )
             yield from self._what_spills(one)
         elif one.rate_mbps >= threshold_mbps:
-            yield f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
+            yield (
+                f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
+                f"{self._foretold(one)}"
+            )
+        elif self.evidence.planned_mbps[one.src, one.dst]:
+            yield f"{there} sends {one.rate_mbps:.1f} Mb/s{self._foretold(one)}"
         else:
             yield (
                 f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, which are not planned for "
@@ -327,10 +338,12 @@ class _Words:
         predicted_mbps = self.evidence.predicted_mbps
         if predicted_mbps is None:
             return ""
-        policy = self.evidence.policy
+        policy, foretold_mbps = self.evidence.policy, float(predicted_mbps[one.src, one.dst])
+        part = one.expected_mbps / one.estimated_mbps if one.estimated_mbps else 1.0
+        planned = replace(one, estimated_mbps=foretold_mbps, expected_mbps=foretold_mbps * part)
         return (
-            f"; {policy.prediction.value} foretells {predicted_mbps[one.src, one.dst]:.1f} for "
-            f"the next {policy.foretold_s:g} s"
+            f"; {policy.prediction.value} foretells {foretold_mbps:.1f} for "
+            f"the next {policy.foretold_s:g} s{_counted_on(planned)}"
         )
 
     def _what_was_decided(self) -> Iterator[str]:

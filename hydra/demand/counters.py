@@ -23,6 +23,8 @@ _BITS_PER_MBIT: Final = 1e6
 _COUNTER_MODULUS: Final = 2**64
 _WRAP_LIMIT: Final = 2**63
 """A counter that fell by more than this has wrapped; by less, it was set back."""
+_NOT_COUNTED: Final = 2**64 - 1
+"""A counter that is not available: the switch lacks it, or can't read it now."""
 _IMPLAUSIBLE: Final = 1000.0
 """Times the rate of a server's link: what no memory or bus of it can send either."""
 _CLOCK_SLACK_S: Final = 2.0
@@ -45,6 +47,7 @@ class Anomaly(Enum):
     COUNTER_WENT_BACK = "counter went back"
     """The switch restarted, its rules were installed anew, or it errs."""
     IMPLAUSIBLE_RATE = "implausible rate"
+    NOT_COUNTED = "counter not available"
     CLOCK_WENT_BACK = "clock went back"
     CLOCKS_DISAGREE = "clocks disagree"
     """The controller's clock or the switch's has stepped."""
@@ -124,7 +127,7 @@ class DemandMeter:
         now_s: float,
         rule_age_s: float = math.inf,
     ) -> Anomaly | None:
-        """Take one row's byte totals, shape (racks,), read at ``now_s``.
+        """Take one row's byte totals, shape (racks,), read at ``now_s``; 2^64 - 1 is not available.
 
         ``rule_age_s`` is how old the switch says its oldest rule is: a second clock, infinite if
         it does not say. Returns what was wrong with the reading, or with one of its counters.
@@ -154,11 +157,13 @@ class DemandMeter:
         return None
 
     def _weigh(self, source: int, totals: NDArray[np.uint64], elapsed_s: float) -> Anomaly | None:
-        sent = totals - self._bytes[source]  # modulo 2^64, as the counters themselves
-        went_back = sent >= _WRAP_LIMIT
+        before, uncounted = self._bytes[source], totals == _NOT_COUNTED
+        known = ~(uncounted | (before == _NOT_COUNTED))
+        sent = totals - before  # modulo 2^64, as the counters themselves
+        went_back = known & (sent >= _WRAP_LIMIT)
         rate = sent * (8 / _BITS_PER_MBIT / elapsed_s)
-        implausible = rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps
-        known = ~(went_back | implausible)
+        implausible = known & (rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps)
+        known &= ~(went_back | implausible)
         weight = -math.expm1(-elapsed_s / self.window_s) if self._readings[source] else 1.0
         rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
@@ -169,7 +174,9 @@ class DemandMeter:
         self._readings[source] += 1
         if went_back.any():
             return Anomaly.COUNTER_WENT_BACK
-        return Anomaly.IMPLAUSIBLE_RATE if implausible.any() else None
+        if implausible.any():
+            return Anomaly.IMPLAUSIBLE_RATE
+        return Anomaly.NOT_COUNTED if uncounted.any() else None
 
     def matrix(self) -> DemandMatrix:
         """Rack-to-rack rates in Mbps, shape (racks, racks)."""

@@ -72,8 +72,9 @@ def octets_by_subject(body: bytes, mask: int, count: int) -> tuple[NDArray[np.ui
     """Octets that an OFPMP_FLOW reply body has counted, by the subject in its rules' cookies.
 
     A subject is the bits of the cookie in ``mask``. Shape (count,), from subject 1 on; others are
-    passed over. Also the age in s of the oldest rule, 0 if there is none, by the switch's clock.
-    Raises MalformedReplyError.
+    passed over. :data:`NOT_COUNTED` is the sum of those of which one rule's are not available. Also
+    the age in s of the oldest rule, 0 if there is none, by the switch's clock. Raises
+    MalformedReplyError.
     """
     totals = np.zeros(count, dtype=np.uint64)
     try:

@@ -338,6 +338,10 @@ def test_what_arrives_is_counted_at_both_ends(policing, vswitches, clock):
     assert delivery.there_mbps == pytest.approx(40.0)
     assert delivery.back_mbps == 0.0
     assert delivery.unheld == ()
+    before, counted[v6] = counted[v6], 2**64 - 1  # not available (OpenFlow 1.3.5, section 5.8)
+    a_second(policing, clock)
+    assert policing.delivery(reservation).there_mbps == pytest.approx(40.0)
+    counted[v6] = before
     counted[v4] = 0  # its rules were installed anew
     a_second(policing, clock)
     assert policing.delivery(reservation).there_mbps is None

@@ -207,6 +207,23 @@ def test_what_changes_the_network_ends_the_week(stage):
     assert set(stage.pass_time(8.0)) == {frozenset({(0, 3)})}
 
 
+@pytest.mark.parametrize("begins_s", [1.0, 3.0], ids=["first slot", "last, with a week ahead"])
+def test_a_reservation_of_a_path_that_stands_ends_the_week(stage, monkeypatch, begins_s):
+    """It changes nothing in the network, and has the path in all slots from then on."""
+    stage.pass_time(begins_s)
+    (path,) = stage.ledger.state.topology.paths
+    stage.pins = (Pin(path.src, path.dst, path, 40.0, ("1",)),)
+    monkeypatch.setattr(stage.ledger, "pins", lambda: stage.pins)
+    assert set(stage.pass_time(8.0)) == {frozenset({(path.src, path.dst)})}
+
+
+def test_a_week_is_planned_around_a_reserved_path_that_is_yet_to_be_set_up(stage):
+    """As that of a reservation whose circuit has just failed."""
+    path = path_of(FABRIC, 0, 3)
+    stage.pins = (Pin(path.src, path.dst, path, 40.0, ("1",)),)
+    assert set(stage.pass_time(3.0)) == {frozenset({(0, 3)})}
+
+
 def test_it_ends_when_told_and_leaves_what_stands(stage):
     stage.pass_time(3.0)
     stage.policy.now = replace(POLICY, sharing=Sharing.BY_DEMAND)

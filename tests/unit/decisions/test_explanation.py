@@ -132,6 +132,37 @@ def test_what_is_foretold_is_told_apart():
     assert any(line.endswith("holt foretells 9.0 for the next 60 s") for line in lines)
 
 
+def test_a_demand_that_is_foretold_alone_is_planned_for():
+    """As that of a pair that has been busy, and rests."""
+    known = replace(
+        evidence(),
+        policy=replace(POLICY, prediction=Prediction.PEAK),
+        rates_mbps=rates(r3_r4=0.4),
+        estimated_mbps=rates(),
+        predicted_mbps=rates(r3_r4=90.0),
+    )
+    lines = explain(known, R3, R4).lines
+    assert "r3 to r4 sends 0.4 Mb/s; peak foretells 90.0 for the next 10 s" in lines
+    assert (
+        "r4 to r3 sends 0.0 Mb/s: mice, which are not planned for (elephants begin at 1 Mb/s)"
+    ) in lines
+
+
+def test_what_plans_count_on_is_a_part_of_what_is_foretold():
+    known = replace(
+        evidence(),
+        policy=replace(POLICY, prediction=Prediction.HOLT),
+        rates_mbps=rates(r3_r4=7.4),
+        estimated_mbps=rates(r3_r4=20.0),
+        expected_mbps=rates(r3_r4=12.5),
+        predicted_mbps=rates(r3_r4=30.0),
+    )
+    assert (
+        "r3 to r4 wants 20.0 Mb/s, measured; gets 7.4 of it electrically; "
+        "holt foretells 30.0 for the next 10 s (plans count on 18.8)"
+    ) in explain(known, R3, R4).lines
+
+
 def test_flows_that_spill_are_named_with_the_reason():
     known = replace(
         evidence(rates(r1_r2=95)),

@@ -75,6 +75,20 @@ def test_a_rate_that_one_interval_alone_tells_is_none():
     assert least == pytest.approx([0, 8, 0, 0, 8])
 
 
+def test_a_counter_that_is_not_available_moves_no_rate_then_or_when_it_is_back():
+    """OpenFlow 1.3.5, section 5.8: it is 2^64 - 1, beside which all that was ever sent is new."""
+    demand = meter()
+    demand.update(H11, totals(0, 5000, 0), 0.0)
+    demand.update(H11, totals(0, 5010, 2), 1.0)
+    partly = totals(0, 0, 4)
+    partly[1] = 2**64 - 1
+    assert demand.update(H11, partly, 2.0) is Anomaly.NOT_COUNTED
+    assert demand.update(H11, totals(0, 5030, 6), 3.0) is None
+    assert demand.matrix()[0] == pytest.approx([0, 10, 2])
+    assert demand.update(H11, totals(0, 5040, 8), 4.0) is None
+    assert demand.matrix()[0] == pytest.approx([0, 10, 2])
+
+
 def test_a_steady_rate_is_the_rate_whatever_the_intervals():
     demand = meter()
     now_s = sent = 0.0

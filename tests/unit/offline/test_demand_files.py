@@ -103,6 +103,13 @@ BAD = {
     "self.csv": ("src,dst,mbps\nr1,r1,5\n", r"demand\[0, 0\] is 5"),
     "broken.json": ("[[0,1", "is not JSON"),
     "deep.json": ("[" * 30_000, "is not JSON: values are nested more than 64 levels deep"),
+    "digits.json": (f"[[0,{'1' * 5000}],[0,0]]", "is not JSON: Exceeds the limit"),
+    "large.json": (f"[[0,{'1' * 400}],[0,0]]", "not a matrix of numbers: int too large"),
+    "large-flow.json": (
+        f'[{{"src":0,"dst":1,"mbps":{"1" * 400}}}]',
+        "flow 0: inf Mbps: entries must be finite",
+    ),
+    "quote.csv": ('src,dst,mbps\nr1,"r2,1\n' + "x" * 200_000, "not a table: field larger than"),
     "scalar.json": ("5", "neither a list of rows"),
     "ragged.json": ("[[0,1],[1]]", "not a matrix of numbers"),
     "text.json": ('[["a"]]', "not a matrix of numbers"),

@@ -88,6 +88,15 @@ def test_decisions_come_once_an_epoch():
     assert [m.at_s for m in moments if m.decision is not None] == list(range(0, 60, 7))
 
 
+def test_readings_that_come_a_little_late_or_early_make_no_round_later():
+    """As those that ``hydra record --interval 2`` writes."""
+    late_s = (0.002, 0.012, 0.004, 0.011, 0.003, 0.02, 0.005, 0.013)
+    ends, rates = np.array([[0, 1]]).T, np.array([40.0])
+    readings = [Reading(2.0 * n + late, *ends, rates) for n, late in enumerate(late_s)]
+    run = replay(FABRIC, BASE, Trace("small", 0.0, tuple(readings)), Variant("it", BASE), 0.3)
+    assert all(moment.decision is not None for moment in run.moments)
+
+
 def test_an_algorithm_that_does_not_fit_is_a_remark():
     run = replay(FABRIC, BASE, MOVING, read_variant("algorithm=tms", BASE), 0.3)
     assert run.changes == 0

@@ -217,7 +217,7 @@ def test_flow_counters_are_what_ryu_reads(entries):
 
 
 @given(
-    st.lists(st.tuples(COUNTS, COUNTS, COUNTS, st.sampled_from(RULES)), max_size=20),
+    st.lists(st.tuples(COUNTS, COUNTS, AVAILABLE, st.sampled_from(RULES)), max_size=20),
     st.sampled_from([0, 7, 255, 2**64 - 1]),
     st.integers(0, 9),
 )
@@ -232,6 +232,16 @@ def test_octets_are_those_of_each_subject(entries, mask, count):
     found, oldest_s = octets_by_subject(body, mask, count)
     assert found.tolist() == expected.tolist()
     assert oldest_s == columns.age_s.max(initial=0.0)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_octets_of_a_subject_are_not_available_if_those_of_one_rule_are_not(which):
+    """OpenFlow 1.3.5, section 5.8."""
+    octets = [2**64 - 1 if at == which else 5 for at in range(3)]
+    body = b"".join(flow_entry(1, 1, one, RULES[0]) for one in octets)
+    body += flow_entry(2, 1, 7, RULES[0])
+    found, _ = octets_by_subject(body, 7, 2)
+    assert found.tolist() == [2**64 - 1, 7]
 
 
 @given(st.lists(st.tuples(st.integers(1, 700), st.sampled_from(RULES)), max_size=6))

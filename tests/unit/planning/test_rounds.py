@@ -106,5 +106,21 @@ def test_a_round_that_changes_one_that_keeps_and_one_without_a_plan(rounds, plan
 
     failed = rounds.periodic(standing(), seen(demand), refuses, "test", 3.0)
     assert failed.decision.action is Action.NO_PLAN
+    assert failed.decision.demand_mbps == 90.0
     assert failed.report is None
     assert failed.request is not None
+
+
+def test_a_round_without_a_plan_tells_the_demand_of_all_pairs():
+    """Of 90 pairs it remembers 64."""
+    fabric = small_fabric(racks=10, planes=1)
+    demand = np.full((10, 10), 3.0)
+    np.fill_diagonal(demand, 0.0)
+
+    def refuses(_request):
+        raise PlanError("no time")
+
+    rounds = Rounds(fabric, CurrentPolicy(Policy()))
+    done = rounds.periodic(standing(), seen(demand), refuses, "test", 1.0)
+    assert len(done.decision.demand) == 64
+    assert done.decision.demand_mbps == 270.0

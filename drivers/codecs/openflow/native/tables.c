@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A counter that is not available (OpenFlow 1.3.5, section 5.8). */
+#define NOT_COUNTED UINT64_MAX
+
 enum {
     HEADER_BYTES = 8,
     HEAD_BYTES = 48, /* before the match, in a flow-mod as in an entry */
@@ -290,8 +293,10 @@ double octets_by_subject(const uint8_t *body, size_t size, uint64_t mask, uint64
             return -1;
         double age_s = (double)number(body + 4, 4) + (double)number(body + 8, 4) * 1e-9;
         uint64_t subject = eight_bytes(body + 24) & mask;
-        if (subject && subject <= count)
-            totals[subject - 1] += eight_bytes(body + 40);
+        if (subject && subject <= count) {
+            uint64_t *total = &totals[subject - 1], octets = eight_bytes(body + 40);
+            *total = *total == NOT_COUNTED || octets == NOT_COUNTED ? NOT_COUNTED : *total + octets;
+        }
         if (age_s > oldest_s)
             oldest_s = age_s;
         body += length;

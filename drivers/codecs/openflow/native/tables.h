@@ -20,8 +20,9 @@ size_t table_count(const Table *table);
 int tables_held(const Table *common, const Table *own, const uint8_t *body, size_t size);
 
 /* Adds the octets that each entry of the reply has counted to the total of its subject: the bits of
-   its cookie in `mask`, from 1 to `count`; others are passed over. The age in s of the oldest entry,
-   0 if there is none; -1, with some of the totals changed, if the entries' lengths do not add up. */
+   its cookie in `mask`, from 1 to `count`; others are passed over. A total is UINT64_MAX if the
+   octets of one entry are not available. The age in s of the oldest entry, 0 if there is none; -1,
+   with some of the totals changed, if the entries' lengths do not add up. */
 double octets_by_subject(const uint8_t *body, size_t size, uint64_t mask, uint64_t *totals,
                          size_t count);
 
