@@ -357,6 +357,21 @@ def test_an_interrupted_run_goes_on_where_it_was(play, tmp_path):
     assert not (tmp_path / "probe.part").exists()
 
 
+def test_a_second_run_leaves_the_first_one_alone(play, tmp_path):
+    """Both would write into one directory, which the second one would empty first."""
+
+    def meets_another(setting: Setting, _narrator) -> Measured:
+        log = setting.work_dir / "log.txt"
+        log.write_text("of the first")
+        with pytest.raises(HydraError, match=r"another run writes into .*probe\.part: wait for"):
+            play(lambda _setting, _narrator: Measured(2), goes_on=setting.seed > 1)
+        assert log.read_text() == "of the first"
+        return Measured(setting.seed)
+
+    assert play(meets_another, repeat=2)["rows"][0]["ours"] == "3"
+    assert play(lambda setting, _narrator: Measured(setting.seed))["rows"][0]["ours"] == "1"
+
+
 def test_a_repetition_that_was_not_written_whole_is_none(play, tmp_path):
     least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 
