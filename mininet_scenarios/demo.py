@@ -25,6 +25,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from hydra.errors import HydraError
+from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.hydra_paper import fig9_plots, fig9_table, published
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario as fig9a
 from mininet_scenarios.experiments.hydra_paper import fig9b_scenario as fig9b
@@ -34,6 +35,7 @@ from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.reporting.table import Row, table
 from mininet_scenarios.stage.building import BUILD_S, DEFAULT_CONFIG, stage_of
 from mininet_scenarios.stage.interruption import sigterm_leaves
+from mininet_scenarios.stage.stage import ScenarioError
 
 _WIDTH_IN_A_FILE: Final = 130
 
@@ -182,6 +184,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=as_json)
     if not console.is_terminal:
         console = Console(stderr=as_json, width=_WIDTH_IN_A_FILE)
+    try:
+        with held(options.out):
+            return _demonstrate(options, console, as_json=as_json)
+    except ScenarioError as error:
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        return 1
+
+
+def _demonstrate(options: Options, console: Console, *, as_json: bool) -> int:
+    """Run, save and show; returns the exit status."""
     began_s = time.monotonic()
     results = _attempt(options, console)
     if isinstance(results, int):

@@ -216,8 +216,9 @@ install_prometheus() {
 }
 
 pip_install() {
-  # Building Ryu needs an old setuptools; pip 25.3 has a name of its own for that.
-  PIP_CONSTRAINT=$PWD/build-constraints.txt PIP_BUILD_CONSTRAINT=$PWD/build-constraints.txt \
+  # Building Ryu needs an old setuptools; pip 25.3 has a name of its own for that. Where a path has
+  # spaces pip takes it for several, and this directory's may.
+  PIP_CONSTRAINT=build-constraints.txt PIP_BUILD_CONSTRAINT=build-constraints.txt \
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
     fail "pip could not install the above; is the network there? ($VENV is made anew next time)"
 }

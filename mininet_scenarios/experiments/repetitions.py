@@ -11,7 +11,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar, get_type_hints
@@ -82,11 +82,17 @@ def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Write ``document`` as JSON. Raises ScenarioError if that fails."""
+    """Write ``document`` as JSON, all of it or nothing. Raises ScenarioError if that fails."""
+    unfinished = path.with_name(path.name + ".part")
+    text = json.dumps(document, indent=1, default=_as_list) + "\n"
     try:
-        path.write_text(json.dumps(document, indent=1, default=_as_list) + "\n", encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
     except OSError as error:
         raise ScenarioError(f"{path} can't be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def _raw(directory: Path, number: int) -> Path:

@@ -22,6 +22,7 @@ from rich.table import Table as RichTable
 from apps.traces.reading import summarise
 from hydra.errors import HydraError
 from mininet_scenarios.experiments import NAMES, load, repetitions
+from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.frame import Experiment, Setting, Table
 from mininet_scenarios.experiments.repetitions import Begun, Kept
 from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
@@ -216,33 +217,39 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
 def _part(order: Order, console: Console) -> Iterator[Path]:
     """A directory that takes the place of ``results/NAME`` at the end of the block.
 
-    If the block fails, complete repetitions stay in it, and logs after an error.
+    If the block fails, complete repetitions stay in it, and logs after an error. Raises
+    ScenarioError while another run of the experiment writes into it.
     """
     final = order.results / order.name
     part = order.results / f"{order.name}.part"
-    left = repetitions.count(part)
-    if left and not order.goes_on:
-        raise ScenarioError(
-            f"{part} holds what an interrupted run measured ({_repetitions(left)}): go on with it "
-            "(--continue), or remove it"
-        )
-    try:
-        shutil.rmtree(part / "work" if left else part, ignore_errors=True)
-        part.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ScenarioError(f"{part} can't be made: {error.strerror}") from error
-    with ExitStack() as leaving:
-        leaving.callback(_leave_repetitions, part, console)
-        try:
-            yield part
-        except HydraError:
-            leaving.pop_all()  # its logs tell why
-            _tell_repetitions(part, console)
-            raise
-        leaving.pop_all()
-    shutil.rmtree(part / "work", ignore_errors=True)
-    shutil.rmtree(final, ignore_errors=True)
-    part.replace(final)
+    with held(part):
+        left = repetitions.count(part)
+        if left and not order.goes_on:
+            raise ScenarioError(
+                f"{part} holds what an interrupted run measured ({_repetitions(left)}): go on with "
+                "it (--continue), or remove it"
+            )
+        for path in [part / "work"] if left else list(part.iterdir()):
+            _remove(path)
+        with ExitStack() as leaving:
+            leaving.callback(_leave_repetitions, part, console)
+            try:
+                yield part
+            except HydraError:
+                leaving.pop_all()  # its logs tell why
+                _tell_repetitions(part, console)
+                raise
+            leaving.pop_all()
+        shutil.rmtree(part / "work", ignore_errors=True)
+        shutil.rmtree(final, ignore_errors=True)
+        part.replace(final)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _leave_repetitions(part: Path, console: Console) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.testbed import Testbed, clean_up, testbed_lock
+from mininet_scenarios.testbed.shell import require_root
 
 _DEMO: Final = Path("configs/demo.yaml")
 
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verb == "up":
             _up(options.fabric)
         else:
+            require_root()
             with testbed_lock():
                 clean_up()
     except HydraError as error:

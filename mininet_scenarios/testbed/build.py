@@ -26,7 +26,7 @@ from mininet_scenarios.testbed.links import Cable, QueueCounters
 from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
 from mininet_scenarios.testbed.servers import ServerHost, configure
-from mininet_scenarios.testbed.shell import TestbedError, ip_batch, run
+from mininet_scenarios.testbed.shell import TestbedError, ip_batch, require_root, run
 
 _T = TypeVar("_T")
 
@@ -40,8 +40,9 @@ _TERMINATION: Final = (signal.SIGINT, signal.SIGTERM)
 class Testbed:
     """The whole emulated data plane of a fabric, for the length of a ``with`` block.
 
-    Needs root. Holds the machine-wide lock, and first removes what an earlier, killed run left.
-    Leaving the block removes exactly what was made, also after an exception, SIGINT or SIGTERM.
+    Needs root, and raises TestbedError without. Holds the machine-wide lock, and first removes what
+    an earlier, killed run left. Leaving the block removes exactly what was made, also after an
+    exception, SIGINT or SIGTERM.
     """
 
     __test__ = False  # not a test class, despite its name
@@ -75,6 +76,7 @@ class Testbed:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        require_root()
         with contextlib.ExitStack() as stack:
             stack.enter_context(testbed_lock())
             stack.enter_context(_termination_raises())

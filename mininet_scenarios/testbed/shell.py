@@ -24,6 +24,14 @@ class TestbedError(HydraError):
     __test__ = False  # not a test class, despite its name
 
 
+def require_root() -> None:
+    """Raise TestbedError for another user, before anything is made, the lock's file among it."""
+    if os.geteuid():
+        raise TestbedError(
+            "Open vSwitch, interfaces and network namespaces need root: run this as root"
+        )
+
+
 def member_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment for a process that must end with the testbed."""
     return {**os.environ, **(extra or {}), MEMBER_VARIABLE: "1"}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mininet_scenarios.testbed import ovs, sweep, sysctl
 from mininet_scenarios.testbed.lock import testbed_lock
+from mininet_scenarios.testbed.shell import require_root
 
 
 @contextlib.contextmanager
@@ -16,6 +17,7 @@ def open_vswitch() -> Iterator[None]:
     Needs root. Bridges and interfaces that the caller makes must have names that begin with
     :data:`~mininet_scenarios.testbed.sweep.PREFIX`; those that are left go at the end.
     """
+    require_root()
     with testbed_lock():
         sweep.clean_up()
         try:

@@ -3,11 +3,12 @@
 Each server runs one process, which sends and receives::
 
     python -m mininet_scenarios.workloads.shifting --bind 10.0.1.1 --port 5700 --ready FILE \
-        --orders FILE --start-s 1234.5 --stability-s 4 --report FILE
+        --orders FILE --start FILE --stability-s 4 --report FILE
 
 The orders are a JSON list of periods, each a list of destinations ``"10.0.2.1:5700"``: one flow to
 each, at full speed, from the period's begin until its end. A flow that ends is cut off: data that
-has not been received by then does not count. ``--start-s`` is a time of ``CLOCK_MONOTONIC``.
+has not been received by then does not count. ``--start`` is a file that appears, complete, once all
+servers are ready: with the time of ``CLOCK_MONOTONIC`` at which the first period begins.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _CUT_OFF: Final = struct.pack("ii", 1, 0)
 """``SO_LINGER`` for no time: a reset, and nothing more is sent."""
 SAMPLE_S: Final = 0.1
 _RETRY_S: Final = 0.05
+_POLL_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,13 @@ def send(
             one.join()
 
 
+def awaited_s(start: Path) -> float:
+    """The time that the file ``start`` holds, once it is there."""
+    while not start.exists():
+        time.sleep(_POLL_S)
+    return float(start.read_text(encoding="utf-8"))
+
+
 def sampled(sink: Sink, over: threading.Event) -> list[Sample]:
     """Samples of arrivals, ten times a second, until ``over``, and once more then."""
     samples = [Sample(time.monotonic(), sink.received_bytes)]
@@ -135,7 +144,7 @@ def sampled(sink: Sink, over: threading.Event) -> list[Sample]:
 def run(
     endpoint: Endpoint,
     periods: Sequence[Sequence[Endpoint]],
-    start_s: float,
+    start: Path,
     stability_s: float,
     ready: Path,
     congestion: str | None,
@@ -145,7 +154,7 @@ def run(
 
     def work() -> None:
         try:
-            send(periods, start_s, stability_s, congestion)
+            send(periods, awaited_s(start), stability_s, congestion)
         finally:
             over.set()
 
@@ -164,7 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--ready", type=Path, required=True, help="a file to make")
     parser.add_argument("--orders", type=Path, required=True, help="JSON")
-    parser.add_argument("--start-s", type=float, required=True, help="of CLOCK_MONOTONIC")
+    parser.add_argument(
+        "--start", type=Path, required=True, help="a file with CLOCK_MONOTONIC in s"
+    )
     parser.add_argument("--stability-s", type=float, required=True)
     parser.add_argument("--congestion", help="TCP congestion control, e.g. cubic")
     parser.add_argument("--report", type=Path, required=True, help="JSON report to write")
@@ -172,9 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     orders = json.loads(given.orders.read_text(encoding="utf-8"))
     periods = [[Endpoint.parse(to) for to in period] for period in orders]
     endpoint = Endpoint(given.bind, given.port)
-    samples = run(
-        endpoint, periods, given.start_s, given.stability_s, given.ready, given.congestion
-    )
+    samples = run(endpoint, periods, given.start, given.stability_s, given.ready, given.congestion)
     write_report(given.report, {"samples": [asdict(one) for one in samples]})
 
 

@@ -44,10 +44,10 @@ LOOP_S: Final = 0.25
 """Time between decisions; the loop of Helios takes 265 ms (section 5.5)."""
 GRID_S: Final = 0.25
 _PORT: Final = 5700
-_LEAD_S: Final = 1.5
-"""Time for all processes to get ready."""
+_LEAD_S: Final = 0.5
+"""Time for all hosts, which are ready, to learn when the first period begins."""
 CONTROLLER_S: Final = 4.0
-_SETUP_S: Final = 2.0
+_SETUP_S: Final = 3.0
 _PATIENCE_S: Final = 30.0
 _STAGES: Final = "hydra_loop_stage_duration_seconds"
 _SUBSTEPS: Final = "hydra_reconfiguration_substep_duration_seconds"
@@ -226,15 +226,19 @@ def _play(
     servers = [server.name for server in stage.fabric.servers]
     addresses = [str(Endpoint(stage.address(name), _PORT)) for name in servers]
     with ExitStack() as stack:
-        start_s = time.monotonic() + _LEAD_S
+        start = stage.file("start", "")
         jobs = []
         for number, name in enumerate(servers):
             orders = stage.file(f"shifting-{name}", ".json")
             mine = [[addresses[to] for to in plan[number]] for plan in plans]
             orders.write_text(json.dumps(mine), encoding="utf-8")
-            jobs.append(stack.enter_context(_host(stage, name, orders, start_s, stability_s)))
+            jobs.append(stack.enter_context(_host(stage, name, orders, start, stability_s)))
         for job, ready, _ in jobs:
             wait_for_file(ready, job)
+        start_s = time.monotonic() + _LEAD_S
+        unfinished = start.with_suffix(".part")
+        unfinished.write_text(f"{start_s:.6f}", encoding="utf-8")
+        unfinished.replace(start)
         for job, _, _ in jobs:
             job.finish(_LEAD_S + len(plans) * stability_s + _PATIENCE_S)
     return start_s, [samples_from_json(read_report(report)) for _, _, report in jobs]
@@ -242,11 +246,11 @@ def _play(
 
 @contextmanager
 def _host(
-    stage: Stage, name: str, orders: Path, start_s: float, stability_s: float
+    stage: Stage, name: str, orders: Path, start: Path, stability_s: float
 ) -> Iterator[tuple[Job, Path, Path]]:
     ready, report = stage.file(f"ready-{name}", ""), stage.file(f"received-{name}", ".json")
     options = ["--bind", stage.address(name), "--port", str(_PORT), "--ready", str(ready)]
-    options += ["--orders", str(orders), "--start-s", f"{start_s:.6f}"]
+    options += ["--orders", str(orders), "--start", str(start)]
     options += ["--stability-s", f"{stability_s:g}", "--congestion", CONGESTION]
     with stage.workload(name, "shifting", [*options, "--report", str(report)]) as job:
         yield job, ready, report

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from mininet_scenarios import demo
 from mininet_scenarios.demo import Options, Results
+from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
@@ -58,6 +59,18 @@ def test_a_configuration_that_is_not_there_is_an_error_and_builds_nothing(
     printed = capsys.readouterr().out
     assert "not counted" in printed
     assert "no.yaml" in printed
+
+
+def test_a_second_demo_leaves_the_first_one_s_directory_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "work" / "a" / "fabric-1-controller.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    with held(tmp_path):
+        assert demo.main(["--config", str(tmp_path / "no.yaml"), "--out", str(tmp_path)]) == 1
+    assert f"another run writes into {tmp_path}: wait for its end" in capsys.readouterr().out
+    assert log.exists()
 
 
 def test_without_a_terminal_each_phase_is_a_plain_line() -> None:

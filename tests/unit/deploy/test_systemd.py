@@ -60,6 +60,17 @@ def test_a_setting_that_is_none_is_found(unit):
     assert re.search("Failed to parse .*often", analyze("verify", "--man=no", unit).stderr)
 
 
+@pytest.mark.parametrize("name", ["hydra-agent.service", "hydra-worker.service"])
+def test_what_is_always_started_again_is_not_given_up(name):
+    """However soon it ends: by default systemd starts a unit five times in ten seconds at most."""
+    lines = (UNITS / name).read_text().splitlines()
+    told = dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
+    assert told["Restart"] == "always"
+    interval_s = float(told.get("StartLimitIntervalSec", 10))
+    burst = int(told.get("StartLimitBurst", 5))
+    assert interval_s == 0 or burst * float(told["RestartSec"]) > interval_s
+
+
 @pytest.fixture
 def manager(tmp_path):
     """The socket of a service manager, as the environment names it from now on."""

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import resource
 import shutil
 import signal
 import threading
@@ -354,6 +355,41 @@ def test_an_interrupted_run_goes_on_where_it_was(play, tmp_path):
     assert result["command"].endswith("--repeat 4")
     assert repetitions.count(tmp_path / "probe") == 4
     assert not (tmp_path / "probe.part").exists()
+
+
+def test_a_second_run_leaves_the_first_one_alone(play, tmp_path):
+    """Both would write into one directory, which the second one would empty first."""
+
+    def meets_another(setting: Setting, _narrator) -> Measured:
+        log = setting.work_dir / "log.txt"
+        log.write_text("of the first")
+        with pytest.raises(HydraError, match=r"another run writes into .*probe\.part: wait for"):
+            play(lambda _setting, _narrator: Measured(2), goes_on=setting.seed > 1)
+        assert log.read_text() == "of the first"
+        return Measured(setting.seed)
+
+    assert play(meets_another, repeat=2)["rows"][0]["ours"] == "3"
+    assert play(lambda setting, _narrator: Measured(setting.seed))["rows"][0]["ours"] == "1"
+
+
+def test_a_repetition_that_was_not_written_whole_is_none(play, tmp_path):
+    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def too_large(setting: Setting, _narrator) -> Measured:
+        if setting.seed < 3:
+            return Measured(setting.seed)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, most))  # as a full disk does
+        return Measured(10**4000)
+
+    try:
+        with pytest.raises(HydraError, match=r"raw-3\.json can't be written: File too large"):
+            play(too_large, repeat=3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
+    assert repetitions.count(tmp_path / "probe.part") == 2
+    result = play(lambda setting, _narrator: Measured(setting.seed), repeat=3, goes_on=True)
+    assert result["rows"][0]["ours"] == "6"
+    assert list((tmp_path / "probe").glob("*.part")) == []
 
 
 def test_repetitions_are_added_to_a_complete_run(play, tmp_path):

@@ -99,3 +99,21 @@ def test_a_demo_installs_nothing_that_opens_a_port():
     serving = {file for file in {**demo, **tests} if re.search(r"(/sbin/.*d|-server|/etcd)$", file)}
     not_kept_back = {"/usr/sbin/ovs-vswitchd", "/usr/sbin/netconfd"}  # neither listens by itself
     assert serving - not_kept_back == daemons.keys()
+
+
+def test_a_clone_may_lie_in_a_folder_with_spaces(tmp_path):
+    """pip splits what these variables hold at spaces."""
+    clone = tmp_path / "my clone"
+    pip = clone / ".venv" / "bin" / "python"
+    pip.parent.mkdir(parents=True)
+    pip.write_text('#!/bin/sh\necho "$PIP_CONSTRAINT $PIP_BUILD_CONSTRAINT" >told\n')
+    pip.chmod(0o755)
+    (clone / "build-constraints.txt").touch()
+    text = DEFINITIONS.replace('cd "$(dirname "$0")/.."', "")
+    done = subprocess.run(
+        ["bash", "-c", f"{text}\npip_install --no-deps ."], cwd=clone, timeout=20, check=False
+    )
+    assert done.returncode == 0
+    told = (clone / "told").read_text().split()
+    assert len(told) == 2
+    assert all((clone / one).is_file() for one in told)

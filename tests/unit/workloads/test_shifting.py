@@ -14,23 +14,30 @@ PERIOD_S = 0.5
 
 
 def test_flows_go_elsewhere_when_their_time_is_over(tmp_path: Path) -> None:
-    """Server 0 sends to 1, then to 2, then to nobody; what they receive says when."""
+    """Server 0 sends to 1, then to 2, then to nobody; what they receive says when.
+
+    The first period begins when all are ready, however long that takes.
+    """
     ports = [free_port() for _ in range(3)]
     to = [f"127.0.0.1:{port}" for port in ports]
-    start_s = time.monotonic() + 1
-    running = []
+    start, running = tmp_path / "start", []
     for number, port in enumerate(ports):
         orders = tmp_path / f"orders-{number}.json"
         orders.write_text(
             json.dumps([[to[1], to[1]], [to[2]], []] if number == 0 else [[], [], []])
         )
         options = ["--bind", "127.0.0.1", "--port", str(port), "--orders", str(orders)]
-        options += ["--ready", str(tmp_path / f"ready-{number}"), "--start-s", str(start_s)]
+        options += ["--ready", str(tmp_path / f"ready-{number}"), "--start", str(start)]
         options += ["--stability-s", str(PERIOD_S), "--congestion", "reno"]
         options += ["--report", str(tmp_path / f"report-{number}.json")]
         running.append(threading.Thread(target=main, args=(options,)))
     for thread in running:
         thread.start()
+    while len(list(tmp_path.glob("ready-*"))) < len(ports):
+        time.sleep(0.01)
+    start_s = time.monotonic() + 0.2
+    (tmp_path / "told").write_text(str(start_s))
+    (tmp_path / "told").rename(start)
     for thread in running:
         thread.join()
     reports = [read_report(tmp_path / f"report-{number}.json") for number in range(3)]
