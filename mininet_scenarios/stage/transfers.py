@@ -11,12 +11,12 @@ from typing import Final
 
 from mininet_scenarios.stage.stage import CONGESTION, Stage, wait_for_file
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import read_report
+from mininet_scenarios.workloads.reports import read_report, tell_moment
 from mininet_scenarios.workloads.transfers import Done, Order
 
 _PORT: Final = 5600
-_LEAD_S: Final = 1.5
-"""Time for all processes to get ready, if transfers begin at times of their own."""
+_LEAD_S: Final = 0.5
+"""Time for all processes, which are ready, to learn when they may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +67,24 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
     with ExitStack() as stack:
         for server in dict.fromkeys(wish.destination for wish in wishes):
             stack.enter_context(_receiver(stage, server))
-        running = []
-        begin_at_s = time.monotonic() + _LEAD_S
+        begin, running = stage.file("begin", ""), []
         for source in sources:
             report = stage.file(f"transfers-{source}", ".json")
             orders = stage.file(f"orders-{source}", ".json")
             orders.write_text(json.dumps(_orders(stage, wishes, source)))
             options = ["send", "--orders", str(orders), "--report", str(report)]
-            options += ["--congestion", CONGESTION]
-            if any(wish.begins_s for wish in wishes):
-                options += ["--begin-at", f"{begin_at_s:.6f}"]
+            ready = stage.file(f"ready-{source}", "")
+            options += ["--congestion", CONGESTION, "--ready", str(ready), "--begin", str(begin)]
             job = stack.enter_context(stage.workload(source, "transfers", options))
-            running.append((job, report))
-        for job, _ in running:
+            running.append((job, ready, report))
+        for job, ready, _ in running:
+            wait_for_file(ready, job)
+        tell_moment(begin, time.monotonic() + _LEAD_S)
+        for job, _, _ in running:
             job.finish(timeout_s)
     done = {
         source: [Done(**one) for one in read_report(report)["transfers"]]
-        for source, (_, report) in zip(sources, running, strict=True)
+        for source, (_, _, report) in zip(sources, running, strict=True)
     }
     return _joined(wishes, done)
 

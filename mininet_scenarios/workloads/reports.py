@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hydra.errors import HydraError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+_POLL_S: Final = 0.01
 
 _ReportT = TypeVar("_ReportT", bound="DataclassInstance")
 
@@ -34,6 +37,20 @@ class StopFlag:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.is_set = True
+
+
+def tell_moment(path: Path, moment_s: float) -> None:
+    """Write a time of ``CLOCK_MONOTONIC`` for processes that wait for it by :func:`awaited_s`."""
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(f"{moment_s:.6f}", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def awaited_s(path: Path) -> float:
+    """The time that a file holds, once it is there."""
+    while not path.exists():
+        time.sleep(_POLL_S)
+    return float(path.read_text(encoding="utf-8"))
 
 
 def write_report(path: Path, report: dict[str, Any]) -> None:

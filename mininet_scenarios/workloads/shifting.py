@@ -27,14 +27,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import WorkloadError, write_report
+from mininet_scenarios.workloads.reports import WorkloadError, awaited_s, write_report
 
 _CHUNK: Final = bytes(16_384)
 _CUT_OFF: Final = struct.pack("ii", 1, 0)
 """``SO_LINGER`` for no time: a reset, and nothing more is sent."""
 SAMPLE_S: Final = 0.1
 _RETRY_S: Final = 0.05
-_POLL_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +122,6 @@ def send(
             one.start()
         for one in flows:
             one.join()
-
-
-def awaited_s(start: Path) -> float:
-    """The time that the file ``start`` holds, once it is there."""
-    while not start.exists():
-        time.sleep(_POLL_S)
-    return float(start.read_text(encoding="utf-8"))
 
 
 def sampled(sink: Sink, over: threading.Event) -> list[Sample]:

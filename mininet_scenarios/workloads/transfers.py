@@ -3,13 +3,16 @@
 Each server that receives runs one process, and each that sends::
 
     python -m mininet_scenarios.workloads.transfers receive --bind 10.0.4.1 --port 5600 --ready FILE
-    python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
+    python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE \
+        --ready FILE --begin FILE
 
 The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``. Further keys:
 ``"mbps"``, if the application makes its data no faster than that; ``"disk"``, if orders of that
 name share what makes it; ``"unit"``, if it makes so many bytes and no more before they have
-arrived; and ``"begins_s"``, if a transfer begins so long after ``--begin-at``. A transfer is over
-when the receiver has said how much arrived: data that waits in a buffer does not count.
+arrived; and ``"begins_s"``, if a transfer begins so long after the moment at which all may begin.
+That is a time of ``CLOCK_MONOTONIC`` in the file ``--begin``, which appears once all are ready. A
+transfer is over when the receiver has said how much arrived: data that waits in a buffer does not
+count.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, awaited_s, write_report
 
 _CHUNK: Final = bytes(65_536)
 _RECEIPT: Final = struct.Struct("!Q")
@@ -273,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sending = commands.add_parser("send")
     sending.add_argument("--orders", type=Path, required=True, help="JSON")
     sending.add_argument("--congestion", help="TCP congestion control, e.g. cubic")
-    sending.add_argument("--begin-at", type=float, help="CLOCK_MONOTONIC in s; else at once")
+    sending.add_argument("--ready", type=Path, required=True, help="a file to make")
+    sending.add_argument("--begin", type=Path, required=True, help="a file with CLOCK_MONOTONIC, s")
     sending.add_argument("--report", type=Path, required=True, help="JSON report to write")
     given = parser.parse_args(arguments)
     if given.command == "receive":
@@ -282,7 +286,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         receive(Endpoint(given.bind, given.port), given.ready, stop)
         return
     orders = [Order.from_json(one) for one in json.loads(given.orders.read_text(encoding="utf-8"))]
-    done = send_all(orders, given.congestion, given.begin_at)
+    given.ready.touch()
+    done = send_all(orders, given.congestion, awaited_s(given.begin))
     write_report(given.report, {"transfers": [asdict(one) for one in done]})
 
 

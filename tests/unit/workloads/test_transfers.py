@@ -14,7 +14,7 @@ import pytest
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.transfers import Transferred
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import WorkloadError, read_report
+from mininet_scenarios.workloads.reports import WorkloadError, read_report, tell_moment
 from mininet_scenarios.workloads.transfers import (
     Counting,
     Done,
@@ -31,25 +31,37 @@ MODULE = "mininet_scenarios.workloads.transfers"
 def test_every_byte_is_receipted(tmp_path: Path) -> None:
     port = free_port()
     ready, report, orders = tmp_path / "ready", tmp_path / "report.json", tmp_path / "orders.json"
+    prepared, begin = tmp_path / "prepared", tmp_path / "begin"
     sizes = [1, 65_536, 300_001]
     to = Endpoint("127.0.0.1", port)
     orders.write_text(json.dumps([Order(to, size).to_json() for size in sizes]))
     receive = ["receive", "--bind", "127.0.0.1", "--port", str(port), "--ready", str(ready)]
     receiver = subprocess.Popen([sys.executable, "-m", MODULE, *receive])
     try:
-        deadline = time.monotonic() + 20
-        while not ready.exists():
-            assert receiver.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        _await(ready, receiver)
         send = ["send", "--orders", str(orders), "--report", str(report), "--congestion", "reno"]
-        subprocess.run([sys.executable, "-m", MODULE, *send], check=True, timeout=30)
+        send += ["--ready", str(prepared), "--begin", str(begin)]
+        sender = subprocess.Popen([sys.executable, "-m", MODULE, *send])
+        _await(prepared, sender)
+        time.sleep(0.2)  # as while others get ready
+        begin_s = time.monotonic() + 0.1
+        tell_moment(begin, begin_s)
+        assert sender.wait(30) == 0
     finally:
         receiver.send_signal(signal.SIGTERM)
         assert receiver.wait(10) == 0
     done = [Done(**one) for one in read_report(report)["transfers"]]
     assert [one.size_bytes for one in done] == sizes
+    assert all(one.started_s >= begin_s for one in done), "all senders begin together"
     assert all(one.finished_s > one.started_s for one in done)
+
+
+def _await(file: Path, job: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 20
+    while not file.exists():
+        assert job.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_rates_are_of_what_arrived_from_first_to_last() -> None:
