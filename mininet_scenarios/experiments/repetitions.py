@@ -38,6 +38,14 @@ class Begun:
     """Wall time of all sittings together."""
     trace: str | None = None
     """File name of the trace, as asked for."""
+    trace_sha256: str | None = None
+    """Digest of what it held; None: no trace, or one of a run before digests were kept."""
+
+    def same_trace(self, name: str | None, sha256: str | None) -> bool:
+        """Whether it is this trace that was played, wherever its file lies now."""
+        if self.trace_sha256 is None:
+            return self.trace == name
+        return self.trace_sha256 == sha256
 
 
 @dataclass(frozen=True, slots=True)

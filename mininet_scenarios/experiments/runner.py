@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -60,6 +61,14 @@ class Order:
         return None if self.trace is None else str(self.trace)
 
     @property
+    def trace_sha256(self) -> str | None:
+        """Digest of the trace as it is now. Raises OSError if it can't be read."""
+        if self.trace is None:
+            return None
+        with self.trace.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @property
     def command(self) -> str:
         """Command line by which a user orders the same."""
         scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
@@ -102,7 +111,7 @@ def run(order: Order, console: Console) -> dict[str, Any]:
                 _check_mpi(part / "work" / "mpi")
             if kept is None:
                 rates = _rates(order, calibrates, part, narrator)
-                begun = Begun(order.full, rates, trace=order.trace_name)
+                begun = Begun(order.full, rates, 0.0, order.trace_name, order.trace_sha256)
             else:
                 begun = kept.begun
                 narrator.say(f"{_repetitions(len(runs))} measured already")
@@ -205,10 +214,11 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
             f"{earlier} holds repetitions of the {form} form, rates {scale}: continue with the "
             "same --scale, or begin anew without --continue"
         )
-    if kept.begun.trace != order.trace_name:
+    if not kept.begun.same_trace(order.trace_name, order.trace_sha256):
         what = "the sample" if kept.begun.trace is None else kept.begun.trace
+        changed = "" if kept.begun.trace != order.trace_name else " as it was then"
         raise ScenarioError(
-            f"{earlier} holds windows of {what}: continue with the same --trace, or begin anew "
+            f"{earlier} holds windows of {what}{changed}: continue with the same --trace, or begin anew "
             "without --continue"
         )
 

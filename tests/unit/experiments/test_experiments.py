@@ -429,6 +429,22 @@ def test_what_would_not_compare_is_not_added(play, tmp_path, order, name, text, 
     assert (tmp_path / "probe" / "result.json").exists()
 
 
+def test_a_trace_is_known_by_what_it_holds(play, tmp_path):
+    trace, elsewhere = tmp_path / "coflows.txt", tmp_path / "moved.txt"
+    trace.write_text("a b 1000 0\n")
+
+    def measured(setting: Setting, _narrator) -> Measured:
+        return Measured(setting.seed)
+
+    play(measured, trace=trace)
+    trace.rename(elsewhere)
+    result = play(measured, trace=elsewhere, repeat=2, goes_on=True)
+    assert result["command"].split("--repeat")[1].split()[0] == "2"
+    trace.write_text("a b 2000 0\n")
+    with pytest.raises(HydraError, match=r"windows of .*coflows.txt as it was then: continue"):
+        play(measured, trace=trace, repeat=3, goes_on=True)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_can_be_continued(name, tmp_path):
     with pytest.raises(HydraError, match=r"run\.json"):  # and not for a type that can't be read
