@@ -388,6 +388,19 @@ def test_hottest_pairs_without_a_circuit_and_idle_circuits_are_named(server, net
     expect(page.locator("#idle")).to_have_text("1 circuit with less than 1% load: r2 =p2= r3")
 
 
+def test_reservations_are_shown_whatever_number_of_others_is_over(server, network, page):
+    past = ReservationRequest("r3", "r4", 1.0, hold_s=60.0)
+    for _ in range(1000):
+        network.release(network.reserve(past).id)
+    late = network.reserve(ReservationRequest("r3", "r4", 20.0))
+    page.goto(server.url)
+    rows = page.locator("#reservations tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.last).to_contain_text(f"r3 to r4{late.id}")
+    network.settle(late.id, ReservationState.FAILED, "no other path")
+    expect(rows.last).to_contain_text("✗ failed")
+
+
 def test_names_are_text_and_never_markup(server, network, page):
     network.unready = ["<img src=x onerror=alert(1)>"]
     network.reconfigure(None, "<script>alert(1)</script>")
