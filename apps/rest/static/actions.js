@@ -5,19 +5,41 @@ import { by, clock, count, el, mbps, row, told } from "./dom.js";
 import { along, describe, uses } from "./why.js";
 
 const MOST_LINES = 12;
+const ASKING = "Asking the controller…";
 
 // Resolves to whether the answer is yes; without `yes` there is nothing to agree to.
 export function ask(title, text, yes) {
   const dialog = by("ask");
+  by("asking").textContent = "";
   by("ask-title").textContent = title;
   by("ask-text").replaceChildren(...text);
   by("ask-yes").textContent = yes;
   by("ask-yes").hidden = yes === "";
   dialog.returnValue = "";
-  if (!dialog.open) dialog.showModal();
+  dialog.showModal();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.addEventListener("close", () => {
+      if (dialog.returnValue === "yes") by("asking").textContent = ASKING;
+      resolve(dialog.returnValue === "yes");
+    }, { once: true });
   });
+}
+
+let acting = false;
+
+// Carries out what a button is for, one at a time: a button that is pressed twice, or another one
+// before the answer to the first has come, would have one answer agree to both.
+export async function act(action, done, failed) {
+  if (acting) return;
+  acting = true;
+  by("asking").textContent = ASKING;
+  try {
+    if (await action()) done();
+  } catch (error) {
+    failed(error);
+  }
+  acting = false;
+  by("asking").textContent = "";
 }
 
 // Whether it may go on; a refusal is told in the dialog.

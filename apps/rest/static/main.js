@@ -1,6 +1,6 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
-import { clearQuarantine, plan, policy, setAside } from "./actions.js";
+import * as actions from "./actions.js";
 import { Refused, follow, get, signIn, signOut, token } from "./api.js";
 import * as day from "./day.js";
 import { by, clock, count, el, keepFocus, mbps, options, row, rows, told } from "./dom.js";
@@ -386,18 +386,12 @@ function quarantineRow(port) {
   const button = el("button", { type: "button", hidden: !operates() }, "clear…");
   button.dataset.key = `${port.rack} ${port.port}`;
   button.setAttribute("aria-label", `Clear ${port.rack} ${port.port}`);
-  button.addEventListener("click", () => act(() => clearQuarantine(port)));
+  button.addEventListener("click", () => act(() => actions.clearQuarantine(port)));
   const until = port.on_trial ? "on trial" : port.until_unix_s === null ? "until it is cleared" : `until ${clock(port.until_unix_s)}`;
   return row(`${port.rack} ${port.port}`, port.plane, `${port.reason} (${until})`, button);
 }
 
-async function act(action) {
-  try {
-    if (await action()) soon();
-  } catch (error) {
-    fail(error);
-  }
-}
+const act = (action) => actions.act(action, soon, fail);
 
 const operates = () => who.role === "operator";
 
@@ -437,11 +431,11 @@ async function listen() {
   }
 }
 
-by("plan").addEventListener("click", () => act(plan));
-by("policy").addEventListener("click", () => act(() => policy(operates())));
+by("plan").addEventListener("click", () => act(actions.plan));
+by("policy").addEventListener("click", () => act(() => actions.policy(operates())));
 by("aside").addEventListener("submit", (event) => {
   event.preventDefault();
-  act(() => setAside(by("aside-rack").value.trim(), by("aside-port").value.trim()));
+  act(() => actions.setAside(by("aside-rack").value.trim(), by("aside-port").value.trim()));
 });
 by("aside-rack").addEventListener("input", offerPorts);
 by("plane").addEventListener("change", renderFabric);

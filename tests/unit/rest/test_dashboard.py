@@ -301,6 +301,26 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     assert len(network.reconfigurations()) == 2
 
 
+def test_a_second_press_before_the_answer_asks_nothing_more(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    network.blocked.clear()
+    page.get_by_role("button", name="Plan…").dblclick()
+    expect(page.locator("#asking")).to_have_text("Asking the controller…")
+    page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
+    ask = page.locator("#ask")
+    expect(ask).not_to_be_visible()
+    network.blocked.set()
+    ask.get_by_role("button", name="Carry it out").click()
+    expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
+    expect(page.locator("#asking")).to_be_empty()
+    assert len(network.plan_requests) == 3, "the fixture's, a dry run, and what it showed"
+    assert len(network.reconfigurations()) == 2
+    assert len(network.quarantined) == 2
+    page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
+    expect(ask).to_contain_text("no carrier at r1")
+
+
 def test_a_quarantine_is_cleared_after_a_question(server, network, page):
     page.goto(server.url)
     page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
@@ -734,6 +754,19 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     expect(page.locator("#reservations")).not_to_contain_text("v1active")
     assert network.reservation("v1").state is not ReservationState.ACTIVE
     page.excused.append("409")
+
+
+def test_a_tenant_that_presses_twice_books_once(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["tina"])
+    page.get_by_label("From").fill("r3")
+    page.get_by_label("To", exact=True).fill("r4")
+    page.get_by_label("Mb/s").fill("10")
+    page.get_by_role("button", name="See whether it fits…").dblclick()
+    page.locator("#ask").get_by_role("button", name="Book it").click()
+    expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
+    expect(page.locator("#asking")).to_be_empty()
+    assert [one.id for one in network.reservations() if one.owner == "tina"] == ["v1"]
 
 
 def test_a_tenant_sees_that_the_controller_is_gone_and_lets_go_of_what_failed(
