@@ -769,6 +769,38 @@ def test_a_tenant_that_presses_twice_books_once(guarded, network, page):
     assert [one.id for one in network.reservations() if one.owner == "tina"] == ["v1"]
 
 
+@pytest.mark.parametrize("lost", ["reply", "proxy"])
+def test_a_tenant_whose_booking_is_not_answered_is_not_told_that_it_failed(
+    guarded, network, page, lost
+):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["tina"])
+
+    def lose(route):
+        dry = route.request.method != "POST" or '"dry_run":true' in route.request.post_data
+        if dry:
+            route.continue_()
+            return
+        route.fetch()
+        if lost == "reply":
+            route.abort()
+        else:
+            route.fulfill(status=504, body="<html>Gateway Time-out</html>")
+
+    page.route("**/v1/reservations", lose)
+    page.get_by_label("From").fill("r3")
+    page.get_by_label("To", exact=True).fill("r4")
+    page.get_by_label("Mb/s").fill("10")
+    page.get_by_role("button", name="See whether it fits…").click()
+    ask = page.locator("#ask")
+    ask.get_by_role("button", name="Book it").click()
+    expect(ask).to_contain_text("It may have done it, or not")
+    expect(page.locator("#ask-title")).to_have_text("Not known")
+    ask.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
+    page.excused.append("504")
+
+
 def test_a_tenant_sees_that_the_controller_is_gone_and_lets_go_of_what_failed(
     guarded, network, page
 ):
