@@ -27,7 +27,8 @@ let timer = null;
 let due = Infinity;
 let reading = false;
 let asked = 0; // when the reading under way began
-let silent = false; // nothing came of the last one
+let silent = false; // no answer came to the last one
+let stale = false; // nothing came of it
 let again = false;
 let shownAt = null;
 let who = null;
@@ -72,13 +73,14 @@ async function refresh() {
       renderLeaderless();
     } else {
       shownAt = Date.now() / 1000;
-      silent = false;
+      silent = stale = false;
       by("error").hidden = true;
       render();
       performance.mark("hydra-shown");
       document.body.dataset.looks = Number(document.body.dataset.looks ?? 0) + 1;
     }
   } catch (error) {
+    stale = true;
     fail(error);
   }
   reading = false;
@@ -129,13 +131,15 @@ function fail(error) {
   silent = !(error instanceof Refused);
   age();
   by("error").hidden = false;
-  by("error").textContent = error instanceof Refused ? told(error.message) : "The controller does not answer; trying again. What is shown is old.";
+  const words = error instanceof Refused ? told(error.message) : "The controller does not answer";
+  by("error").textContent = stale || silent ? `${words}; trying again.${shownAt === null ? "" : " What is shown is old."}` : words;
 }
 
-// Nobody knows what is now while the controller does not answer: it refuses connections, or hangs.
+// Nobody knows what is now while the controller does not answer: it refuses connections, or hangs,
+// or a proxy before it, or it itself, tells of an error instead.
 function age() {
   const late = reading && performance.now() - asked > LATE_MS;
-  if (shownAt === null || !(silent || late)) return;
+  if (shownAt === null || !(stale || silent || late)) return;
   renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
   if (seen.conditions?.length === 0) by("conditions").replaceChildren(el("li", { className: "old" }, "Not known."));
 }
@@ -400,8 +404,9 @@ async function begin() {
   try {
     who = await get("/v1/whoami");
   } catch (error) {
+    stale = true;
     fail(error);
-    if (!(error instanceof Refused)) setTimeout(begin, PAUSE_MS);
+    if (!(error instanceof Refused && error.status === 401)) setTimeout(begin, PAUSE_MS);
     return;
   }
   by("error").hidden = true;

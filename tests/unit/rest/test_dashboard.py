@@ -442,6 +442,28 @@ def test_a_controller_that_goes_and_comes_back(server, network, page):
     page.excused.append("ERR_")
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (502, "<html>Bad Gateway</html>", "HTTP 502"),
+        (500, '{"type": "/problems/internal", "detail": "unexpected error"}', "unexpected error"),
+    ],
+)
+def test_what_is_shown_grows_old_while_readings_fail(server, network, page, status, body, words):
+    page.excused.append(str(status))
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    page.route("**/v1/**", lambda route: route.fulfill(status=status, body=body))
+    expect(page.locator("#error")).to_have_text(f"{words}; trying again. What is shown is old.")
+    expect(page.locator("#summary")).to_contain_text(re.compile("ready · not healthy.* s ago"))
+    expect(page.locator("#summary .good, #summary .bad")).to_have_count(0)
+    page.reload()
+    expect(page.locator("#error")).to_have_text(f"{words}; trying again.")
+    page.unroute("**/v1/**")
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    expect(page.locator("#error")).to_be_hidden()
+
+
 def hang(page):
     """The controller answers a request of the page no more, until ``unroute`` lets it through."""
     page.route("**/v1/topology", lambda _: None)
