@@ -26,6 +26,8 @@ export const isUnknown = (error) => !(error instanceof Refused) || error.documen
 // The token that requests are sent with; null: none.
 export const token = () => sessionStorage.getItem(KEY);
 export const signIn = (text) => sessionStorage.setItem(KEY, text);
+// Whether a header can carry it: others are nobody's token, and browsers don't send them.
+export const mayBeToken = (text) => /^[\x21-\x7e]+$/.test(text);
 export const signOut = () => sessionStorage.removeItem(KEY);
 
 const headers = (sent) => (sent === null ? {} : { Authorization: `Bearer ${sent}` });

@@ -1,7 +1,7 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
 import * as actions from "./actions.js";
-import { Refused, follow, get, signIn, signOut, token } from "./api.js";
+import { Refused, follow, get, mayBeToken, signIn, signOut, token } from "./api.js";
 import * as day from "./day.js";
 import { by, clock, count, el, keepFocus, mbps, options, row, rows, told } from "./dom.js";
 import * as heat from "./heat.js";
@@ -100,6 +100,7 @@ function telling(error) {
 
 // The earliest look that was asked for counts: events that keep coming must not put it off.
 function look(pause) {
+  if (by("sign-in").open) return; // whoever signs in has the page look
   const when = performance.now() + pause;
   if (when >= due) return;
   clearTimeout(timer);
@@ -433,7 +434,20 @@ async function listen() {
     }
     by("connection").textContent = "○ not live: connecting again";
     await new Promise((done) => setTimeout(done, PAUSE_MS));
+    await signedIn();
+    await become();
   }
+}
+
+const signedIn = () => new Promise((done) => {
+  if (by("sign-in").open) by("sign-in").addEventListener("close", done, { once: true });
+  else done();
+});
+
+// A stream ends with its token, and with its role: whoever is another one now has another page.
+async function become() {
+  const now = await get("/v1/whoami").catch(() => who);
+  if (now.name !== who.name || now.role !== who.role) location.reload();
 }
 
 by("plan").addEventListener("click", () => act(actions.plan));
@@ -448,11 +462,17 @@ by("rack").addEventListener("input", renderFabric);
 by("reconfiguration").addEventListener("change", renderReconfiguration);
 by("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  signIn(by("token").value.trim());
+  const text = by("token").value.trim();
   by("token").value = "";
+  by("wrong-token").hidden = mayBeToken(text);
+  if (!mayBeToken(text)) return;
+  signIn(text);
   by("sign-in").close();
   if (who === null) begin();
-  else refresh();
+  else location.reload(); // as whoever it is now
+});
+by("sign-in").addEventListener("close", () => {
+  if (token() === null) by("sign-in").showModal(); // without one there is nothing to see
 });
 heat.listen(by("heat"), tellOfPair);
 setInterval(age, 1000);

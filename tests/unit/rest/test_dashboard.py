@@ -730,6 +730,46 @@ def test_a_token_that_is_revoked_meanwhile_is_told_of(guarded, network, page, tm
     expect(page.locator("#wrong-token")).to_be_visible()
 
 
+def test_who_comes_with_another_token_has_the_page_of_that_one(guarded, network, page, tmp_path):
+    server, tokens = guarded
+    everybody = (tmp_path / "tokens.json").read_text()
+    sign_in(page, server.url, tokens["olaf"])
+    expect(page.get_by_role("button", name="Plan…")).to_be_visible()
+    write_tokens(tmp_path / "tokens.json", [])
+    expect(page.locator("#wrong-token")).to_be_visible()
+    (tmp_path / "tokens.json").write_text(everybody)
+    page.get_by_label("Token").fill(tokens["tina"])
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#who")).to_have_text("tina, tenant")
+    expect(page.get_by_role("button", name="Plan…")).to_have_count(0)
+    expect(page.locator("#book")).to_be_visible()
+
+
+def test_a_page_without_a_token_waits_for_one(guarded, network, page, tmp_path):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"])
+    expect(page.locator("#connection")).to_have_text("● live")
+    write_tokens(tmp_path / "tokens.json", [])
+    expect(page.locator("#wrong-token")).to_be_visible()
+    expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(5000)
+    assert len(asked) <= 1, "a request that is refused is a line in the audit log"
+    for _ in range(2):
+        page.keyboard.press("Escape")
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_a_token_that_no_header_can_carry_is_asked_for_anew(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"] + "\u200b")
+    expect(page.locator("#wrong-token")).to_be_visible()
+    page.get_by_label("Token").fill(tokens["vera"])
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#who")).to_have_text("vera, viewer")
+
+
 def test_an_agent_is_told_that_there_is_nothing_to_see(guarded, network, page):
     server, tokens = guarded
     sign_in(page, server.url, tokens["h11"])
