@@ -76,7 +76,7 @@ export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" 
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {
   const { entries } = await get("/v1/demand");
-  const demand = entries.map((one) => ({ src: one.src, dst: one.dst, mbps: one.estimated_mbps }));
+  const demand = entries.map((one) => ({ src: one.src, dst: one.dst, mbps: one.planned_mbps }));
   const body = demand.length ? { demand } : {};
   for (;;) {
     const dry = await seen("No plan", () => send("POST", "/v1/plan", body));

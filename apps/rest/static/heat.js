@@ -33,6 +33,7 @@ export function update(canvas, topology, demand) {
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
   const busy = [...entries.keys()].sort((a, b) => rates[a] - rates[b]);
   shown = { racks: topology.racks, many, rates, entries, paths, most, busy, basis: demand.basis, prediction: demand.prediction };
+  if (cell !== null && Math.max(...cell) >= many) cell = null; // a controller that came back has fewer
   by("heat-most").textContent = `${mbps(most)} Mb/s`;
   draw(canvas);
   say();

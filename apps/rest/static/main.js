@@ -414,7 +414,7 @@ async function begin() {
   by("who").textContent = `${who.name}, ${who.role}`;
   by("name").textContent = "";
   for (const one of document.querySelectorAll(".operators")) one.hidden = !operates();
-  by("policy").hidden = who.role === "tenant";
+  by("policy").hidden = !["viewer", "operator"].includes(who.role);
   if (who.role === "agent") {
     by("summary").textContent = "Agents report by their token; there is nothing here for them to see.";
     return;

@@ -25,6 +25,7 @@ export function begin(act) {
   by("main").replaceChildren(by("tenant").content, by("reservations-section"));
   by("main").className = "own";
   by("skip").href = "#book-section";
+  by("skip").textContent = "Skip to what fits";
   by("book").addEventListener("submit", (event) => {
     event.preventDefault();
     act(book);

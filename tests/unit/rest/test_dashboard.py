@@ -301,6 +301,23 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     assert len(network.reconfigurations()) == 2
 
 
+def test_a_plan_is_for_the_demand_that_policy_foretells(server, network, page):
+    page.route(
+        "**/v1/demand",
+        lambda route: route.fulfill(
+            json={
+                **(document := route.fetch().json()),
+                "entries": [{**one, "planned_mbps": 33.0} for one in document["entries"]],
+            }
+        ),
+    )
+    page.goto(server.url)
+    page.get_by_role("button", name="Plan…").click()
+    expect(page.locator("#ask")).to_contain_text("would be served")
+    demand = network.plan_requests[-1].demand
+    assert set(demand[demand > 0]) == {33.0}
+
+
 def test_a_second_press_before_the_answer_asks_nothing_more(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("epoch 3")
@@ -421,6 +438,17 @@ def test_reservations_are_shown_whatever_number_of_others_is_over(server, networ
     expect(rows.last).to_contain_text("✗ failed")
 
 
+def test_what_begins_tomorrow_and_has_no_end_is_within_the_calendar(server, network, page):
+    start_s = time.time() + 86_400
+    network.reserve(ReservationRequest("r3", "r4", 20.0, start_unix_s=start_s))
+    page.goto(server.url)
+    bar = page.locator("#reservations .calendar").last
+    expect(bar).to_be_visible()
+    place = bar.locator(".piece").evaluate("one => [one.style.left, one.style.width]")
+    left, width = (float(share.removesuffix("%")) for share in place)
+    assert 90 < left < 100 and left + width == pytest.approx(100)
+
+
 def test_names_are_text_and_never_markup(server, network, page):
     network.unready = ["<img src=x onerror=alert(1)>"]
     network.reconfigure(None, "<script>alert(1)</script>")
@@ -461,6 +489,30 @@ def test_what_is_shown_grows_old_while_readings_fail(server, network, page, stat
     expect(page.locator("#error")).to_have_text(f"{words}; trying again.")
     page.unroute("**/v1/**")
     expect(page.locator("#summary")).to_contain_text("✓ ready")
+    expect(page.locator("#error")).to_be_hidden()
+
+
+def test_a_controller_that_comes_back_with_fewer_racks_is_shown(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("4 racks")
+    page.locator("#heat").focus()
+    for key in ["ArrowRight", *["ArrowDown"] * 3]:
+        page.keyboard.press(key)
+    expect(page.locator("#heat-cell")).to_contain_text("r4 to r1")
+    fewer = ["r1", "r2", "r3"]
+
+    def answer(route):
+        document = route.fetch().json()
+        route.fulfill(json={**document, "racks": fewer, "epoch": 9})
+
+    page.route("**/v1/topology", answer)
+    page.route(
+        "**/v1/demand",
+        lambda route: route.fulfill(json={**route.fetch().json(), "entries": []}),
+    )
+    expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things wrong")
+    expect(page.locator("#summary")).to_contain_text("epoch 9 · 3 racks")
+    page.wait_for_timeout(1000)
     expect(page.locator("#error")).to_be_hidden()
 
 
@@ -775,6 +827,8 @@ def test_an_agent_is_told_that_there_is_nothing_to_see(guarded, network, page):
     sign_in(page, server.url, tokens["h11"])
     expect(page.locator("#summary")).to_contain_text("nothing here for them")
     expect(page.locator("main")).to_be_hidden()
+    for name in ("Plan…", "Policy…"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
 def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, network, page):
