@@ -1,7 +1,7 @@
 // What an operator does from the page: each asks first, and shows what would come of it.
 
 import { get, isUnknown, send } from "./api.js";
-import { by, clock, count, el, mbps, row, told } from "./dom.js";
+import { by, clock, count, el, mbps, open, row, told } from "./dom.js";
 import { along, describe, uses } from "./why.js";
 
 const MOST_LINES = 12;
@@ -16,7 +16,7 @@ export function ask(title, text, yes) {
   by("ask-yes").textContent = yes;
   by("ask-yes").hidden = yes === "";
   dialog.returnValue = "";
-  dialog.showModal();
+  open(dialog);
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       if (dialog.returnValue === "yes") by("asking").textContent = ASKING;

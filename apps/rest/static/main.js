@@ -3,7 +3,7 @@
 import * as actions from "./actions.js";
 import { Refused, follow, get, mayBeToken, signIn, signOut, token } from "./api.js";
 import * as day from "./day.js";
-import { by, clock, count, el, keepFocus, mbps, options, row, rows, told } from "./dom.js";
+import { by, clock, count, el, keepFocus, mbps, open, options, row, rows, say, told } from "./dom.js";
 import * as heat from "./heat.js";
 import { ofPair } from "./load.js";
 import * as reservations from "./reservations.js";
@@ -133,7 +133,7 @@ function fail(error) {
   age();
   by("error").hidden = false;
   const words = error instanceof Refused ? told(error.message) : "The controller does not answer";
-  by("error").textContent = stale || silent ? `${words}; trying again.${shownAt === null ? "" : " What is shown is old."}` : words;
+  say(by("error"), stale || silent ? `${words}; trying again.${shownAt === null ? "" : " What is shown is old."}` : words);
 }
 
 // Nobody knows what is now while the controller does not answer: it refuses connections, or hangs,
@@ -169,7 +169,7 @@ function render() {
   renderElectrical();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
-  by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, told(words))));
+  say(by("decisions"), ...seen.decisions.slice(0, 20).map((words) => el("li", {}, told(words))));
   day.render(by("day"));
   rows(by("history"), seen.history.map((one) => row(
     el("div", {}, clock(one.unix_s), el("div", { className: "quiet" }, one.kind)), told(one.text))), "Nothing yet.");
@@ -187,19 +187,17 @@ function renderLeaderless() {
     renderConditions();
   }
   by("error").hidden = false;
-  by("error").textContent = "No controller leads; trying again. What is shown of the network is old.";
+  say(by("error"), "No controller leads; trying again. What is shown of the network is old.");
 }
 
 // What was seen last says nothing of now: it is grey, with its age.
 function renderSummary(age = "") {
-  if (who.role === "tenant") {
-    by("summary").textContent = `${tenant.summary(seen)}${age ? ` ${age}` : ""}`;
-    return;
-  }
+  by("summary").ariaLive = age ? "off" : "polite"; // it grows by the second
+  if (who.role === "tenant") return say(by("summary"), `${tenant.summary(seen)}${age ? ` ${age}` : ""}`);
   const { topology, missing, conditions } = seen;
   const word = (good, yes, no) => el("span", { className: age ? "old" : good ? "good" : "bad" }, good ? `${age ? "" : "✓ "}${yes}` : `${age ? "" : "✗ "}${no}`);
   const health = conditions === null ? el("span", { className: "old" }, "health not known") : word(!conditions.length, "healthy", `not healthy: ${count(conditions.length, "thing")} wrong`);
-  by("summary").replaceChildren(
+  say(by("summary"),
     word(!missing.length, "ready", "not ready"), " · ", health, age ? ` ${age}` : "",
     topology === undefined ? "" : ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
 }
@@ -216,7 +214,7 @@ function renderConditions() {
     el("p", { className: "quiet" }, `Since ${clock(one.since_unix_s)}${affected(one)}`),
     el("p", {}, `Done: ${told(one.done)}.`),
     el("p", {}, `To do: ${told(one.to_do)}: `, el("code", {}, one.command))));
-  by("conditions").replaceChildren(...(many.length ? many : [el("li", { className: "good" }, "✓ Nothing.")]));
+  say(by("conditions"), ...(many.length ? many : [el("li", { className: "good" }, "✓ Nothing.")]));
 }
 
 function affected(one) {
@@ -244,7 +242,7 @@ function renderFabric() {
   const rack = by("rack").value.trim();
   const found = topology.racks.includes(rack);
   const plane = found ? "" : by("plane").value;
-  by("no-rack").textContent = rack && !found ? `There is no rack ${rack}.` : found && by("plane").value ? `${rack} on all planes` : "";
+  say(by("no-rack"), rack && !found ? `There is no rack ${rack}.` : found && by("plane").value ? `${rack} on all planes` : "");
   const shown = topology.circuits.filter((one) =>
     (plane === "" || one.plane === plane) && (!found || one.a.rack === rack || one.b.rack === rack));
   ring.draw(by("ring"), topology, shown, found ? rack : null);
@@ -312,7 +310,7 @@ function legend(name, index, alone, wrong) {
 function tell(title, ...parts) {
   by("why-title").textContent = title;
   by("why-text").replaceChildren(...parts);
-  by("why").showModal();
+  open(by("why"));
 }
 
 function pairRow(one) {
@@ -432,7 +430,7 @@ async function listen() {
     } catch (error) {
       if (error instanceof Refused && error.status !== 401 && !error.nobodyLeads) fail(error);
     }
-    by("connection").textContent = "○ not live: connecting again";
+    say(by("connection"), "○ not live: connecting again");
     await new Promise((done) => setTimeout(done, PAUSE_MS));
     await signedIn();
     await become();

@@ -699,6 +699,39 @@ def test_axe_finds_nothing_on_the_page_nor_in_its_dialogs(server, network, page,
         page.keyboard.press("Escape")
 
 
+def test_what_has_not_changed_is_left_alone(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    changed = page.evaluate(
+        """async () => {
+          let changes = 0;
+          const watch = new MutationObserver((all) => { changes += all.length; });
+          for (const one of document.querySelectorAll('#summary, #conditions, #history, #error'))
+            watch.observe(one, { childList: true, characterData: true, subtree: true });
+          getSelection().selectAllChildren(document.querySelector('#conditions code'));
+          const looks = () => Number(document.body.dataset.looks);
+          const first = looks();
+          while (looks() < first + 2) await new Promise((done) => setTimeout(done, 50));
+          return [changes, String(getSelection())];
+        }"""
+    )
+    assert changed == [0, page.locator("#conditions code").first.inner_text()]
+    network.quarantined.clear()
+    expect(page.locator("#summary")).to_contain_text("✓ healthy")
+
+
+def test_whoever_closes_a_dialog_is_back_on_its_button(server, network, page):
+    page.goto(server.url)
+    for name, dialog in (("Why is r1 =p1= r3 here?", "#why"), ("Clear r1 hyt-r1-p1", "#ask")):
+        button = page.get_by_role("button", name=name)
+        button.press("Enter")
+        expect(page.locator(dialog)).to_be_visible()
+        looks = int(page.locator("body").get_attribute("data-looks"))
+        page.wait_for_function("many => Number(document.body.dataset.looks) > many", arg=looks)
+        page.keyboard.press("Escape")
+        expect(button).to_be_focused()
+
+
 def test_every_control_can_be_reached_with_the_keyboard(server, network, page):
     page.goto(server.url)
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
