@@ -1,32 +1,68 @@
 // What an operator does from the page: each asks first, and shows what would come of it.
 
-import { get, send } from "./api.js";
-import { by, clock, count, el, mbps, row, told } from "./dom.js";
+import { get, isUnknown, send } from "./api.js";
+import { by, clock, count, el, mbps, open, row, told } from "./dom.js";
 import { along, describe, uses } from "./why.js";
 
 const MOST_LINES = 12;
+const ASKING = "Asking the controller…";
 
 // Resolves to whether the answer is yes; without `yes` there is nothing to agree to.
 export function ask(title, text, yes) {
   const dialog = by("ask");
+  by("asking").textContent = "";
   by("ask-title").textContent = title;
   by("ask-text").replaceChildren(...text);
   by("ask-yes").textContent = yes;
   by("ask-yes").hidden = yes === "";
   dialog.returnValue = "";
-  if (!dialog.open) dialog.showModal();
+  open(dialog);
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.addEventListener("close", () => {
+      if (dialog.returnValue === "yes") by("asking").textContent = ASKING;
+      resolve(dialog.returnValue === "yes");
+    }, { once: true });
   });
 }
 
-// Whether it may go on; a refusal is told in the dialog.
-export async function tried(title, request) {
+let acting = false;
+
+// Carries out what a button is for, one at a time: a button that is pressed twice, or another one
+// before the answer to the first has come, would have one answer agree to both.
+export async function act(action, after, failed) {
+  if (acting) return;
+  acting = true;
+  by("asking").textContent = ASKING;
+  try {
+    if (await action()) after();
+  } catch (error) {
+    failed(error);
+  }
+  acting = false;
+  by("asking").textContent = "";
+}
+
+export const UNANSWERED = "The controller has not answered.";
+
+// What comes of a dry run, or null; a refusal is told in the dialog.
+async function seen(title, request) {
   try {
     return await request();
   } catch (error) {
-    await ask(title, [el("p", {}, told(error.message))], "");
+    await ask(title, [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message))], "");
     return null;
+  }
+}
+
+// Whether it may have been done; a refusal is told in the dialog, and so is a reply that did not come.
+export async function done(title, request) {
+  try {
+    await request();
+    return true;
+  } catch (error) {
+    const isLost = isUnknown(error);
+    await ask(isLost ? "Not known" : title, [el("p", {}, isLost ? `${UNANSWERED} It may have done it, or not: see what is shown before you try again.` : told(error.message))], "");
+    return isLost;
   }
 }
 
@@ -40,10 +76,10 @@ export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" 
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {
   const { entries } = await get("/v1/demand");
-  const demand = entries.map((one) => ({ src: one.src, dst: one.dst, mbps: one.estimated_mbps }));
+  const demand = entries.map((one) => ({ src: one.src, dst: one.dst, mbps: one.planned_mbps }));
   const body = demand.length ? { demand } : {};
   for (;;) {
-    const dry = await tried("No plan", () => send("POST", "/v1/plan", body));
+    const dry = await seen("No plan", () => send("POST", "/v1/plan", body));
     if (dry === null) return false;
     const lines = [...dry.connect.map((one) => `up: ${describe(one)}`), ...dry.disconnect.map((one) => `down: ${describe(one)}`)];
     const text = [
@@ -55,7 +91,7 @@ export async function plan() {
     if (!(await ask("Dry run", text, lines.length ? "Carry it out" : ""))) return false;
     if ((await get("/v1/topology")).epoch === dry.current_epoch) break; // else: ask again
   }
-  return (await tried("Not carried out", () => send("POST", "/v1/reconfigurations", body))) !== null;
+  return done("Not carried out", () => send("POST", "/v1/reconfigurations", body));
 }
 
 function table(heads, many) {
@@ -82,7 +118,7 @@ export async function policy(mayReload) {
   const shown = values.map((one) => [one.key.replace("policy.", ""), one.value, one.at_once ? "by a reload" : "at the next start"]);
   text.push(el("h3", {}, "In force"), el("div", { className: "scroll", tabIndex: 0 }, table(["key", "value", "changes"], shown)));
   if (!(await ask("Policy", text, file.applied?.length ? "Take it over" : ""))) return false;
-  return (await tried("Not taken over", () => send("POST", "/v1/reload", {}))) !== null;
+  return done("Not taken over", () => send("POST", "/v1/reload", {}));
 }
 
 const place = (rack, port) => `/v1/quarantine/${encodeURIComponent(rack)}/${encodeURIComponent(port)}`;
@@ -90,7 +126,7 @@ const place = (rack, port) => `/v1/quarantine/${encodeURIComponent(rack)}/${enco
 export async function clearQuarantine({ rack, port, since_unix_s: since, reason }) {
   const text = `In quarantine since ${clock(since)}: ${reason}. Planning may use it again at once; no circuit changes now.`;
   if (!(await ask(`Clear ${rack} ${port}?`, [el("p", {}, text)], "Clear it"))) return false;
-  return (await tried("Not cleared", () => send("DELETE", place(rack, port)))) !== null;
+  return done("Not cleared", () => send("DELETE", place(rack, port)));
 }
 
 const touches = (circuit, rack, port) => [circuit.a, circuit.b].some((end) => end.rack === rack && end.port === port);
@@ -108,5 +144,5 @@ export async function setAside(rack, port) {
   const parts = [el("p", {}, "No plan uses it until it is cleared; no circuit changes now."), list(text), form];
   if (!(await ask(`Set ${rack} ${port} aside?`, parts, "Set it aside"))) return false;
   const body = { reason: reason.value.trim() || "set aside on the dashboard" };
-  return (await tried("Not set aside", () => send("PUT", place(rack, port), body))) !== null;
+  return done("Not set aside", () => send("PUT", place(rack, port), body));
 }

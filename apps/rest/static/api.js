@@ -2,6 +2,7 @@
 
 const KEY = "hydra-token";
 const MOST_MS = 20_000; // for a reading: a controller that hangs says nothing, not even that
+const MOST_TO_DO_MS = 60_000; // for what takes a plan, or a turn among others
 const SILENCE_MS = 45_000; // of a stream of events, in which a sign of life comes every 15 s
 const NOBODY_LEADS = new Set(["/problems/standing-by", "/problems/store-unavailable"]);
 
@@ -19,9 +20,14 @@ export class Refused extends Error {
   }
 }
 
+// Whether what was asked for may have been done all the same: the reply is lost, or is a proxy's.
+export const isUnknown = (error) => !(error instanceof Refused) || error.document.type === "/problems/leader-unanswered" || (error.status >= 500 && error.document.type === undefined);
+
 // The token that requests are sent with; null: none.
 export const token = () => sessionStorage.getItem(KEY);
 export const signIn = (text) => sessionStorage.setItem(KEY, text);
+// Whether a header can carry it: others are nobody's token, and browsers don't send them.
+export const mayBeToken = (text) => /^[\x21-\x7e]+$/.test(text);
 export const signOut = () => sessionStorage.removeItem(KEY);
 
 const headers = (sent) => (sent === null ? {} : { Authorization: `Bearer ${sent}` });
@@ -39,7 +45,7 @@ export async function get(path) {
 
 export async function send(method, path, body) {
   const sent = token();
-  const request = { method, headers: headers(sent) };
+  const request = { method, headers: headers(sent), signal: AbortSignal.timeout(MOST_TO_DO_MS) };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);

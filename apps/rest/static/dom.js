@@ -10,18 +10,37 @@ export function el(name, properties = {}, ...children) {
 
 export const row = (...cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
 
+// What says the same as before stays as it is: screen readers read out what is new, and whoever
+// has marked a part of it can copy it.
+export function say(place, ...parts) {
+  const now = place.cloneNode();
+  now.append(...parts);
+  if (now.innerHTML !== place.innerHTML) place.replaceChildren(...now.childNodes);
+}
+
 export function rows(table, many, empty) {
   const body = table.tBodies[0];
-  if (many.length) return body.replaceChildren(...many);
+  if (many.length) return many.some((one) => one.querySelector("button")) ? body.replaceChildren(...many) : say(body, ...many);
   const cell = el("td", { className: "quiet", colSpan: table.tHead.rows[0].cells.length }, empty);
-  body.replaceChildren(el("tr", {}, cell));
+  say(body, el("tr", {}, cell));
 }
+
+const focus = (table, key) => [...table.querySelectorAll("button")].find((one) => one.dataset.key === key)?.focus();
 
 // Tables are made anew at each look; whoever was on a button there stays on it.
 export function keepFocus(table, make) {
   const key = table.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   make();
-  if (key !== undefined) [...table.querySelectorAll("button")].find((one) => one.dataset.key === key)?.focus();
+  if (key !== undefined) focus(table, key);
+}
+
+// Whoever closes it is back on the button that opened it, which may have been made anew meanwhile.
+export function open(dialog) {
+  const from = document.activeElement;
+  const [table, key] = [from.closest("table"), from.dataset.key];
+  dialog.showModal();
+  if (table === null || key === undefined) return;
+  dialog.addEventListener("close", () => { if (!from.isConnected) focus(table, key); }, { once: true });
 }
 
 // Keeps the choice where it is still there.

@@ -1,7 +1,7 @@
 // Demand as a heat map. The scale is that of cividis (Nuñez, Anderton, Renslow 2018), which reads
 // the same for all kinds of colour vision and in grey.
 
-import { by, colour, mbps, surface } from "./dom.js";
+import { by, colour, mbps, say as put, surface } from "./dom.js";
 
 const STOPS = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
 // Pairs among many idle ones are drawn at least so large, the busiest on top.
@@ -33,6 +33,7 @@ export function update(canvas, topology, demand) {
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
   const busy = [...entries.keys()].sort((a, b) => rates[a] - rates[b]);
   shown = { racks: topology.racks, many, rates, entries, paths, most, busy, basis: demand.basis, prediction: demand.prediction };
+  if (cell !== null && Math.max(...cell) >= many) cell = null; // a controller that came back has fewer
   by("heat-most").textContent = `${mbps(most)} Mb/s`;
   draw(canvas);
   say();
@@ -124,7 +125,7 @@ function say() {
   const [src, dst] = [shown.racks[cell[0]], shown.racks[cell[1]]];
   const at = cell[0] * shown.many + cell[1];
   const way = shown.paths.has(`${src} ${dst}`) ? "by circuits" : "electrically";
-  by("heat-cell").textContent = `${src} to ${dst}: ${mbps(shown.rates[at])} Mb/s, ${way}${wish(shown.entries.get(at))}`;
+  put(by("heat-cell"), `${src} to ${dst}: ${mbps(shown.rates[at])} Mb/s, ${way}${wish(shown.entries.get(at))}`);
 }
 
 // `open` is called with the pair that is chosen by a click or by Enter.

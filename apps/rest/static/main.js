@@ -1,9 +1,9 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
-import { clearQuarantine, plan, policy, setAside } from "./actions.js";
-import { Refused, follow, get, signIn, signOut, token } from "./api.js";
+import * as actions from "./actions.js";
+import { Refused, follow, get, mayBeToken, signIn, signOut, token } from "./api.js";
 import * as day from "./day.js";
-import { by, clock, count, el, keepFocus, mbps, options, row, rows, told } from "./dom.js";
+import { by, clock, count, el, keepFocus, mbps, open, options, row, rows, say, told } from "./dom.js";
 import * as heat from "./heat.js";
 import { ofPair } from "./load.js";
 import * as reservations from "./reservations.js";
@@ -27,7 +27,8 @@ let timer = null;
 let due = Infinity;
 let reading = false;
 let asked = 0; // when the reading under way began
-let silent = false; // nothing came of the last one
+let silent = false; // no answer came to the last one
+let stale = false; // nothing came of it
 let again = false;
 let shownAt = null;
 let who = null;
@@ -72,13 +73,14 @@ async function refresh() {
       renderLeaderless();
     } else {
       shownAt = Date.now() / 1000;
-      silent = false;
+      silent = stale = false;
       by("error").hidden = true;
       render();
       performance.mark("hydra-shown");
       document.body.dataset.looks = Number(document.body.dataset.looks ?? 0) + 1;
     }
   } catch (error) {
+    stale = true;
     fail(error);
   }
   reading = false;
@@ -98,6 +100,7 @@ function telling(error) {
 
 // The earliest look that was asked for counts: events that keep coming must not put it off.
 function look(pause) {
+  if (by("sign-in").open) return; // whoever signs in has the page look
   const when = performance.now() + pause;
   if (when >= due) return;
   clearTimeout(timer);
@@ -129,13 +132,15 @@ function fail(error) {
   silent = !(error instanceof Refused);
   age();
   by("error").hidden = false;
-  by("error").textContent = error instanceof Refused ? told(error.message) : "The controller does not answer; trying again. What is shown is old.";
+  const words = error instanceof Refused ? told(error.message) : "The controller does not answer";
+  say(by("error"), stale || silent ? `${words}; trying again.${shownAt === null ? "" : " What is shown is old."}` : words);
 }
 
-// Nobody knows what is now while the controller does not answer: it refuses connections, or hangs.
+// Nobody knows what is now while the controller does not answer: it refuses connections, or hangs,
+// or a proxy before it, or it itself, tells of an error instead.
 function age() {
   const late = reading && performance.now() - asked > LATE_MS;
-  if (shownAt === null || !(silent || late)) return;
+  if (shownAt === null || !(stale || silent || late)) return;
   renderSummary(`as of ${clock(shownAt)}, ${Math.round(Date.now() / 1000 - shownAt)} s ago`);
   if (seen.conditions?.length === 0) by("conditions").replaceChildren(el("li", { className: "old" }, "Not known."));
 }
@@ -164,7 +169,7 @@ function render() {
   renderElectrical();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
-  by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, told(words))));
+  say(by("decisions"), ...seen.decisions.slice(0, 20).map((words) => el("li", {}, told(words))));
   day.render(by("day"));
   rows(by("history"), seen.history.map((one) => row(
     el("div", {}, clock(one.unix_s), el("div", { className: "quiet" }, one.kind)), told(one.text))), "Nothing yet.");
@@ -182,19 +187,17 @@ function renderLeaderless() {
     renderConditions();
   }
   by("error").hidden = false;
-  by("error").textContent = "No controller leads; trying again. What is shown of the network is old.";
+  say(by("error"), "No controller leads; trying again. What is shown of the network is old.");
 }
 
 // What was seen last says nothing of now: it is grey, with its age.
 function renderSummary(age = "") {
-  if (who.role === "tenant") {
-    by("summary").textContent = `${tenant.summary(seen)}${age ? ` ${age}` : ""}`;
-    return;
-  }
+  by("summary").ariaLive = age ? "off" : "polite"; // it grows by the second
+  if (who.role === "tenant") return say(by("summary"), `${tenant.summary(seen)}${age ? ` ${age}` : ""}`);
   const { topology, missing, conditions } = seen;
   const word = (good, yes, no) => el("span", { className: age ? "old" : good ? "good" : "bad" }, good ? `${age ? "" : "✓ "}${yes}` : `${age ? "" : "✗ "}${no}`);
   const health = conditions === null ? el("span", { className: "old" }, "health not known") : word(!conditions.length, "healthy", `not healthy: ${count(conditions.length, "thing")} wrong`);
-  by("summary").replaceChildren(
+  say(by("summary"),
     word(!missing.length, "ready", "not ready"), " · ", health, age ? ` ${age}` : "",
     topology === undefined ? "" : ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
 }
@@ -211,7 +214,7 @@ function renderConditions() {
     el("p", { className: "quiet" }, `Since ${clock(one.since_unix_s)}${affected(one)}`),
     el("p", {}, `Done: ${told(one.done)}.`),
     el("p", {}, `To do: ${told(one.to_do)}: `, el("code", {}, one.command))));
-  by("conditions").replaceChildren(...(many.length ? many : [el("li", { className: "good" }, "✓ Nothing.")]));
+  say(by("conditions"), ...(many.length ? many : [el("li", { className: "good" }, "✓ Nothing.")]));
 }
 
 function affected(one) {
@@ -239,7 +242,7 @@ function renderFabric() {
   const rack = by("rack").value.trim();
   const found = topology.racks.includes(rack);
   const plane = found ? "" : by("plane").value;
-  by("no-rack").textContent = rack && !found ? `There is no rack ${rack}.` : found && by("plane").value ? `${rack} on all planes` : "";
+  say(by("no-rack"), rack && !found ? `There is no rack ${rack}.` : found && by("plane").value ? `${rack} on all planes` : "");
   const shown = topology.circuits.filter((one) =>
     (plane === "" || one.plane === plane) && (!found || one.a.rack === rack || one.b.rack === rack));
   ring.draw(by("ring"), topology, shown, found ? rack : null);
@@ -307,7 +310,7 @@ function legend(name, index, alone, wrong) {
 function tell(title, ...parts) {
   by("why-title").textContent = title;
   by("why-text").replaceChildren(...parts);
-  by("why").showModal();
+  open(by("why"));
 }
 
 function pairRow(one) {
@@ -386,18 +389,12 @@ function quarantineRow(port) {
   const button = el("button", { type: "button", hidden: !operates() }, "clear…");
   button.dataset.key = `${port.rack} ${port.port}`;
   button.setAttribute("aria-label", `Clear ${port.rack} ${port.port}`);
-  button.addEventListener("click", () => act(() => clearQuarantine(port)));
+  button.addEventListener("click", () => act(() => actions.clearQuarantine(port)));
   const until = port.on_trial ? "on trial" : port.until_unix_s === null ? "until it is cleared" : `until ${clock(port.until_unix_s)}`;
   return row(`${port.rack} ${port.port}`, port.plane, `${port.reason} (${until})`, button);
 }
 
-async function act(action) {
-  try {
-    if (await action()) soon();
-  } catch (error) {
-    fail(error);
-  }
-}
+const act = (action) => actions.act(action, soon, fail);
 
 const operates = () => who.role === "operator";
 
@@ -406,15 +403,16 @@ async function begin() {
   try {
     who = await get("/v1/whoami");
   } catch (error) {
+    stale = true;
     fail(error);
-    if (!(error instanceof Refused)) setTimeout(begin, PAUSE_MS);
+    if (!(error instanceof Refused && error.status === 401)) setTimeout(begin, PAUSE_MS);
     return;
   }
   by("error").hidden = true;
   by("who").textContent = `${who.name}, ${who.role}`;
   by("name").textContent = "";
   for (const one of document.querySelectorAll(".operators")) one.hidden = !operates();
-  by("policy").hidden = who.role === "tenant";
+  by("policy").hidden = !["viewer", "operator"].includes(who.role);
   if (who.role === "agent") {
     by("summary").textContent = "Agents report by their token; there is nothing here for them to see.";
     return;
@@ -432,16 +430,29 @@ async function listen() {
     } catch (error) {
       if (error instanceof Refused && error.status !== 401 && !error.nobodyLeads) fail(error);
     }
-    by("connection").textContent = "○ not live: connecting again";
+    say(by("connection"), "○ not live: connecting again");
     await new Promise((done) => setTimeout(done, PAUSE_MS));
+    await signedIn();
+    await become();
   }
 }
 
-by("plan").addEventListener("click", () => act(plan));
-by("policy").addEventListener("click", () => act(() => policy(operates())));
+const signedIn = () => new Promise((done) => {
+  if (by("sign-in").open) by("sign-in").addEventListener("close", done, { once: true });
+  else done();
+});
+
+// A stream ends with its token, and with its role: whoever is another one now has another page.
+async function become() {
+  const now = await get("/v1/whoami").catch(() => who);
+  if (now.name !== who.name || now.role !== who.role) location.reload();
+}
+
+by("plan").addEventListener("click", () => act(actions.plan));
+by("policy").addEventListener("click", () => act(() => actions.policy(operates())));
 by("aside").addEventListener("submit", (event) => {
   event.preventDefault();
-  act(() => setAside(by("aside-rack").value.trim(), by("aside-port").value.trim()));
+  act(() => actions.setAside(by("aside-rack").value.trim(), by("aside-port").value.trim()));
 });
 by("aside-rack").addEventListener("input", offerPorts);
 by("plane").addEventListener("change", renderFabric);
@@ -449,11 +460,17 @@ by("rack").addEventListener("input", renderFabric);
 by("reconfiguration").addEventListener("change", renderReconfiguration);
 by("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  signIn(by("token").value.trim());
+  const text = by("token").value.trim();
   by("token").value = "";
+  by("wrong-token").hidden = mayBeToken(text);
+  if (!mayBeToken(text)) return;
+  signIn(text);
   by("sign-in").close();
   if (who === null) begin();
-  else refresh();
+  else location.reload(); // as whoever it is now
+});
+by("sign-in").addEventListener("close", () => {
+  if (token() === null) by("sign-in").showModal(); // without one there is nothing to see
 });
 heat.listen(by("heat"), tellOfPair);
 setInterval(age, 1000);

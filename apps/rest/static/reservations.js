@@ -4,8 +4,13 @@ import { by, clock, el, mbps, row, rows, told } from "./dom.js";
 import { calendar, span } from "./timeline.js";
 import { along } from "./why.js";
 
+const MOST = 1000;
+const inStates = (...states) => `/v1/reservations?limit=${MOST}&${states.map((one) => `state=${one}`).join("&")}`;
+
+// Those that are over, a thousand of which are kept, leave out none that are not.
 export const READS = {
-  reservations: ["/v1/reservations?limit=1000", (document) => document.reservations],
+  reservations: [inStates("held", "committed", "scheduled", "activating", "active", "releasing"), (document) => document.reservations],
+  ended: [inStates("failed", "preempted"), (document) => document.reservations],
   deliveries: ["/v1/deliveries", (document) => new Map(document.deliveries.map((one) => [one.reservation, one]))],
 };
 
@@ -15,9 +20,9 @@ function delivered(one) {
 }
 
 // `more` makes what comes below a reservation's times.
-export function render({ reservations, deliveries }, more = () => []) {
+export function render({ reservations, ended, deliveries }, more = () => []) {
   const now = Date.now() / 1000;
-  const current = reservations.filter((one) => !["released", "cancelled", "expired"].includes(one.state));
+  const current = [...reservations, ...ended].sort((a, b) => a.created_unix_s - b.created_unix_s);
   const limits = span(current, now);
   rows(by("reservations"), current.map((one) => {
     const bad = ["failed", "preempted"].includes(one.state);
@@ -27,5 +32,5 @@ export function render({ reservations, deliveries }, more = () => []) {
     const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, `from ${clock(one.start_unix_s)} ${end}`), ...more(one));
     return row(pair, mbps(one.bandwidth_mbps), state, delivered(deliveries.get(one.id)), time);
   }), "No reservations.");
-  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. What they get, in Mb/s, is of the last seconds.` : "";
+  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. What they get, in Mb/s, is of the last seconds.${reservations.length < MOST ? "" : ` Of those that are not over, the first ${MOST} are shown: hydra list shows all.`}` : "";
 }

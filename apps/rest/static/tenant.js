@@ -1,7 +1,7 @@
 // The page of a tenant: its reservations, its quota, what fits, and booking it.
 
-import { ask, risks, tried } from "./actions.js";
-import { get, send } from "./api.js";
+import { UNANSWERED, ask, done, risks } from "./actions.js";
+import { get, isUnknown, send } from "./api.js";
 import { by, clock, count, el, keepFocus, mbps, told } from "./dom.js";
 import * as reservations from "./reservations.js";
 import { along } from "./why.js";
@@ -25,6 +25,7 @@ export function begin(act) {
   by("main").replaceChildren(by("tenant").content, by("reservations-section"));
   by("main").className = "own";
   by("skip").href = "#book-section";
+  by("skip").textContent = "Skip to what fits";
   by("book").addEventListener("submit", (event) => {
     event.preventDefault();
     act(book);
@@ -81,14 +82,14 @@ async function book() {
     } catch (error) {
       const [first] = error.document?.alternatives ?? [];
       const others = (error.document?.alternatives ?? []).map((one) => el("li", {}, fits(one)));
-      const text = [el("p", {}, told(error.message)), ...(first ? [el("p", {}, "This would fit:"), el("ul", {}, ...others)] : [])];
+      const text = [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message)), ...(first ? [el("p", {}, "This would fit:"), el("ul", {}, ...others)] : [])];
       if (!(await ask(error.status === 409 ? "It does not fit" : "It can't be booked", text, first ? `Take ${fits(first)}` : ""))) return false;
       body = { ...body, bandwidth_mbps: first.bandwidth_mbps, ...(first.start_unix_s && { start_unix_s: first.start_unix_s }) };
       continue;
     }
     const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${along(seen.booked)}.`);
     if (!(await ask("It fits", [text, ...risks(seen)], "Book it"))) return false;
-    return (await tried("Not booked", () => send("POST", "/v1/reservations", body))) !== null;
+    return done("Not booked", () => send("POST", "/v1/reservations", body));
   }
 }
 
@@ -102,17 +103,17 @@ async function change(one) {
   if (!(await ask(`Change ${one.id}?`, text, "Change it"))) return false;
   const body = { bandwidth_mbps: Number(rate.value) };
   if (hours.value) body.end_unix_s = Date.now() / 1000 + Number(hours.value) * HOUR_S;
-  return (await tried("Not changed", () => send("PATCH", place(one), body))) !== null;
+  return done("Not changed", () => send("PATCH", place(one), body));
 }
 
 async function keep(one) {
   const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. It is only held, and goes unless it is kept.`;
   if (!(await ask(`Keep ${one.id}?`, [el("p", {}, text)], "Keep it"))) return false;
-  return (await tried("Not kept", () => send("POST", `${place(one)}/commit`))) !== null;
+  return done("Not kept", () => send("POST", `${place(one)}/commit`));
 }
 
 async function release(one) {
   const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on its traffic has nothing promised."}`;
   if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it"))) return false;
-  return (await tried("Not released", () => send("DELETE", place(one)))) !== null;
+  return done("Not released", () => send("DELETE", place(one)));
 }

@@ -44,9 +44,9 @@ export function gantt(reconfiguration, isOver) {
   return more > 0 ? el("div", {}, grid, el("p", { className: "quiet" }, `and ${more} more: hydra history ${reconfiguration.id}`)) : grid;
 }
 
-// From an hour ago to the last end that is known, at least the next hour.
+// From an hour ago to the last end that is known, at least the next hour; what has no end is seen to begin.
 export function span(reservations, now) {
-  const ends = reservations.map((one) => one.expires_unix_s ?? 0);
+  const ends = reservations.map((one) => one.expires_unix_s ?? one.start_unix_s + 3600);
   return [now - 3600, Math.max(now + 3600, ...ends)];
 }
 

@@ -34,7 +34,7 @@ export function said(a, b) {
 
 export function explain(circuit, { topology, demand, reservations }) {
   const paths = topology.paths.filter((path) => uses(path, circuit));
-  const promised = reservations.filter((one) => (one.path ?? one.booked) && uses(one.path ?? one.booked, circuit) && !["expired", "failed", "cancelled", "released"].includes(one.state));
+  const promised = reservations.filter((one) => (one.path ?? one.booked) && uses(one.path ?? one.booked, circuit));
   const rate = (src, dst) => demand.entries.find((one) => one.src === src && one.dst === dst)?.rate_mbps ?? 0;
   const beside = (path) => topology.paths.filter((one) => one.src === path.src && one.dst === path.dst).length;
   const shared = (path) => (beside(path) > 1 ? `, on ${beside(path)} paths together` : "");

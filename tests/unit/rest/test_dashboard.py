@@ -301,6 +301,43 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     assert len(network.reconfigurations()) == 2
 
 
+def test_a_plan_is_for_the_demand_that_policy_foretells(server, network, page):
+    page.route(
+        "**/v1/demand",
+        lambda route: route.fulfill(
+            json={
+                **(document := route.fetch().json()),
+                "entries": [{**one, "planned_mbps": 33.0} for one in document["entries"]],
+            }
+        ),
+    )
+    page.goto(server.url)
+    page.get_by_role("button", name="Plan…").click()
+    expect(page.locator("#ask")).to_contain_text("would be served")
+    demand = network.plan_requests[-1].demand
+    assert set(demand[demand > 0]) == {33.0}
+
+
+def test_a_second_press_before_the_answer_asks_nothing_more(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    network.blocked.clear()
+    page.get_by_role("button", name="Plan…").dblclick()
+    expect(page.locator("#asking")).to_have_text("Asking the controller…")
+    page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
+    ask = page.locator("#ask")
+    expect(ask).not_to_be_visible()
+    network.blocked.set()
+    ask.get_by_role("button", name="Carry it out").click()
+    expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
+    expect(page.locator("#asking")).to_be_empty()
+    assert len(network.plan_requests) == 3, "the fixture's, a dry run, and what it showed"
+    assert len(network.reconfigurations()) == 2
+    assert len(network.quarantined) == 2
+    page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
+    expect(ask).to_contain_text("no carrier at r1")
+
+
 def test_a_quarantine_is_cleared_after_a_question(server, network, page):
     page.goto(server.url)
     page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
@@ -388,6 +425,30 @@ def test_hottest_pairs_without_a_circuit_and_idle_circuits_are_named(server, net
     expect(page.locator("#idle")).to_have_text("1 circuit with less than 1% load: r2 =p2= r3")
 
 
+def test_reservations_are_shown_whatever_number_of_others_is_over(server, network, page):
+    past = ReservationRequest("r3", "r4", 1.0, hold_s=60.0)
+    for _ in range(1000):
+        network.release(network.reserve(past).id)
+    late = network.reserve(ReservationRequest("r3", "r4", 20.0))
+    page.goto(server.url)
+    rows = page.locator("#reservations tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.last).to_contain_text(f"r3 to r4{late.id}")
+    network.settle(late.id, ReservationState.FAILED, "no other path")
+    expect(rows.last).to_contain_text("✗ failed")
+
+
+def test_what_begins_tomorrow_and_has_no_end_is_within_the_calendar(server, network, page):
+    start_s = time.time() + 86_400
+    network.reserve(ReservationRequest("r3", "r4", 20.0, start_unix_s=start_s))
+    page.goto(server.url)
+    bar = page.locator("#reservations .calendar").last
+    expect(bar).to_be_visible()
+    place = bar.locator(".piece").evaluate("one => [one.style.left, one.style.width]")
+    left, width = (float(share.removesuffix("%")) for share in place)
+    assert 90 < left < 100 and left + width == pytest.approx(100)
+
+
 def test_names_are_text_and_never_markup(server, network, page):
     network.unready = ["<img src=x onerror=alert(1)>"]
     network.reconfigure(None, "<script>alert(1)</script>")
@@ -407,6 +468,52 @@ def test_a_controller_that_goes_and_comes_back(server, network, page):
     expect(page.locator("#summary .old")).to_have_count(2)
     expect(page.locator("#summary .good, #summary .bad")).to_have_count(0)
     page.excused.append("ERR_")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (502, "<html>Bad Gateway</html>", "HTTP 502"),
+        (500, '{"type": "/problems/internal", "detail": "unexpected error"}', "unexpected error"),
+    ],
+)
+def test_what_is_shown_grows_old_while_readings_fail(server, network, page, status, body, words):
+    page.excused.append(str(status))
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    page.route("**/v1/**", lambda route: route.fulfill(status=status, body=body))
+    expect(page.locator("#error")).to_have_text(f"{words}; trying again. What is shown is old.")
+    expect(page.locator("#summary")).to_contain_text(re.compile("ready · not healthy.* s ago"))
+    expect(page.locator("#summary .good, #summary .bad")).to_have_count(0)
+    page.reload()
+    expect(page.locator("#error")).to_have_text(f"{words}; trying again.")
+    page.unroute("**/v1/**")
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    expect(page.locator("#error")).to_be_hidden()
+
+
+def test_a_controller_that_comes_back_with_fewer_racks_is_shown(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("4 racks")
+    page.locator("#heat").focus()
+    for key in ["ArrowRight", *["ArrowDown"] * 3]:
+        page.keyboard.press(key)
+    expect(page.locator("#heat-cell")).to_contain_text("r4 to r1")
+    fewer = ["r1", "r2", "r3"]
+
+    def answer(route):
+        document = route.fetch().json()
+        route.fulfill(json={**document, "racks": fewer, "epoch": 9})
+
+    page.route("**/v1/topology", answer)
+    page.route(
+        "**/v1/demand",
+        lambda route: route.fulfill(json={**route.fetch().json(), "entries": []}),
+    )
+    expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things wrong")
+    expect(page.locator("#summary")).to_contain_text("epoch 9 · 3 racks")
+    page.wait_for_timeout(1000)
+    expect(page.locator("#error")).to_be_hidden()
 
 
 def hang(page):
@@ -592,6 +699,39 @@ def test_axe_finds_nothing_on_the_page_nor_in_its_dialogs(server, network, page,
         page.keyboard.press("Escape")
 
 
+def test_what_has_not_changed_is_left_alone(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("✓ ready")
+    changed = page.evaluate(
+        """async () => {
+          let changes = 0;
+          const watch = new MutationObserver((all) => { changes += all.length; });
+          for (const one of document.querySelectorAll('#summary, #conditions, #history, #error'))
+            watch.observe(one, { childList: true, characterData: true, subtree: true });
+          getSelection().selectAllChildren(document.querySelector('#conditions code'));
+          const looks = () => Number(document.body.dataset.looks);
+          const first = looks();
+          while (looks() < first + 2) await new Promise((done) => setTimeout(done, 50));
+          return [changes, String(getSelection())];
+        }"""
+    )
+    assert changed == [0, page.locator("#conditions code").first.inner_text()]
+    network.quarantined.clear()
+    expect(page.locator("#summary")).to_contain_text("✓ healthy")
+
+
+def test_whoever_closes_a_dialog_is_back_on_its_button(server, network, page):
+    page.goto(server.url)
+    for name, dialog in (("Why is r1 =p1= r3 here?", "#why"), ("Clear r1 hyt-r1-p1", "#ask")):
+        button = page.get_by_role("button", name=name)
+        button.press("Enter")
+        expect(page.locator(dialog)).to_be_visible()
+        looks = int(page.locator("body").get_attribute("data-looks"))
+        page.wait_for_function("many => Number(document.body.dataset.looks) > many", arg=looks)
+        page.keyboard.press("Escape")
+        expect(button).to_be_focused()
+
+
 def test_every_control_can_be_reached_with_the_keyboard(server, network, page):
     page.goto(server.url)
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
@@ -675,11 +815,53 @@ def test_a_token_that_is_revoked_meanwhile_is_told_of(guarded, network, page, tm
     expect(page.locator("#wrong-token")).to_be_visible()
 
 
+def test_who_comes_with_another_token_has_the_page_of_that_one(guarded, network, page, tmp_path):
+    server, tokens = guarded
+    everybody = (tmp_path / "tokens.json").read_text()
+    sign_in(page, server.url, tokens["olaf"])
+    expect(page.get_by_role("button", name="Plan…")).to_be_visible()
+    write_tokens(tmp_path / "tokens.json", [])
+    expect(page.locator("#wrong-token")).to_be_visible()
+    (tmp_path / "tokens.json").write_text(everybody)
+    page.get_by_label("Token").fill(tokens["tina"])
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#who")).to_have_text("tina, tenant")
+    expect(page.get_by_role("button", name="Plan…")).to_have_count(0)
+    expect(page.locator("#book")).to_be_visible()
+
+
+def test_a_page_without_a_token_waits_for_one(guarded, network, page, tmp_path):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"])
+    expect(page.locator("#connection")).to_have_text("● live")
+    write_tokens(tmp_path / "tokens.json", [])
+    expect(page.locator("#wrong-token")).to_be_visible()
+    expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(5000)
+    assert len(asked) <= 1, "a request that is refused is a line in the audit log"
+    for _ in range(2):
+        page.keyboard.press("Escape")
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_a_token_that_no_header_can_carry_is_asked_for_anew(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["vera"] + "\u200b")
+    expect(page.locator("#wrong-token")).to_be_visible()
+    page.get_by_label("Token").fill(tokens["vera"])
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#who")).to_have_text("vera, viewer")
+
+
 def test_an_agent_is_told_that_there_is_nothing_to_see(guarded, network, page):
     server, tokens = guarded
     sign_in(page, server.url, tokens["h11"])
     expect(page.locator("#summary")).to_contain_text("nothing here for them")
     expect(page.locator("main")).to_be_hidden()
+    for name in ("Plan…", "Policy…"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
 def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, network, page):
@@ -721,6 +903,51 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     expect(page.locator("#reservations")).not_to_contain_text("v1active")
     assert network.reservation("v1").state is not ReservationState.ACTIVE
     page.excused.append("409")
+
+
+def test_a_tenant_that_presses_twice_books_once(guarded, network, page):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["tina"])
+    page.get_by_label("From").fill("r3")
+    page.get_by_label("To", exact=True).fill("r4")
+    page.get_by_label("Mb/s").fill("10")
+    page.get_by_role("button", name="See whether it fits…").dblclick()
+    page.locator("#ask").get_by_role("button", name="Book it").click()
+    expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
+    expect(page.locator("#asking")).to_be_empty()
+    assert [one.id for one in network.reservations() if one.owner == "tina"] == ["v1"]
+
+
+@pytest.mark.parametrize("lost", ["reply", "proxy"])
+def test_a_tenant_whose_booking_is_not_answered_is_not_told_that_it_failed(
+    guarded, network, page, lost
+):
+    server, tokens = guarded
+    sign_in(page, server.url, tokens["tina"])
+
+    def lose(route):
+        dry = route.request.method != "POST" or '"dry_run":true' in route.request.post_data
+        if dry:
+            route.continue_()
+            return
+        route.fetch()
+        if lost == "reply":
+            route.abort()
+        else:
+            route.fulfill(status=504, body="<html>Gateway Time-out</html>")
+
+    page.route("**/v1/reservations", lose)
+    page.get_by_label("From").fill("r3")
+    page.get_by_label("To", exact=True).fill("r4")
+    page.get_by_label("Mb/s").fill("10")
+    page.get_by_role("button", name="See whether it fits…").click()
+    ask = page.locator("#ask")
+    ask.get_by_role("button", name="Book it").click()
+    expect(ask).to_contain_text("It may have done it, or not")
+    expect(page.locator("#ask-title")).to_have_text("Not known")
+    ask.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
+    page.excused.append("504")
 
 
 def test_a_tenant_sees_that_the_controller_is_gone_and_lets_go_of_what_failed(
