@@ -218,8 +218,8 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
         what = "the sample" if kept.begun.trace is None else kept.begun.trace
         changed = "" if kept.begun.trace != order.trace_name else " as it was then"
         raise ScenarioError(
-            f"{earlier} holds windows of {what}{changed}: continue with the same --trace, or begin anew "
-            "without --continue"
+            f"{earlier} holds windows of {what}{changed}: continue with the same --trace, or begin "
+            "anew without --continue"
         )
 
 

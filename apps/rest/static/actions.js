@@ -15,6 +15,7 @@ export function ask(title, text, yes) {
   by("ask-text").replaceChildren(...text);
   by("ask-yes").textContent = yes;
   by("ask-yes").hidden = yes === "";
+  by("ask-no").onclick = () => dialog.close("no");
   dialog.returnValue = "";
   open(dialog);
   return new Promise((resolve) => {

@@ -7,7 +7,7 @@ const MOST = 1000;
 const PLACES = 500; // marks that lie closer together than this part of the line are one
 const KINDS = ["condition", "quarantine", "reservation", "reconfiguration", "decision", "policy", "journal", "login", "controller"];
 let lines = [];
-let cut = false;
+let cutAt = -Infinity; // what was before this time is not among the lines
 
 const dayAgo = () => Date.now() / 1000 - DAY_S;
 
@@ -16,7 +16,7 @@ export const path = () => `/v1/history?limit=${MOST}&since_unix_s=${Math.max(day
 
 export function add(document) {
   const newest = lines[0]?.unix_s ?? 0;
-  cut ||= document.next_before_unix_s !== null;
+  cutAt = Math.max(cutAt, document.next_before_unix_s ?? -Infinity);
   lines = [...document.happenings.filter((one) => one.unix_s > newest), ...lines].filter((one) => one.unix_s >= dayAgo());
   return lines;
 }
@@ -41,5 +41,5 @@ export function render(place) {
   }
   place.replaceChildren(
     ...(grid.children.length ? [grid, el("p", { className: "ends" }, el("span", {}, "a day ago"), el("span", {}, "now"))] : [el("p", { className: "quiet" }, "Nothing in the last day.")]),
-    ...(cut ? [el("p", { className: "quiet" }, "There was more than is counted here: hydra history --since.")] : []));
+    ...(cutAt >= dayAgo() ? [el("p", { className: "quiet" }, "There was more than is counted here: hydra history --since.")] : []));
 }

@@ -18,6 +18,7 @@ const MOVING_MS = 400;
 const OVER = new Set(["done", "partial", "refused", "failed"]);
 const FRAMED_RACKS = 64;
 const MOST_CIRCUITS = 100;
+const MOST_DEVICES = 100;
 const FEW_RACKS = 64;
 const MOST_LISTED = 10;
 const IDLE = 0.01; // of a circuit's rate
@@ -366,10 +367,12 @@ function renderDevices() {
   const silent = mute.length ? `, and ${mute.length} do not answer` : "";
   by("device-summary").textContent = `${answering}${silent}; ${complaints ? count(complaints, "alarm") : "no alarms"}.`;
   const others = seen.devices.filter((one) => one.connected && one.answers && one.kind !== "vswitch");
-  const shown = [...away, ...mute, ...others.sort((a, b) => b.alarms.length - a.alarms.length)].slice(0, 100);
+  const listed = [...away, ...mute, ...others.sort((a, b) => b.alarms.length - a.alarms.length)];
+  const shown = listed.slice(0, MOST_DEVICES);
   rows(by("devices"), shown.map((one) => row(one.name, one.kind, one.connected && one.answers
     ? el("div", {}, el("span", { className: "good" }, `✓ ${one.detail || "connected"}`), ...alarms(one))
     : el("span", { className: "bad" }, `✗ ${one.detail || "not connected"}`))), "No devices.");
+  by("devices-more").textContent = listed.length > shown.length ? `and ${listed.length - shown.length} more: hydra devices` : "";
   keepFocus(by("quarantine"), () => rows(by("quarantine"), seen.quarantine.map(quarantineRow), "No port is in quarantine."));
 }
 

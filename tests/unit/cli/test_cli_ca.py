@@ -1,11 +1,14 @@
 """A lab's authority, against TLS as Python and OpenSSL have it."""
 
 import json
+import re
 import socket
 import ssl
 import stat
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -41,6 +44,25 @@ def test_rest_with_a_certificate_that_clients_verify(directory, fabric):
             httpx.get(f"https://localhost:{server.port}/healthz", verify=trusted)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_container_looks_after_a_controller_with_tls(directory, fabric, known):
+    """The command in its HEALTHCHECK trusts whom the hydra command trusts."""
+    text = (Path(__file__).parents[3] / "deploy" / "container" / "Containerfile").read_text()
+    (command,) = re.findall(r"HEALTHCHECK .*\n +CMD (.*)", text)
+    _, *arguments = json.loads(command)
+    tls = Tls(str(directory / "rest.pem"), str(directory / "rest.key"))
+    server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, tls)
+    server.start()
+    try:
+        told = {"HYDRA_URL": server.url} | (
+            {"HYDRA_CA": str(directory / "ca.pem")} if known else {}
+        )
+        looked = subprocess.run([sys.executable, *arguments], env=told, check=False, timeout=20)
+    finally:
+        server.stop()
+    assert (looked.returncode == 0) == known
 
 
 def test_the_command_trusts_the_authority_that_it_is_told_of_alone(

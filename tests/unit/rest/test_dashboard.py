@@ -385,6 +385,14 @@ def test_alarms_are_shown_with_their_device(server, network, page):
     expect(page.locator("#devices")).to_contain_text("▲ major LOS at port 3: no light at the input")
 
 
+def test_devices_that_are_not_listed_are_counted(server, network, page, monkeypatch):
+    every = [DeviceStatus(f"p{n}", "optical-switch", "polatis-scpi", True) for n in range(352)]
+    monkeypatch.setattr(network, "devices", lambda: every)
+    page.goto(server.url)
+    expect(page.locator("#devices tbody tr")).to_have_count(100)
+    expect(page.locator("#devices-more")).to_have_text("and 252 more: hydra devices")
+
+
 def test_planes_that_fail_come_first_and_circuits_on_dead_ones_are_marked(
     server, network, page, monkeypatch
 ):
@@ -890,6 +898,9 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     booked = page.locator("#reservations tbody tr")
     expect(booked).to_contain_text("r3 to r4v1")
     page.get_by_role("button", name="Change v1, r3 to r4").click()
+    ask.get_by_label("Mb/s").fill("")
+    ask.get_by_role("button", name="Change it").click()
+    expect(ask).to_be_visible()  # a rate is needed
     ask.get_by_label("Mb/s").fill("50")
     ask.get_by_role("button", name="Change it").click()
     expect(booked.locator("td").nth(1)).to_have_text("50")
