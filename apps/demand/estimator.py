@@ -31,8 +31,9 @@ _SETTLED_POLLS: Final = 2
 """Readings after a change of circuits of which the last began after it."""
 _LAG: Final = 3
 """Time constants of the average after which it has followed a change by 95 %."""
-ANSWERED: Final = 2e-4
-"""TCP is sent an acknowledgement, of 54 bytes or more, for each 64 kB or so: this part at least."""
+ANSWERED: Final = 5e-5
+"""TCP is sent an acknowledgement, of 54 bytes or more, for each 64 kB or so, and for each 512 kB at
+most, where a network adapter and its kernel gather as much (BIG TCP): twice this part."""
 _IN_EARNEST: Final = 0.1
 """A server that receives this part of what the busiest in its rack does counts as a receiver."""
 
@@ -238,11 +239,13 @@ class DemandEstimator:
         """Entries of ``sent`` whose servers receive far less than would answer TCP; false where it
         is not known what they receive.
 
-        The average is what holds: counters of rules follow up to half a second later.
+        What they receive is that of the last interval. So an entry that has paused in it, or in
+        the one before, says nothing: counters of rules follow up to half a second later.
         """
         received_mbps = np.zeros(len(self._rack_of))
         np.add.at(received_mbps, self._source_of, into)
-        unanswered: NDArray[np.bool_] = received_mbps[sent.source] < ANSWERED * sent.mbps
+        steady_mbps = np.minimum(sent.mbps, sent.least_mbps)
+        unanswered: NDArray[np.bool_] = received_mbps[sent.source] < ANSWERED * steady_mbps
         return unanswered
 
     def troubles(self) -> Mapping[str, int]:

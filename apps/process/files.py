@@ -81,7 +81,10 @@ def sync_folder(path: Path) -> None:
 
 
 def give_to(owner: os.stat_result, *paths: Path) -> None:
-    """Have root's files be those of another file's or folder's owner; anybody else's stay."""
+    """Have root's files be those of another file's or folder's owner; anybody else's stay.
+
+    Whoever the folder belongs to may have put links in their place: those lead root to no file.
+    """
     if os.geteuid() == 0:
         for path in paths:
-            os.chown(path, owner.st_uid, owner.st_gid)
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

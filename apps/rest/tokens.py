@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from apps.process.files import replacing
@@ -67,7 +67,8 @@ def changing(path: Path) -> Iterator[None]:
         # RuntimeError: a link that leads to itself, before Python 3.13.
         raise HydraError(f"can't change the tokens in {path}: {error}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(OSError):  # NFS locks no folder: there, nobody is kept from it
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

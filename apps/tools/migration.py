@@ -53,10 +53,10 @@ def to_file(settings: ControllerSettings) -> int:
         closing(SqliteJournal(path)) as target,
     ):
         number = copy(source, target)
-        made = [
-            one for end in ("", "-wal", "-shm", ".lock") if (one := Path(f"{path}{end}")).exists()
-        ]
-        give_to(path.absolute().parent.stat(), *made)  # the controller may run as somebody else
+        place = path.resolve()
+        parts = [one for end in ("", "-wal", "-shm") if (one := Path(f"{place}{end}")).exists()]
+        # The controller may run as somebody else.
+        give_to(place.parent.stat(), *parts, Path(f"{path}.lock"))
     check_private(settings.journal)
     return number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Final, Self, TypeVar
@@ -172,20 +173,20 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         self, disconnect: Set[CrossConnect], connect: Set[CrossConnect], taken: list[str]
     ) -> tuple[list[str], Set[CrossConnect]]:
         """(What the switch refused, cross-connects afterwards); fills ``taken`` as it goes."""
-        give_up_at = time.monotonic() + self._timeout_s
+        give_up_at, least = math.inf, math.inf
         while True:
-            before = len(taken)
             present, tag = self._listed()
             change = difference(self._name, present, disconnect, connect)
             if not change:
                 return [], present
+            left = len(change.removed) + len(change.added)
+            if left < least:  # it gets on, if only by one step for each reading
+                give_up_at, least = time.monotonic() + self._timeout_s, left
             self._check_light(change.added)
             told = self._carry_out(change, tag, taken)
             if told is not None:
                 return told, self.cross_connects()
-            if len(taken) > before:  # it gets on, if only by one step for each reading
-                give_up_at = time.monotonic() + self._timeout_s
-            elif time.monotonic() > give_up_at:
+            if time.monotonic() > give_up_at:
                 raise DeviceError(
                     self._name, "others change the switch all the time: this change finds no gap"
                 )

@@ -48,16 +48,19 @@ def reach(endpoint: tuple[str, int], timeout_s: float) -> socket.socket:
     for left, (family, kind, protocol, _, address) in zip(
         range(len(addresses), 0, -1), addresses, strict=True
     ):
-        connection = socket.socket(family, kind, protocol)
         try:
-            connection.settimeout(max(_AT_ONCE_S, (give_up_at - time.monotonic()) / left))
-            connection.connect(address)
-        except OSError:
-            connection.close()
+            connection = socket.socket(family, kind, protocol)
+            try:
+                connection.settimeout(max(_AT_ONCE_S, (give_up_at - time.monotonic()) / left))
+                connection.connect(address)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError:
+                connection.close()
+                raise
+        except OSError:  # also where this machine has no such addresses, as IPv6 is switched off
             if left == 1:
                 raise
         else:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
     raise OSError(f"the name {endpoint[0]} has no address")
 

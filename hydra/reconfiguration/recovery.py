@@ -101,9 +101,14 @@ class Recovery:
         memory, switches, care = self._memory, self._switches, self._care
         actual, silent = yield from care.read()
         ready = switches.ready()
+        untold = {
+            name
+            for name in switches.closed
+            if self._fabric.server_by_name[name].rack not in actual.vlans
+        }
         switches.closed = frozenset(
             name
-            for name in servers_closed(self._fabric, actual)
+            for name in servers_closed(self._fabric, actual) | untold
             if switches.switch_of[name] not in ready
         )
         dark = yield from care.dark_ports([rack.id for rack in self._fabric.racks], begun=True)

@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import json
 import os
@@ -103,6 +104,18 @@ def test_two_who_change_tokens_at_a_time_undo_nothing_of_each_other_s(
     monkeypatch.setattr("apps.cli.token.read_tokens", read)
     assert token(*arguments).exit_code == 0
     assert alone == [path]
+
+
+def test_tokens_are_changed_where_a_folder_can_not_be_locked(token, path, monkeypatch):
+    """flock(2): on NFS, an exclusive lock wants a file that is open for writing."""
+
+    def refuse(_descriptor, _operation):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert token("create", "olaf", "--role", "operator").exit_code == 0
+    assert token("revoke", "olaf").exit_code == 0
+    assert read_tokens(path) == {}
 
 
 @pytest.mark.parametrize(

@@ -133,8 +133,8 @@ def test_a_pair_that_is_held_back_in_one_slot_is_so_in_the_week():
 
 @pytest.mark.parametrize(
     ("received_mbps", "wanted_mbps"),
-    [(0.0005, 9.6 * HEADROOM), (0.005, 100.0), (None, 100.0)],
-    ids=["nobody answers", "TCP is acknowledged", "not known"],
+    [(0.0003, 9.6 * HEADROOM), (0.005, 100.0), (9.6 * 54 / 524280, 100.0), (None, 100.0)],
+    ids=["nobody answers", "TCP is acknowledged", "for each 512 kB", "not known"],
 )
 def test_traffic_that_nobody_answers_is_not_held_back(received_mbps, wanted_mbps):
     received = {} if received_mbps is None else {Inlet(H11, electrical=False): received_mbps}
@@ -142,6 +142,17 @@ def test_traffic_that_nobody_answers_is_not_held_back(received_mbps, wanted_mbps
     assert found.constrained[R1, R2] == (wanted_mbps == 100.0)
     assert found.wanted_mbps[R1, R2] == pytest.approx(wanted_mbps)
     assert found.constrained[R1, R3], "nobody knows what that server receives"
+
+
+@pytest.mark.parametrize(
+    ("latest_mbps", "least_mbps"), [(0.0, 0.0), (8.0, 0.0)], ids=["pauses", "has just begun"]
+)
+def test_traffic_that_pauses_is_not_unanswered(latest_mbps, least_mbps):
+    """Its average goes on, while nothing is sent that could be acknowledged."""
+    received = {Inlet(H11, electrical=False): 0.0}
+    sent = (H11, R2, 6.0, latest_mbps, least_mbps), (H12, R3, 9.5)
+    found = Network(single_homed(FABRIC)).find(*sent, received=received)
+    assert found.constrained[R1, [R2, R3]].all(), "their rack's uplink is full"
 
 
 def test_a_full_uplink_hides_what_its_server_wants():

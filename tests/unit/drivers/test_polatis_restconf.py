@@ -101,6 +101,8 @@ class Switch(ThreadingHTTPServer):
         }
         self.meanwhile: list[Callable[[], None]] = []
         """Called one by one, after the list has been read."""
+        self.restored = 0
+        """How often somebody makes anew what has been removed."""
 
     def aim(self, ingress: int, egress: int | None) -> None:
         if egress is None:
@@ -138,8 +140,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if self.may():
-            self.server.aim(int(self.path.rpartition("=")[2]), None)
+            ingress = int(self.path.rpartition("=")[2])
+            egress = self.server.pairs.get(ingress)
+            self.server.aim(ingress, None)
             self.answer(204)
+            if self.server.restored:
+                self.server.restored -= 1
+                self.server.aim(ingress, egress)
 
     def may(self) -> bool:
         self.server.requests.append(f"{self.command} {self.path.rpartition(':')[2]}")
@@ -251,6 +258,17 @@ def test_others_that_never_rest(device, monkeypatch):
     with pytest.raises(DeviceError, match="this change finds no gap"):
         driver.change([], [CrossConnect(2, 18)])
     assert device.pairs == {1: 17, 5: 21}
+    driver.close()
+
+
+def test_somebody_who_makes_anew_what_is_removed_is_not_fought_for_ever(device, monkeypatch):
+    monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
+    driver = optical_switch(plane_at(device), 0.2)
+    device.restored = 200
+    with pytest.raises(OutcomeUnknown, match="this change finds no gap"):
+        driver.change([CrossConnect(1, 17)], [CrossConnect(2, 18)])
+    assert device.pairs == {1: 17}
+    assert device.restored > 0
     driver.close()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import threading
 import time
@@ -107,6 +109,28 @@ def silent(monkeypatch):
 def test_an_address_that_is_silent_has_its_share_of_the_time(silent):
     peer = Peer(b"1\r")
     line = transport(silent(peer.address), 2.0)
+    assert line.query(b"*opc?\r\n") == "1"
+    line.close()
+    peer.stop()
+
+
+def test_an_address_of_a_kind_that_this_machine_has_not_is_passed_over(monkeypatch):
+    """A name has an IPv6 address, and the kernel was started with ``ipv6.disable=1``."""
+    real, peer = socket.socket, Peer(b"1\r")
+    port = int(peer.address.rpartition(":")[2])
+
+    def made(family=socket.AF_INET, *rest, **named):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return real(family, *rest, **named)
+
+    found = [
+        (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::1", port, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_asked, **_named: found)
+    monkeypatch.setattr(socket, "socket", made)
+    line = transport(f"ocs.lab:{port}", 2.0)
     assert line.query(b"*opc?\r\n") == "1"
     line.close()
     peer.stop()

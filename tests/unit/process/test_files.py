@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from apps.process.files import making, replacing
+from apps.process.files import give_to, making, replacing
 
 
 def mode_of(path):
@@ -120,3 +120,14 @@ def test_a_new_file_is_its_owner_s_and_takes_nobody_s_place(tmp_path):
     with pytest.raises(FileExistsError), making(tmp_path / "new"):
         pass
     assert (tmp_path / "new").read_bytes() == b"mine"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_root_gives_away_no_file_that_a_link_leads_to(tmp_path):
+    target, link = tmp_path / "roots", tmp_path / "journal.db.restored"
+    target.touch()
+    link.symlink_to(target)
+    os.chown(tmp_path, 65534, 65534)
+    give_to(tmp_path.stat(), link)
+    assert target.stat().st_uid == 0
+    assert link.lstat().st_uid == 65534

@@ -13,7 +13,7 @@ from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network, failure_of
+from tests.unit.reconfiguration.simulation import Faults, Network, failure_of
 from tests.unit.reconfiguration.test_reconcile import devices_of
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
@@ -171,3 +171,23 @@ def test_mirrors_stay_where_a_tor_may_yet_send_probes_that_it_was_given(mute):
     upkeep.run(upkeep.care.mend([0], []))
     assert not network.mirrors[0]
     assert not upkeep.care.uncertain_planes
+
+
+def test_a_port_that_was_closed_is_known_to_be_though_its_tor_is_silent_in_a_recovery(network):
+    """A change broke off. Once the ToR answers, the port stays closed until the vswitch does."""
+    upkeep = SimulatedUpkeep.at_work(network, STATE)
+    (silent, *_) = FABRIC.racks[0].servers
+    network.connected.discard(silent.vswitch.datapath_id)
+    network.closed.add(silent.name)
+    upkeep.switches.closed = frozenset({silent.name})
+    upkeep.switches.doubt(network.names)
+    network.faults = Faults(read=1.0)
+    upkeep.start()
+    network.faults = Faults()
+    upkeep.care.uncertain_racks.add(silent.rack)
+    upkeep.look_after()
+    assert network.closed == upkeep.switches.closed == {silent.name}
+    network.connected.add(silent.vswitch.datapath_id)
+    upkeep.switches.renewed(silent.vswitch.datapath_id)
+    upkeep.look_after()
+    assert network.closed == upkeep.switches.closed == set()
