@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from apps.planning.engine import SCHEDULER, PlannedChange, Planning
@@ -19,7 +19,7 @@ from hydra.demand.elephants import ElephantWatch
 from hydra.demand.prediction import Forecast
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, Topology
-from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing
+from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.slots import Week
@@ -34,7 +34,7 @@ _NO_BACKLOG: Final = (
 
 @dataclass(slots=True)
 class Rehearsal:
-    """A policy's way through a changing demand."""
+    """A policy's way through a changing demand, in periodic mode whatever mode it has."""
 
     fabric: Fabric
     policy: Policy
@@ -52,6 +52,7 @@ class Rehearsal:
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.policy = replace(self.policy, mode=Mode.PERIODIC)
         self.planning = Planning(self.fabric, self.policy)
         self._elephants = self.planning.elephant_watch()
         policy = CurrentPolicy(self.policy)
@@ -60,8 +61,7 @@ class Rehearsal:
     @property
     def period_s(self) -> float:
         """Time between rounds."""
-        slotted = self.policy.sharing is Sharing.SLOTTED
-        return self.policy.slots.week_s if slotted else self.policy.epoch_s
+        return self.policy.slots.week_s if self.policy.slotted else self.policy.epoch_s
 
     @property
     def prediction_error(self) -> float | None:
@@ -109,7 +109,7 @@ class Rehearsal:
         demand = seen.planned_mbps
         if seen.basis is DemandBasis.BACKLOG:
             return no_plan(_NO_BACKLOG, self.state.topology.circuits, (), TRIGGER, now_s)
-        if self.policy.sharing is Sharing.SLOTTED:
+        if self.policy.slotted:
             largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
             return self._slotted(now_s, demand, largest)
         standing = Standing(

@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
@@ -132,7 +132,7 @@ class Switchboard(Requests):
     ) -> None:
         """Be told, in the hub's thread, of switches that connect, of ports that change, and of
         switches that owed an answer, and give one, on the connection that they had: before anybody
-        can ask these again, and once they can be asked.
+        can ask these again, and once they can be asked. A port that is deleted is told as down.
         """
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
@@ -255,8 +255,9 @@ class Switchboard(Requests):
             switch.ports = self._numbers(identity, switch.names)
             self._changed.notify_all()
         if switch is used:
+            told = replace(port, up=port.up and not deleted)
             for watcher in self._port_watchers:
-                watcher(identity, port)
+                watcher(identity, told)
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
@@ -329,10 +330,10 @@ class Switchboard(Requests):
             self._changed.wait_for(lambda: wanted <= self._present(), timeout_s)
 
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
-        """None while the switch is not connected, or has no such port."""
+        """None while the switch is not connected. A port that it has not is down."""
         with self._lock:
             switch = self._switches.get(datapath)
-            return None if switch is None else switch.names.get(name)
+            return None if switch is None else switch.names.get(name, PortInfo(0, name, up=False))
 
     def missing_ports(self, datapath: DatapathId) -> tuple[str, ...]:
         """Configured ports that a connected switch does not have."""

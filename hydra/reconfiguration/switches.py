@@ -86,7 +86,7 @@ class Connections(Protocol):
         """Switches whose connection stands, and that do not answer: none of those connected."""
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
-        """A port by name; None if it is not known."""
+        """A port by name, down if the switch has none such; None while nothing is heard of it."""
 
 
 def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:

@@ -5,7 +5,7 @@ from apps.offline.recording import Reading, Trace
 from apps.offline.replay import Variant, document_of, read_variant, replay
 from apps.offline.study import plain_fabric
 from hydra.errors import PlanError, UnknownName
-from hydra.policy import Policy, SlotPolicy
+from hydra.policy import Mode, Policy, SlotPolicy
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
@@ -64,6 +64,19 @@ def test_ways_of_sharing_side_by_side():
     assert runs["by-demand"].served_share == pytest.approx(runs["on-demand"].served_share)
     assert slotted.served_share < runs["by-demand"].served_share
     assert document_of(slotted)["policy"]["sharing"] == "slotted"
+
+
+def test_slots_are_foretold_for_their_week_whatever_the_mode():
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    week = SlotPolicy(slot_s=1.0, week_s=6.0)
+    wanted = trace([(0, 1), (0, 2)], [(0, 3)], [(0, 1), (1, 2)], [(2, 3)], lasts_s=13)
+    errors = []
+    for mode in Mode:
+        base = Policy(mode=mode, epoch_s=2.0, slots=week)
+        slotted = read_variant("sharing=slotted,prediction=ewma", base)
+        errors.append(replay(one_plane, base, wanted, slotted, 0.1).prediction_error)
+    assert errors[0] is not None
+    assert len(set(errors)) == 1
 
 
 def test_changes_cost_what_they_disturb():

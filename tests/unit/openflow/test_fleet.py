@@ -39,6 +39,8 @@ from hydra.forwarding.frames import probe
 from hydra.forwarding.pipeline import Port
 from hydra.forwarding.rules import Install, divert_rule, round_rule
 from hydra.model import DatapathId, RackId, VlanId
+from hydra.policy import CurrentPolicy, Policy
+from hydra.reconfiguration.switches import Switches
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.openflow.ryu_reference import split
 
@@ -441,8 +443,44 @@ def test_those_who_watch_are_told(fleet):
     fleet.port_changed(V2, switch, PortInfo(5, "optical", False), deleted=False)  # not connected
     assert seen == [V1, (V1, "optical", False)]
     assert fleet.port(V1, "optical") == PortInfo(5, "optical", False)
-    assert fleet.port(V1, "other") is None
     assert fleet.port(V2, "optical") is None
+
+
+def test_a_port_that_a_switch_has_not_is_down(fleet):
+    seen = []
+    fleet.watch(lambda _: None, lambda *told: seen.append(told), lambda _: None, lambda _: None)
+    switch = Switch(fleet, V1)
+    assert fleet.port(V1, "optical").up
+    assert not fleet.port(V1, "other").up
+    fleet.port_changed(V1, switch, PortInfo(5, "optical", True), deleted=True)
+    assert seen == [(V1, PortInfo(5, "optical", False))]
+    assert not fleet.port(V1, "optical").up
+    fleet.port_changed(V1, switch, PortInfo(9, "optical", True), deleted=False)
+    assert fleet.port(V1, "optical").up
+    fleet.switch_disconnected(V1, switch)
+    assert fleet.port(V1, "optical") is None
+
+
+def test_what_ends_in_a_deleted_port_is_dead(fleet):
+    """A circuit at its ToR, an uplink at either end; what is not connected says nothing."""
+    switches = Switches(FABRIC, CurrentPolicy(Policy()), None, fleet)
+    (optical,) = (port for port in FABRIC.ports if port.rack == H11.rack)
+    tor_ports = port_table(optical.tor_port, H11.tor_port)
+    assert not switches.is_dark(optical.id)
+    assert not switches._uplink_down(H11)
+    tor, vswitch = Switch(fleet, TOR1, ports=tor_ports), Switch(fleet, V1)
+    assert not switches.is_dark(optical.id)
+    assert not switches._uplink_down(H11)
+    for switch, port in ((tor, tor_ports[5]), (vswitch, VSWITCH_PORTS[5])):
+        fleet.port_changed(switch.datapath, switch, port, deleted=True)
+        assert switches._uplink_down(H11)
+        fleet.port_changed(switch.datapath, switch, port, deleted=False)
+        assert not switches._uplink_down(H11)
+    fleet.port_changed(TOR1, tor, tor_ports[4], deleted=True)
+    assert switches.is_dark(optical.id)
+    assert not switches._uplink_down(H11)
+    tor.disconnect()
+    assert not switches.is_dark(optical.id)
 
 
 def test_strangers_are_no_switches_of_the_fabric(fleet):
@@ -462,7 +500,7 @@ def test_names_of_ports_do_not_pile_up(fleet):
     for number in range(50):
         fleet.port_changed(V1, switch, PortInfo(4, f"p{number}", True), deleted=False)
     assert sorted(names) == ["electrical", "optical", "p49"]
-    assert fleet.port(V1, "host") is None
+    assert not fleet.port(V1, "host").up
     for number in range(100, MOST_PORTS + 200):
         fleet.port_changed(V1, switch, PortInfo(number, f"q{number}", True), deleted=False)
     assert len(names) == MOST_PORTS
