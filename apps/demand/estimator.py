@@ -34,6 +34,7 @@ _LAG: Final = 3
 ANSWERED: Final = 5e-5
 """TCP is sent an acknowledgement, of 54 bytes or more, for each 64 kB or so, and for each 512 kB at
 most, where a network adapter and its kernel gather as much (BIG TCP): twice this part."""
+_UNANSWERED_POLLS: Final = 4
 _IN_EARNEST: Final = 0.1
 """A server that receives this part of what the busiest in its rack does counts as a receiver."""
 
@@ -122,6 +123,9 @@ class DemandEstimator:
         """Time of the last change of circuits at either rack, or on the way between them."""
         self._held_back = np.zeros(shape, dtype=bool)
         """Pairs that something full held back when they were last looked at."""
+        self._unanswered_until = np.zeros(0, dtype=np.intp), np.zeros(0)
+        """Entries that nobody answered, each as ``source * racks + to``, and until when they count.
+        """
         self._lock = threading.Lock()
 
     def find(
@@ -189,7 +193,7 @@ class DemandEstimator:
                 self._of_entries(backlog, backlog.connections, sent),
                 most_mbps=np.where(more > 0, mbps + more, known),
                 held_back=(self._held_back & (changed_s < self._hold_s))[pair],
-                unanswered=self._unanswered(sent, into[0]),
+                unanswered=self._unanswered(sent, into[0], now_s),
             ),
             load,
             capacity,
@@ -235,18 +239,29 @@ class DemandEstimator:
         of_entries: NDArray[np.float64] = sums[sent.source, sent.to]
         return of_entries
 
-    def _unanswered(self, sent: Sent, into: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _unanswered(self, sent: Sent, into: NDArray[np.float64], now_s: float) -> NDArray[np.bool_]:
         """Entries of ``sent`` whose servers receive far less than would answer TCP; false where it
         is not known what they receive.
 
-        What they receive is that of the last interval. So an entry that has paused in it, or in
-        the one before, says nothing: counters of rules follow up to half a second later.
+        What they receive is that of the last interval. So an entry that has paused in it says
+        nothing, and of one that has not, half of what is counted may be of the interval before:
+        counters of rules follow up to half a second later. Entries that were found count for a few
+        readings more: others, too, send their server a packet now and then.
         """
         received_mbps = np.zeros(len(self._rack_of))
         np.add.at(received_mbps, self._source_of, into)
-        steady_mbps = np.minimum(sent.mbps, sent.least_mbps)
-        unanswered: NDArray[np.bool_] = received_mbps[sent.source] < ANSWERED * steady_mbps
-        return unanswered
+        sure_mbps = np.minimum(sent.mbps, np.maximum(sent.least_mbps, sent.latest_mbps / 2))
+        found: NDArray[np.bool_] = received_mbps[sent.source] < ANSWERED * sure_mbps
+        entry = sent.source * len(self._servers) + sent.to
+        before, until_s = self._unanswered_until
+        kept = (now_s < until_s) & ~np.isin(before, entry[found])
+        before, until_s = before[kept], until_s[kept]
+        hold_s = _UNANSWERED_POLLS * self._policy.now.poll_interval_s
+        self._unanswered_until = (
+            np.concatenate([before, entry[found]]),
+            np.concatenate([until_s, np.full(np.count_nonzero(found), now_s + hold_s)]),
+        )
+        return found | np.isin(entry, before)
 
     def troubles(self) -> Mapping[str, int]:
         """Contradictions between configuration and counters since the start, by cause."""

@@ -144,15 +144,22 @@ def test_traffic_that_nobody_answers_is_not_held_back(received_mbps, wanted_mbps
     assert found.constrained[R1, R3], "nobody knows what that server receives"
 
 
-@pytest.mark.parametrize(
-    ("latest_mbps", "least_mbps"), [(0.0, 0.0), (8.0, 0.0)], ids=["pauses", "has just begun"]
-)
-def test_traffic_that_pauses_is_not_unanswered(latest_mbps, least_mbps):
+def test_traffic_that_pauses_is_not_unanswered():
     """Its average goes on, while nothing is sent that could be acknowledged."""
     received = {Inlet(H11, electrical=False): 0.0}
-    sent = (H11, R2, 6.0, latest_mbps, least_mbps), (H12, R3, 9.5)
+    sent = (H11, R2, 6.0, 0.0, 0.0), (H12, R3, 9.5)
     found = Network(single_homed(FABRIC)).find(*sent, received=received)
     assert found.constrained[R1, [R2, R3]].all(), "their rack's uplink is full"
+
+
+def test_a_packet_now_and_then_is_no_answer():
+    network = Network(poll_interval_s=0.5)
+    nothing, packet = ({Inlet(H11, electrical=False): mbps} for mbps in (0.0, 0.001))
+    assert not network.find((H11, R2, 9.6), received=nothing).constrained[R1, R2]
+    for _ in range(3):
+        found = network.find((H11, R2, 9.6), received=packet, after_s=0.5)
+        assert not found.constrained[R1, R2]
+    assert network.find((H11, R2, 9.6), received=packet, after_s=0.5).constrained[R1, R2]
 
 
 def test_a_full_uplink_hides_what_its_server_wants():
