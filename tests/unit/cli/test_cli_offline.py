@@ -459,6 +459,10 @@ def test_wrong_usage(run, arguments, words):
     ("arguments", "words"),
     [
         (("--fabric", "none.yaml", "--demand", "dense"), "none.yaml: can't be read"),
+        (("--fabric", "y" * 5000, "--demand", "dense"), "y: can't be read: File name too long"),
+        (("--fabric", f"4x1@{'1' * 5000}", "--demand", "dense"), "a rate of inf Mbps"),
+        (("--fabric", f"{'1' * 5000}x1", "--demand", "dense"), "File name too long"),
+        (("--fabric", "4x1", "--demand", "d" * 5000), "no file and no demand 'dd"),
         (("--fabric", "0x1", "--demand", "dense"), "0 racks on 1 planes"),
         (("--fabric", "9x5000", "--demand", "dense"), "up to 4096"),
         (("--fabric", "4x1@0", "--demand", "dense"), "a rate of 0.0 Mbps"),
