@@ -212,6 +212,10 @@ ENDS = {"a": {"rack": "r1", "port": "o1"}, "b": {"rack": "r2", "port": "o1"}}
         (json.dumps({"circuits": [ENDS], "paths": [{"vlan": 1, "hops": [HOP]}]}), "VLAN 1 of path"),
         (json.dumps({"circuits": [ENDS | {"b": ENDS["a"]}], "paths": []}), "to itself"),
         (
+            json.dumps({"circuits": [ENDS], "paths": [{"vlan": v, "hops": [HOP]} for v in (7, 8)]}),
+            "the path r2:o1 - r1:o1 is there twice, with VLANs 7 and 8",
+        ),
+        (
             json.dumps({"circuits": [ENDS | {"b": {"rack": "r2", "port": "o9"}}], "paths": []}),
             "rack r2 has no optical port o9",
         ),
