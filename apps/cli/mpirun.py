@@ -14,6 +14,7 @@ from apps.cli.output import CommandError
 from apps.cli.parameters import FiniteRange
 from apps.jobs.mpi import PATTERNS, HostPair, host_traffic, placement, read_hosts
 from apps.offline.demand_files import read_flows
+from apps.process.files import is_there
 
 
 @click.command(
@@ -68,7 +69,7 @@ def mpirun(
     if (pattern in PATTERNS) != (rate is not None):
         named = ", ".join(PATTERNS)
         raise click.UsageError(f"--mbps is for the patterns {named}: give it with those alone")
-    if rate is None and not Path(pattern).exists():
+    if rate is None and not is_there(pattern):
         raise click.BadParameter(
             f"{pattern!r} is neither a file nor one of {', '.join(PATTERNS)}",
             param_hint="--pattern",

@@ -19,6 +19,7 @@ from apps.offline.demand_files import read_demand
 from apps.offline.explanation import explain
 from apps.offline.study import Limits, Outcome, Study, read_fabric
 from apps.offline.topology_files import read_state
+from apps.process.files import is_there
 from hydra.errors import PlanError, UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
 from hydra.names import did_you_mean
@@ -133,7 +134,7 @@ def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
             total[src, dst] += part["mbps"]
         elif part in KINDS:
             total += _synthetic(fabric, part, job)
-        elif part.isalpha() and not Path(part).exists():
+        elif part.isalpha() and not is_there(part):
             raise UnknownName(f"no file and no demand {part!r}: choose one of {', '.join(KINDS)}")
         else:
             total += read_demand(Path(part), [rack.name for rack in fabric.racks])

@@ -32,6 +32,7 @@ from apps.cli.parameters import (
     with_options,
 )
 from apps.connection import JsonObject
+from apps.process.files import is_there
 from hydra.policy import MOST_PATHS_PER_PAIR
 
 _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
@@ -332,7 +333,7 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
 
 
 def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
-    if source.isalpha() and not Path(source).exists():
+    if source.isalpha() and not is_there(source):
         raise click.UsageError(f"--demand {source}: made-up demand is for plans with --fabric")
     files = import_module("apps.offline.demand_files")
     flows: list[JsonObject] = files.read_flows(Path(source), racks)

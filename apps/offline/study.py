@@ -13,6 +13,7 @@ import numpy as np
 
 from apps.planning.engine import check_spines
 from apps.process.configuration import load_configuration
+from apps.process.files import is_there
 from hydra.errors import PlanError
 from hydra.model import (
     Addressing,
@@ -40,7 +41,9 @@ from topology.marks import marks_of
 from topology.plan_checks import check_result, count_load
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
 
-_PLAIN: Final = re.compile(r"(?P<racks>[0-9]+)x(?P<planes>[0-9]+)(?:@(?P<mbps>[0-9.eE+]+))?")
+_PLAIN: Final = re.compile(
+    r"(?P<racks>[0-9]{1,99})x(?P<planes>[0-9]{1,99})(?:@(?P<mbps>[0-9.eE+]+))?"
+)
 _PLAIN_RATE_MBPS: Final = 10_000.0
 _PLAIN_SWITCHING_MS: Final = 25.0
 _LARGEST: Final = 4096
@@ -53,7 +56,7 @@ def read_fabric(text: str) -> tuple[Fabric, Policy]:
     Raises ConfigError for a bad file, PlanError for a bad size.
     """
     match = _PLAIN.fullmatch(text)
-    if match is None or Path(text).exists():
+    if match is None or is_there(text):
         loaded = load_configuration(Path(text))
         return loaded.fabric, loaded.policy
     try:

@@ -86,7 +86,14 @@ def _state(document: _Document, fabric: Fabric) -> NetworkState:
         _circuit(fabric, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
         for one in document.circuits
     )
-    vlans = {_path(fabric, one): VlanId(one.vlan) for one in document.paths}
+    vlans: dict[Path, VlanId] = {}
+    for one in document.paths:
+        vlan = VlanId(one.vlan)
+        if (other := vlans.setdefault(_path(fabric, one), vlan)) != vlan:
+            way = ", ".join(
+                f"{hop.from_rack}:{hop.from_port} - {hop.to_rack}:{hop.to_port}" for hop in one.hops
+            )
+            raise PlanError(f"the path {way} is there twice, with VLANs {other} and {vlan}")
     return NetworkState(0, Topology(circuits, tuple(sorted(vlans))), vlans)
 
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files: whether one is there, and files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO
+
+
+def is_there(path: Path | str) -> bool:
+    """True for a file or folder; False also for a name that is too long for one."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 @contextmanager

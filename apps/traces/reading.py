@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -92,7 +93,12 @@ def summarise(path: Path) -> Summary:
 
 def in_order(racks: set[str]) -> tuple[str, ...]:
     """Racks in order: numbers by their value, then the others by their names."""
-    return tuple(sorted(racks, key=lambda name: (not name.isdecimal(), len(name), name)))
+
+    def place(name: str) -> tuple[bool, int, str, str]:
+        counted = name.lstrip("0") if name.isdecimal() else name
+        return not name.isdecimal(), len(counted), counted, name
+
+    return tuple(sorted(racks, key=place))
 
 
 def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
@@ -101,7 +107,8 @@ def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
     if not cells:
         raise TraceError(f"{path} is empty: it should hold flows or coflows")
     previous_s = 0.0
-    found = _coflows(cells, lines, announced) if len(cells) == 2 else _plain(number, cells, lines)
+    of_form = partial(_coflows, announced) if len(cells) == 2 else _plain
+    found = of_form(number, cells, lines)
     try:
         for line, flow in found:
             if flow.start_s < previous_s:
@@ -120,6 +127,9 @@ class _BadLine(Exception):
     def __init__(self, number: int, message: object) -> None:
         super().__init__(message)
         self.number = number
+
+
+class _UnknownRack(ValueError): ...
 
 
 def _content(file: TextIO) -> Iterator[tuple[int, list[str]]]:
@@ -148,26 +158,29 @@ def _flow(cells: Sequence[str]) -> Flow:
 
 
 def _coflows(
-    heading: Sequence[str], lines: Iterator[tuple[int, list[str]]], announced: set[str]
+    announced: set[str], first: int, heading: Sequence[str], lines: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, Flow]]:
     try:
         racks, coflows = _whole("the number of racks", heading[0]), int(heading[1])
     except ValueError:
-        raise _BadLine(1, "neither `RACKS COFLOWS` nor `src dst bytes start`") from None
+        raise _BadLine(first, "neither `RACKS COFLOWS` nor `src dst bytes start`") from None
     if not 1 <= racks <= _LARGEST_FABRIC:
-        raise _BadLine(1, f"{racks} racks: 1 to {_LARGEST_FABRIC} can be planned for")
+        raise _BadLine(first, f"{racks} racks: 1 to {_LARGEST_FABRIC} can be planned for")
     announced.update(map(str, range(racks)))
-    seen, number = 0, 1
+    seen, number = 0, first
     for number, cells in lines:
         seen += 1
         try:
             found = _coflow(cells, racks)
+        except _UnknownRack as error:
+            bounds = f"line {first} announces racks 0 to {racks - 1}"
+            raise _BadLine(number, f"{error}: {bounds}") from error
         except ValueError as error:
             raise _BadLine(number, error) from error
         for flow in found:
             yield number, flow
     if seen != coflows:
-        raise _BadLine(number, f"line 1 announces {coflows} coflows, there are {seen}")
+        raise _BadLine(number, f"line {first} announces {coflows} coflows, there are {seen}")
 
 
 def _coflow(cells: Sequence[str], racks: int) -> Iterator[Flow]:
@@ -204,7 +217,7 @@ def _reducer(text: str, racks: int) -> tuple[str, float]:
 
 def _rack(text: str, racks: int) -> str:
     if not text.isdecimal() or int(text) >= racks:
-        raise ValueError(f"rack {text!r}: line 1 announces racks 0 to {racks - 1}")
+        raise _UnknownRack(f"rack {text!r}")
     return str(int(text))
 
 

@@ -140,6 +140,14 @@ class Terminal:
         """True if the unfinished line could be a prompt: if nothing follows, the mark is due."""
         return not self.named and _PROMPT.fullmatch(self._line) is not None
 
+    @property
+    def asks_for_user(self) -> bool:
+        """True if a line since the last prompt is the question for a user: between commands, the
+        switch has ended the session.
+        """
+        lines = (*self._lines, self._echo or "", self._line)
+        return any(_USER.fullmatch(line.strip()) is not None for line in lines)
+
     def receive(self, data: bytes) -> None:
         """Take the next bytes from the device; bytes after the first bad one are ignored."""
         for byte in data:

@@ -22,7 +22,7 @@ from drivers.optical.changes import (
     difference,
     unconfirmed,
 )
-from drivers.optical.panel_store import PanelError, PanelStore, PendingError
+from drivers.optical.panel_store import PanelError, PanelStore, PendingError, TakenError
 from hydra.config.devices import no_login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
 from hydra.model import CrossConnect, Plane
@@ -131,7 +131,7 @@ class ManualPanel:
         try:
             with self._file():
                 task = self._store.ask(change.removed, change.added, time.time())
-        except PendingError as error:
+        except (PendingError, TakenError) as error:
             raise DeviceError(self._name, str(error)) from error
         if task is None:
             return
@@ -155,6 +155,8 @@ class ManualPanel:
                 return self._store.ask(change.removed, change.added, time.time())
         except PendingError as error:
             return error.task
+        except TakenError as error:
+            raise DeviceError(self._name, str(error)) from error
 
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
         """UNKNOWN for each port: the controller can't look into a panel."""

@@ -57,6 +57,15 @@ class PendingError(Exception):
         )
 
 
+class TakenError(Exception):
+    """A port that is to be connected has another connection by now."""
+
+    def __init__(self, plugged: CrossConnect) -> None:
+        super().__init__(
+            f"{plugged.ingress} is connected to {plugged.egress} by now: somebody has just said so"
+        )
+
+
 class PanelStore:
     """The file at ``path``, which is made, with nothing plugged, if there is none."""
 
@@ -86,16 +95,21 @@ class PanelStore:
     ) -> Task | None:
         """Enter a task, or find the pending one that asks for the same.
 
-        None where nothing is left to do: somebody has just said that it is done.
+        The task has what is left to do; None where nothing is: somebody has just said that it is
+        done.
 
-        Raises PendingError if a pending task is about one of the ports.
+        Raises PendingError if a pending task is about one of the ports, TakenError if one is in
+        use.
         """
-        wanted = (tuple(sorted(disconnect)), tuple(sorted(connect)))
-        ports = _ports(*wanted)
         with self._open() as db:
             plugged = _plugged(db)
-            if plugged.issuperset(connect) and plugged.isdisjoint(disconnect):
+            wanted = (
+                tuple(sorted(plugged.intersection(disconnect))),
+                tuple(sorted(frozenset(connect) - plugged)),
+            )
+            if not any(wanted):
                 return None
+            ports = _ports(*wanted)
             for task in _tasks(db):
                 if task.state is not TaskState.PENDING:
                     continue
@@ -103,6 +117,9 @@ class PanelStore:
                     return task
                 if shared := sorted(ports & _ports(task.disconnect, task.connect)):
                     raise PendingError(task, shared[0])
+            for one in sorted(plugged.difference(disconnect)):
+                if not _ports([one]).isdisjoint(_ports(wanted[1])):
+                    raise TakenError(one)
             cursor = db.execute(
                 "INSERT INTO tasks (created_unix_s, disconnect, connect, state, note) "
                 "VALUES (?, ?, ?, ?, '')",

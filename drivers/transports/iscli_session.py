@@ -131,14 +131,15 @@ class IscliSession:
             self._log_in(deadline)
 
     def _is_stale(self) -> bool:
-        """True if the switch has gone; text that it sent unasked is dropped."""
+        """True if the switch has gone, or asks for a login; other text sent unasked is dropped."""
         try:
             self._terminal.receive(self._stream.waiting())
-            while self._terminal.next_event() is not None:
-                pass
+            while (event := self._terminal.next_event()) is not None:
+                if isinstance(event, PasswordWanted):
+                    return True
         except (ConnectionLostError, IscliError):
             return True
-        return False
+        return self._terminal.asks_for_user
 
     def _log_in(self, deadline: Deadline) -> None:
         self._terminal = iscli.Terminal()

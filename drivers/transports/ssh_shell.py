@@ -14,6 +14,7 @@ from hydra.errors import DeviceUnavailable
 from hydra.model import Login
 
 _RECEIVE_BYTES: Final = 65536
+_READS: Final = 8
 _COLUMNS: Final = 511
 """Width of the terminal: few devices' lines are long enough to be wrapped at it."""
 
@@ -85,7 +86,9 @@ class SshShell:
 
     def waiting(self) -> bytes:
         found = bytearray()
-        while self._channel.recv_ready():
+        for _ in range(_READS):  # a device that never stops talking must not hold a caller
+            if not self._channel.recv_ready():
+                break
             found += self._channel.recv(_RECEIVE_BYTES)
         if self._channel.closed or self._channel.eof_received or not self._alive():
             self.close()

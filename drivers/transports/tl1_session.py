@@ -100,11 +100,12 @@ class Tl1Session:
         """Replies, perhaps refusals, to commands that change the device.
 
         Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if a reply got lost: then any
-        of the commands may have taken effect.
+        of the commands may have taken effect. DeviceError: the login is refused, and
+        nothing was changed.
         """
         self.open()
         try:
-            return self._exchange(commands, window)
+            return self._exchange(commands, window, changes=True)
         except (ConnectionLostError, DeviceUnavailable, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._device,
@@ -132,12 +133,24 @@ class Tl1Session:
             self.close()
             raise
 
-    def _exchange(self, commands: Sequence[tl1.Command], window: int) -> list[tl1.Reply]:
+    def _exchange(
+        self, commands: Sequence[tl1.Command], window: int, *, changes: bool = False
+    ) -> list[tl1.Reply]:
         replies = self._send_and_collect(commands, window)
         refused = [n for n, reply in enumerate(replies) if self._dialect.is_logged_out(reply)]
         if refused:
             _log.info("%s: the session was logged out; logging in again", self._device)
-            self._authenticate()
+            try:
+                self._authenticate()
+            except DeviceError as error:
+                done = sum(reply.completion is not tl1.Completion.DENIED for reply in replies)
+                if not changes or not done:
+                    raise
+                raise OutcomeUnknown(
+                    self._device,
+                    f"the session was logged out after {done} of {len(commands)} commands were "
+                    f"carried out: {error}; read the device back",
+                ) from error
             again = self._send_and_collect([commands[n] for n in refused], window)
             for number, reply in zip(refused, again, strict=True):
                 replies[number] = reply

@@ -212,6 +212,10 @@ ENDS = {"a": {"rack": "r1", "port": "o1"}, "b": {"rack": "r2", "port": "o1"}}
         (json.dumps({"circuits": [ENDS], "paths": [{"vlan": 1, "hops": [HOP]}]}), "VLAN 1 of path"),
         (json.dumps({"circuits": [ENDS | {"b": ENDS["a"]}], "paths": []}), "to itself"),
         (
+            json.dumps({"circuits": [ENDS], "paths": [{"vlan": v, "hops": [HOP]} for v in (7, 8)]}),
+            "the path r2:o1 - r1:o1 is there twice, with VLANs 7 and 8",
+        ),
+        (
             json.dumps({"circuits": [ENDS | {"b": {"rack": "r2", "port": "o9"}}], "paths": []}),
             "rack r2 has no optical port o9",
         ),
@@ -459,6 +463,10 @@ def test_wrong_usage(run, arguments, words):
     ("arguments", "words"),
     [
         (("--fabric", "none.yaml", "--demand", "dense"), "none.yaml: can't be read"),
+        (("--fabric", "y" * 5000, "--demand", "dense"), "y: can't be read: File name too long"),
+        (("--fabric", f"4x1@{'1' * 5000}", "--demand", "dense"), "a rate of inf Mbps"),
+        (("--fabric", f"{'1' * 5000}x1", "--demand", "dense"), "File name too long"),
+        (("--fabric", "4x1", "--demand", "d" * 5000), "no file and no demand 'dd"),
         (("--fabric", "0x1", "--demand", "dense"), "0 racks on 1 planes"),
         (("--fabric", "9x5000", "--demand", "dense"), "up to 4096"),
         (("--fabric", "4x1@0", "--demand", "dense"), "a rate of 0.0 Mbps"),

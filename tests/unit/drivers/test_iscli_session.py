@@ -216,6 +216,33 @@ def test_a_log_in_that_is_asked_for_after_a_pause_is_gone_on_with(monkeypatch):
     stream.finish()
 
 
+@pytest.mark.parametrize(
+    "unasked",
+    [
+        b"\r\nEnter login username: ",
+        b"login: ",
+        b"\r\nIdle timeout\r\n\r\nlogin: \r\nOct 27 11:37 NOTICE link: port 5 up\r\n",
+        b"\r\nPassword: ",
+    ],
+)
+def test_a_console_that_has_logged_out_meanwhile_is_logged_in_at_again(unasked, monkeypatch):
+    """A command is not typed as a user's name."""
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
+    log_in = (
+        (b"\r", b"\r\nEnter login username: "),
+        (b"admin\r", b"admin\r\nEnter login password: "),
+        (b"open sesame\r", b"\r\n" + GREETING),
+        *LOG_IN,
+    )
+    stream = Transcript(*log_in, *log_in, says(b"show clock", b"RS G8264#"), greeting=b"")
+    session = console(stream)
+    session.open()
+    stream.waiting()
+    stream._pending = unasked
+    assert session.show("show clock") == ()
+    stream.finish()
+
+
 def test_a_console_left_in_the_middle_of_an_output_is_paged_through():
     page = b"\r\ninterface port 7\r\nPress q to quit, any other key to continue"
     stream = Transcript(

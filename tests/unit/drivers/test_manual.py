@@ -212,3 +212,41 @@ def test_what_hydra_check_says(address, options, where):
     if where != "address":
         with pytest.raises(DeviceError, match="p1: options of the manual driver"):
             manual.build(plane, 1.0)
+
+
+@pytest.fixture
+def confirmed_meanwhile(path, monkeypatch):
+    """A panel on which an earlier task is confirmed while a change is being entered."""
+    driver = panel(path, timeout_s=0.01)
+
+    def confirm_of(earlier: CrossConnect) -> manual.ManualPanel:
+        task, found = driver.ask([], [earlier]), driver._difference
+
+        def difference(*change):
+            seen = found(*change)
+            driver.settle(task.id, DONE, "")
+            return seen
+
+        monkeypatch.setattr(driver, "_difference", difference)
+        return driver
+
+    return confirm_of
+
+
+@pytest.mark.parametrize("ask", ["ask", "change"])
+@pytest.mark.parametrize("wanted", [CrossConnect(1, 12), CrossConnect(4, 9)])
+def test_a_port_that_is_plugged_while_a_change_is_entered_is_in_use(
+    confirmed_meanwhile, ask, wanted
+):
+    driver = confirmed_meanwhile(FIRST)
+    with pytest.raises(DeviceError, match="p1: 1 is connected to 9 by now"):
+        getattr(driver, ask)([], [wanted])
+    assert [task.state for task in driver.tasks()] == [DONE]
+
+
+def test_what_is_plugged_while_a_change_is_entered_is_not_asked_for_again(confirmed_meanwhile):
+    driver = confirmed_meanwhile(FIRST)
+    task = driver.ask([], [FIRST, SECOND])
+    assert task.connect == (SECOND,)
+    driver.settle(task.id, DONE, "")
+    assert driver.cross_connects() == {FIRST, SECOND}

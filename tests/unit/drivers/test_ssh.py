@@ -204,6 +204,34 @@ def test_whatever_goes_wrong_no_connection_is_left(device, monkeypatch):
     wait_until(lambda: not device.clients(), 10)
 
 
+class Endless:
+    """A channel on which there is always more to read."""
+
+    closed = eof_received = False
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    def recv_ready(self) -> bool:
+        return self.left > 0
+
+    def recv(self, most: int) -> bytes:
+        self.left -= 1
+        return b"x"
+
+    def is_active(self) -> bool:
+        return True
+
+
+def test_a_device_that_never_stops_talking_holds_nobody():
+    shell = SshShell("r1", "127.0.0.1:22", LOGIN, SshOptions())
+    shell._transport = shell._channel = Endless(left=100)
+    assert shell.waiting() == b"x" * 8
+    shell._channel.left = 3
+    assert shell.waiting() == b"xxx"
+    assert shell.waiting() == b""
+
+
 @pytest.mark.parametrize("kind", ["pty", "shell", "subsystem"])
 def test_a_device_that_opens_a_channel_and_says_no_more_costs_one_time_out(kind, monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")

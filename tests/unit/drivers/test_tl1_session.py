@@ -70,6 +70,29 @@ def test_a_silent_device_in_the_middle_of_several_commands():
     device.finish()
 
 
+@pytest.mark.parametrize("first_is_done", [True, False])
+def test_a_log_in_that_is_refused_in_the_middle_of_changes(first_is_done):
+    """The outcome is unknown where an earlier command was carried out."""
+    out = HEADER + b"M  %d DENY\r\n   PLNA\r\n   /* Login Not Active */\r\n;"
+    said = b"RTRV-A:::1;\nRTRV-B:::2;\n"
+    device = Scripted([(said, (completed(1) if first_is_done else out % 1) + out % 2)])
+    logins = iter([None, DeviceError("p1", "it refuses to log in admin")])
+
+    def log_in(_ask):
+        if (refusal := next(logins)) is not None:
+            raise refusal
+
+    ours = session(device.address, log_in=log_in)
+    words = "it refuses to log in admin"
+    if first_is_done:
+        words = f"after 1 of 2 commands were carried out: p1: {words}; read the device back"
+    with pytest.raises(DeviceError, match=words) as caught:
+        ours.write_all([FIRST, SECOND], window=2)
+    assert isinstance(caught.value, OutcomeUnknown) is first_is_done
+    assert not ours.connected
+    device.finish()
+
+
 def test_late_replies_and_reports_between_commands_are_told_apart(caplog):
     device = Scripted(
         [(b"RTRV-A:::1;\n", completed(1) + completed(9) + REPORT), (b"RTRV-B:::2;\n", completed(2))]

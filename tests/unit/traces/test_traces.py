@@ -75,7 +75,12 @@ def test_it_is_a_stream(trace):
         ("a b 1 nan\n", ":1: start: nan"),
         ("a b 1 2\n\na b 1 1\n", ":3: starts at 1 s, the line above at 2 s"),
         ("a b\n", ":1: neither"),
+        ("# of today\n\na b\n", ":3: neither"),
         ("0 0\n", ":1: 0 racks"),
+        ("\n0 0\n", ":2: 0 racks"),
+        ("#\n2 2\n1 0 1 0 1 1:1\n", ":3: line 2 announces 2 coflows, there are 1"),
+        ("#\n2 2\n", ":2: line 2 announces 2 coflows, there are 0"),
+        ("#\n2 1\n1 0 1 0 1 2:1\n", ":3: rack '2': line 2 announces racks 0 to 1"),
         ("2 2\n1 0 1 0 1 1:1\n", ":2: line 1 announces 2 coflows, there are 1"),
         ("2 1\n1 0 1 0 1 2:1\n", ":2: rack '2'"),
         ("2 1\n1 0 1 0 1 1\n", ":2: '1' is not RACK:MEGABYTES"),
@@ -116,6 +121,9 @@ def test_any_text_is_read_or_refused_by_name(tmp_path_factory, text):
 
 def test_racks_called_by_numbers_come_first_in_their_order():
     assert in_order({"10", "9", "b", "a"}) == ("9", "10", "a", "b")
+    assert in_order({"42", "007", "0", "00"}) == ("0", "00", "007", "42")
+    huge = "9" * 5000
+    assert in_order({huge, "1"}) == ("1", huge)
 
 
 _flow = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 10**9), st.floats(0, 100))
