@@ -97,7 +97,7 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
     if tokens is not None:
         checks.append(("tokens", partial(TokenFile, Path(tokens))))
     if tls[0] and tls[1]:
-        checks.append(("tls_certificate", Tls(tls[0], tls[1]).check))
+        checks.append(("tls_certificate", Tls(tls[0], tls[1]).context))
     if certificate and key and authority:
         checks.append(("openflow_certificate", OpenFlowTls(certificate, key, authority).check))
     if settings.workers is not None:

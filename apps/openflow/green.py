@@ -44,6 +44,7 @@ from apps.openflow.seam import (
     Post,
     Stopping,
 )
+from apps.process.certificates import Renewable
 from apps.process.doors import RETRY_S, Door
 from hydra.errors import HydraError
 
@@ -124,14 +125,14 @@ class _SwitchServer:
     def __init__(
         self,
         door: Door,
-        context: Any,
+        files: Renewable[Any] | None,
         address: tuple[str, int],
         handle: Callable[[Any, Any], None],
     ) -> None:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.server = eventlet.listen(address, family, BACKLOG, reuse_port=False)
         self._door = door
-        self._context = context
+        self._files = files
         self._handle = handle
         self._arrived = hub.Queue()
         self._unsettled: dict[Any, Any] = {}
@@ -173,9 +174,9 @@ class _SwitchServer:
     def _serve(self, connection: Any, peer: Any) -> None:
         timer = hub.spawn_after(seam.HANDSHAKE_S, self._look, peer)
         try:
-            if self._context is not None:
+            if self._files is not None:
                 with eventlet.Timeout(seam.HANDSHAKE_S):
-                    connection = self._context.wrap_socket(connection, server_side=True)
+                    connection = self._files.context().wrap_socket(connection, server_side=True)
                 self._unsettled[peer] = connection
             self._handle(connection, peer)
         except (OSError, eventlet.Timeout) as error:
@@ -399,14 +400,14 @@ class GreenHub:
         cfg.CONF.set_override("echo_request_interval", ECHO_EVERY_S)
         cfg.CONF.set_override("maximum_unreplied_echo_requests", UNANSWERED_ECHOES)
         cfg.CONF.set_override("socket_timeout", SOCKET_S)
-        context = None if tls is None else _context(tls)
+        files = None if tls is None else Renewable(tls.paths, lambda: _context(tls))
 
         def server(address: tuple[str, int], handle: Callable[[Any, Any], None]) -> _SwitchServer:
-            self._server = _SwitchServer(door, context, address, handle)
+            self._server = _SwitchServer(door, files, address, handle)
             return self._server
 
         controller.StreamServer = server
-        if context is None:
+        if files is None:
             lines = self._lines = Lines(read_message)
             controller.Datapath.serve = lambda datapath: _serve(lines, datapath)
             controller.Datapath.send = _sending(lines)

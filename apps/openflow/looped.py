@@ -48,6 +48,7 @@ from apps.openflow.seam import (
     Post,
     Stopping,
 )
+from apps.process.certificates import Renewable
 from apps.process.doors import RETRY_S, Door
 from hydra.errors import HydraError
 
@@ -348,12 +349,17 @@ class _Plain:
             datapath.socket.shutdown(socket.SHUT_RDWR)
 
 
+def _context(tls: OpenFlowTls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_into(context)
+    return context
+
+
 class _Encrypting:
     """Connections on TLS."""
 
     def __init__(self, tls: OpenFlowTls) -> None:
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_into(self._context)
+        self._files = Renewable(tls.paths, lambda: _context(tls))
 
     async def carry(self, connection: socket.socket, peer: Any) -> None:
         connection.setblocking(False)
@@ -361,7 +367,7 @@ class _Encrypting:
         _, switch = await LOOP.connect_accepted_socket(
             lambda: _Encrypted(connection, peer),
             connection.dup(),
-            ssl=self._context,
+            ssl=self._files.context(),
             ssl_handshake_timeout=seam.HANDSHAKE_S,
         )
         await switch.over

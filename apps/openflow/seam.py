@@ -142,6 +142,10 @@ class OpenFlowTls:
     authority: str
     """Authority of the switches' certificates: without one of its, nobody is let in."""
 
+    @property
+    def paths(self) -> tuple[str, str, str]:
+        return self.certificate, self.key, self.authority
+
     def load_into(self, context: ssl.SSLContext) -> None:
         """Have a server's context use them. Raises HydraError if they can't be used together."""
         context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -144,7 +144,7 @@ def create_app(
     hosts: Sequence[str] = (),
     term: Term | None = None,
     view: View | None = None,
-    trust: ssl.SSLContext | None = None,
+    trust: Callable[[], ssl.SSLContext] | None = None,
     held_by: Workers | None = None,
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from threading import Event
 from typing import Final
 
@@ -66,7 +67,7 @@ class Carrier:
 
     _standby: Callable[[], Standby | None]
     _closing: Event
-    _trust: ssl.SSLContext | None = None
+    _trust: Callable[[], ssl.SSLContext] | None = None
     """Authorities of the leader's certificate; None for the system's."""
 
     async def carry(self, leader: Replica, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,13 +134,13 @@ class Carrier:
     async def _reply(
         self, leader: Replica, scope: Scope, body: bytes
     ) -> AsyncIterator[httpx.Response]:
-        self._trust = self._trust or ssl.create_default_context()
+        self._trust = self._trust or cache(ssl.create_default_context)
         given = Headers(scope=scope)
         headers = {name: given[name] for name in _REQUEST if name in given}
         query = scope["query_string"].decode("latin-1")
         path = scope["raw_path"].decode("latin-1")
         async with (
-            httpx.AsyncClient(verify=self._trust, trust_env=False, timeout=_TIMEOUT) as http,
+            httpx.AsyncClient(verify=self._trust(), trust_env=False, timeout=_TIMEOUT) as http,
             http.stream(
                 scope["method"],
                 leader.url + path + (f"?{query}" if query else ""),

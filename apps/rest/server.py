@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
@@ -20,6 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from apps.process.certificates import Renewable
 from apps.process.doors import OUT_OF_RESOURCES, Door, Sparing
 from hydra.errors import HydraError
 
@@ -47,31 +49,57 @@ class Tls:
     certificate: str
     key: str
 
-    def check(self) -> None:
+    def context(self) -> ssl.SSLContext:
         """Raises HydraError unless the two can be used together."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
             raise HydraError(
                 f"REST can't use the certificate {self.certificate} with the key {self.key} "
                 f"({error.strerror or error}): check controller.tls_certificate and tls_key"
             ) from error
+        return context
 
 
-def trust_in(authority: str | None) -> ssl.SSLContext | None:
-    """Context in which others are known by certificates of this authority, a file of PEM.
+class _Presenting(ssl.SSLContext):
+    """Begins each connection with the certificate that is in its files by then."""
+
+    files: Renewable[ssl.SSLContext]
+
+    @classmethod
+    def of(cls, tls: Tls) -> _Presenting:
+        """Raises HydraError as :meth:`Tls.context`."""
+        context = cls(ssl.PROTOCOL_TLS_SERVER)
+        context.files = Renewable((tls.certificate, tls.key), tls.context)
+        return context
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        return self.files.context().wrap_bio(*args, **options)
+
+
+Trust = Callable[[], ssl.SSLContext]
+"""The context for the next connection."""
+
+
+def trust_in(authority: str | None) -> Trust | None:
+    """Contexts in which others are known by certificates of this authority, a file of PEM.
 
     None for None: the system's authorities are trusted. Raises HydraError if it can't be used.
     """
     if authority is None:
         return None
-    try:
-        return ssl.create_default_context(cafile=authority)
-    except OSError as error:  # ssl.SSLError is one
-        raise HydraError(
-            f"no authority can be read from {authority} ({error.strerror or error}): check "
-            "controller.authority"
-        ) from error
+
+    def context() -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=authority)
+        except OSError as error:  # ssl.SSLError is one
+            raise HydraError(
+                f"no authority can be read from {authority} ({error.strerror or error}): check "
+                "controller.authority"
+            ) from error
+
+    return Renewable((authority,), context).context
 
 
 class RestServer:
@@ -111,11 +139,10 @@ class RestServer:
         """
         if self._running is not None:
             return
-        if self._tls is not None:
-            self._tls.check()
+        presenting = None if self._tls is None else _Presenting.of(self._tls)
         self._app.state.closing.clear()
         listener = _listen(self._host, self._wanted_port, self._door)
-        server = _Server(_config(self._app, self._tls))
+        server = _Server(_config(self._app, presenting))
         thread = Thread(target=server.run, args=([listener],), name="rest", daemon=True)
         port = listener.getsockname()[1]
         thread.start()
@@ -271,7 +298,7 @@ class _Listener(socket.socket):
             return connection, peer
 
 
-def _config(app: FastAPI, tls: Tls | None) -> uvicorn.Config:
+def _config(app: FastAPI, presenting: _Presenting | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
@@ -283,9 +310,7 @@ def _config(app: FastAPI, tls: Tls | None) -> uvicorn.Config:
         server_header=False,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACE_S,
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else tls.key,
-        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        ssl_context_factory=None if presenting is None else lambda *_: presenting,
     )
 
 

@@ -182,18 +182,21 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(params=["plain", "TLS"])
 def trust(request, tmp_path) -> ssl.SSLContext | None:
     """A switch's side, with a certificate of its own."""
-    if request.param == "plain":
-        return None
+    return None if request.param == "plain" else issue(tmp_path)
+
+
+def issue(folder: Path) -> ssl.SSLContext:
+    """An authority, a controller's certificate and a switch's, which is in the context."""
     hydra = Path(sys.executable).with_name("hydra")
     for arguments in (
         ["create"],
         ["issue", "controller", "--host", "127.0.0.1"],
         ["issue", "switches", "--use", "client"],
     ):
-        command = [hydra, "ca", *arguments, "--dir", str(tmp_path)]
+        command = [hydra, "ca", *arguments, "--dir", str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-    context.load_cert_chain(tmp_path / "switches.pem", tmp_path / "switches.key")
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    context.load_cert_chain(folder / "switches.pem", folder / "switches.key")
     return context
 
 
@@ -208,7 +211,7 @@ def connect(trust, tmp_path, package):
     log = tmp_path / "log"
     made = []
 
-    def one_more() -> Stranger:
+    def one_more(trust: ssl.SSLContext | None = trust) -> Stranger:
         end_s = time.monotonic() + 20
         while True:
             try:
@@ -291,6 +294,27 @@ def test_one_that_answers_no_more_is_closed_in_time_and_the_newcomer_stays(conne
     third = connect()
     assert third.ended.wait(10)
     assert not newcomer.ended.is_set()
+
+
+@pytest.mark.parametrize("trust", ["TLS"], indirect=True)
+def test_switches_that_connect_meet_the_certificates_and_the_authority_as_they_are_by_then(
+    connect, trust, tmp_path
+):
+    switch = connect()
+    renewed = issue(tmp_path / "renewed")
+    (tmp_path / "controller.key").write_bytes((tmp_path / "renewed/controller.key").read_bytes())
+    assert connect().ended.wait(10), "a key that does not match is not used"
+    for name in ("ca.pem", "controller.pem"):
+        (tmp_path / "renewed" / name).replace(tmp_path / name)
+    assert connect(renewed).ended.wait(10)
+    with pytest.raises(ssl.SSLError):
+        connect(trust)
+    assert not switch.ended.is_set()
+    switch.send(struct.pack("!BBHI", 4, 2, 8, 7))
+    deadline_s = time.monotonic() + 10
+    while switch.echoed != [7] and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert switch.echoed == [7]
 
 
 @pytest.mark.parametrize("command", [["ryu-manager"], ["hydra", "run", "--config", "f.yaml"]])

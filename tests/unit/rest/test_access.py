@@ -5,6 +5,8 @@ import logging
 import re
 import ssl
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from apps.rest.guard import AuditLog, Guard
 from apps.rest.rate import Limiter
 from apps.rest.server import RestServer, Tls
 from apps.rest.tokens import TokenFile, read_tokens, write_tokens
+from apps.tools.authority import Use, create_authority, issue
 from hydra.access import Caller, Role, identify, make_token
 from hydra.errors import Alternative, DeviceMissing, HydraError
 from hydra.events import EventKind
@@ -430,6 +433,31 @@ def test_tls(fabric, certificate):
         plain = server.url.replace("https", "http")
         with pytest.raises(httpx.RemoteProtocolError):
             plain_http.get(f"{plain}/healthz")
+    finally:
+        server.stop()
+
+
+def test_connections_begin_with_the_certificate_as_it_is_by_then(fabric, certificate, tmp_path):
+    authority = create_authority(tmp_path, "lab", 2, datetime.now(UTC))
+    renewed = issue(tmp_path, "rest", ["127.0.0.1"], Use.SERVER, 1, datetime.now(UTC))
+    first, second = (ssl.create_default_context(cafile=one) for one in (certificate[0], authority))
+    pem, key = tmp_path / "used.pem", tmp_path / "used.key"
+    pem.write_text(Path(certificate[0]).read_text())
+    key.write_text(Path(certificate[1]).read_text())
+    tls = Tls(str(pem), str(key))
+    server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, tls)
+    server.start()
+    try:
+        url = f"{server.url}/healthz"
+        with httpx.Client(verify=first, trust_env=False) as standing:
+            before = standing.get(url).extensions["network_stream"]
+            renewed.replace(pem)
+            assert httpx.get(url, verify=first, trust_env=False).status_code == 200
+            (tmp_path / "rest.key").replace(key)
+            assert httpx.get(url, verify=second, trust_env=False).status_code == 200
+            with pytest.raises(httpx.ConnectError, match="certificate"):
+                httpx.get(url, verify=first, trust_env=False)
+            assert standing.get(url).extensions["network_stream"] is before
     finally:
         server.stop()
 

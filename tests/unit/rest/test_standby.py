@@ -8,6 +8,8 @@ import threading
 import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +17,9 @@ from apps.client import HydraClient, Refused
 from apps.controller.stored import StoredView
 from apps.process.term import Standby
 from apps.rest.app import create_app
-from apps.rest.server import RestServer
+from apps.rest.server import RestServer, Tls, trust_in
 from apps.rest.tokens import TokenFile, write_tokens
+from apps.tools.authority import create_authority
 from hydra.access import Role, make_token
 from hydra.faults.quarantine import quarantine_record
 from hydra.history import Happening, HappeningKind
@@ -254,6 +257,25 @@ def test_tokens_are_carried_and_strangers_are_not(fabric, service, term, tmp_pat
             assert here.get("/v1/devices").status_code == 401
             known = {"Authorization": f"Bearer {token}"}
             assert here.get("/v1/devices", headers=known).status_code == 200
+
+
+def test_the_leader_is_known_by_the_authority_as_its_file_is_by_then(
+    fabric, service, term, certificate, tmp_path
+):
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(create_authority(tmp_path / "lab", "lab", 1, datetime.now(UTC)).read_text())
+    leader = RestServer(create_app(service), "127.0.0.1", 0, Tls(*certificate))
+    leader.start()
+    try:
+        term.known = Standby(WORDS, replace(A, url=leader.url))
+        app = create_app(FakeService(fabric), term=term, trust=trust_in(str(trusted)))
+        with serving(app) as here:
+            refused = here.get("/v1/devices")
+            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/standing-by")
+            trusted.write_text(Path(certificate[0]).read_text())
+            assert here.get("/v1/devices").status_code == 200
+    finally:
+        leader.stop()
 
 
 def test_a_client_with_several_urls_goes_on_to_one_that_takes_the_request(
