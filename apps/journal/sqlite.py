@@ -96,11 +96,19 @@ class SqliteJournal:
             return db
 
     def _is_there(self) -> bool:
-        """Raises JournalError if only its write-ahead log is."""
+        """Raises JournalError if only its write-ahead log is, or what was to take its place."""
         path = Path(self.name).resolve()
-        if not path.exists() and Path(f"{path}-wal").exists():
+        if path.exists():
+            return True
+        if Path(f"{path}-wal").exists():
             raise self._damaged("its write-ahead log is there, and the file is not")
-        return path.exists()
+        if (restored := beside_journal(path)).exists():
+            raise JournalError(
+                f"the journal {self.name} is away, since its restoration was interrupted: give "
+                f"`hydra restore --config FILE BACKUP` again{self._copies()}; or, to start without "
+                f"reservations, circuits and quarantine, move {restored} away"
+            )
+        return False
 
     def _create(self) -> None:
         """Make the file, whole or not at all: one without a schema has lost it.
@@ -119,17 +127,20 @@ class SqliteJournal:
         Path(fresh).replace(path)
 
     def _damaged(self, what: str) -> JournalError:
+        return JournalError(
+            f"the journal {self.name} is damaged ({what}), and with it what was promised: put a "
+            f"backup in its place with `hydra restore --config FILE BACKUP`{self._copies()}; or, "
+            f"to start without reservations, circuits and quarantine, move {self.name} and "
+            f"{Path(self.name).name}-wal away"
+        )
+
+    def _copies(self) -> str:
+        """What else is there of it, for people: words in brackets, or nothing."""
         path = Path(self.name)
         named = (f"{path.name}.before-", f"{path.name}.schema-")
         beside = (one for one in path.parent.iterdir() if not one.name.endswith(("-wal", "-shm")))
         copies = sorted(str(one) for one in beside if one.name.startswith(named))
-        told = f" (copies beside it: {', '.join(copies)})" if copies else ""
-        return JournalError(
-            f"the journal {self.name} is damaged ({what}), and with it what was promised: put a "
-            f"backup in its place with `hydra restore --config FILE BACKUP`{told}; or, to start "
-            f"without reservations, circuits and quarantine, move {self.name} and {path.name}-wal "
-            "away"
-        )
+        return f" (copies beside it: {', '.join(copies)})" if copies else ""
 
     def _error(self, verb: str, error: Exception) -> JournalError:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
@@ -257,16 +268,21 @@ def copy_journal(source: Path, target: Path) -> None:
         raise JournalError(f"the journal {source} can't be copied ({error})") from error
 
 
+def beside_journal(path: Path) -> Path:
+    """Where a restored journal is, whole, while the one before it is moved away."""
+    return path.with_name(f"{path.name}.restored")
+
+
 def set_aside(path: Path) -> Path | None:
-    """Move a journal that nobody has open, with its write-ahead log; returns its new name."""
-    if not path.exists():
-        return None
+    """Move a journal that nobody has open, with its write-ahead log; returns its new name.
+
+    The log goes last: while it is there without its file, no start makes another.
+    """
     kept = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")
-    for end in ("", "-wal", "-shm"):
-        part = Path(f"{path}{end}")
-        if part.exists():
-            part.replace(f"{kept}{end}")
-    return kept
+    parts = [end for end in ("", "-shm", "-wal") if Path(f"{path}{end}").exists()]
+    for end in parts:
+        Path(f"{path}{end}").replace(f"{kept}{end}")
+    return kept if parts else None
 
 
 def _to_read(path: str | Path) -> str:

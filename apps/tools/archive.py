@@ -22,7 +22,7 @@ from typing import Any, Final
 import yaml
 
 from apps.journal.opening import looked_into
-from apps.journal.sqlite import SqliteJournal, copy_journal, set_aside
+from apps.journal.sqlite import SqliteJournal, beside_journal, copy_journal, set_aside
 from apps.process.files import give_to, making, sync_folder
 from apps.process.single_instance import journal_held
 from apps.tools import migration
@@ -131,15 +131,17 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
 def _put_in_place(content: bytes, journal: Path) -> Path | None:
     """Put a journal in place of another one, for the same user; returns that one's new path.
 
-    Where its name is a link, that is where the link leads.
+    Where its name is a link, that is where the link leads. Interrupted at any moment, it leaves the
+    one, the other, or what a start refuses.
     """
     try:
         path = journal.resolve()
-        owner = (path if path.exists() else path.parent).stat()
+        restored = beside_journal(path)
+        owner = next(one for one in (path, restored, path.parent) if one.exists()).stat()
     except (OSError, RuntimeError) as error:
         # RuntimeError: a link that leads to itself, before Python 3.13.
         raise ArchiveError(f"{journal} can't be written: {error}") from error
-    fresh = path.with_name(f"{path.name}.restored")
+    fresh = path.with_name(f"{path.name}.restoring")
     parts = [Path(f"{fresh}{end}") for end in ("", "-wal", "-shm")]
     try:
         for part in parts:  # of a restoration that was killed
@@ -148,8 +150,11 @@ def _put_in_place(content: bytes, journal: Path) -> Path | None:
             file.write(content)
         SqliteJournal(fresh).close()  # raises for a file that this release can't read
         give_to(owner, fresh, Path(f"{journal}.lock"))  # the controller may run as somebody else
+        fresh.replace(restored)
+        sync_folder(path)  # it is known of before the journal is away
         kept = set_aside(path)
-        fresh.replace(path)
+        sync_folder(path)  # and not beside another one's write-ahead log
+        restored.replace(path)
         sync_folder(path)
     except OSError as error:
         raise ArchiveError(f"{journal} can't be written: {error.strerror}") from error

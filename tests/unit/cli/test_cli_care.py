@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from apps.journal.opening import check_journal
 from apps.journal.sqlite import SCHEMA_VERSION
+from apps.process.configuration import load_configuration
+from apps.process.files import making
 from apps.process.single_instance import journal_held
+from apps.tools.archive import restore
 from hydra.access import Role, make_token
 from hydra.errors import ConfigError, Problem
-from hydra.journal import Change, Kind, entry
+from hydra.journal import Change, JournalError, Kind, entry
 from hydra.webhooks import Webhook, make_secret
 from mininet_scenarios import plain_http
 from tests.journals import SqliteJournal
@@ -148,7 +152,7 @@ def test_what_is_left_of_a_restoration_that_was_killed_is_no_part_of_the_next(
     """A write-ahead log that is found beside a file is taken for its own."""
     target = tmp_path / "backup.tar.gz"
     run("backup", "--config", str(config), str(target))
-    killed = tmp_path / "journal.db.restored"
+    killed = tmp_path / "journal.db.restoring"
     killed.write_bytes((tmp_path / "journal.db").read_bytes())
     journal = SqliteJournal(str(killed))
     journal.write([saved(99)])
@@ -159,7 +163,105 @@ def test_what_is_left_of_a_restoration_that_was_killed_is_no_part_of_the_next(
     result = run("restore", "--config", str(config), "--yes", str(target))
     assert result.exit_code == 0, result.output
     assert epoch(config) == 7
-    assert not list(tmp_path.glob("journal.db.restored*"))
+    assert not list(tmp_path.glob("journal.db.restor*"))
+
+
+class PowerLoss(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("ended", ["in order", "killed"])
+def test_no_moment_of_a_restoration_has_the_next_start_begin_empty(
+    run, config, tmp_path, monkeypatch, ended
+):
+    target, journal = tmp_path / "backup.tar.gz", tmp_path / "journal.db"
+    run("backup", "--config", str(config), str(target))
+    with closing(SqliteJournal(str(journal))) as later:
+        later.write([saved(8)])
+        parts = {"": journal.read_bytes(), "-wal": Path(f"{journal}-wal").read_bytes()}
+    if ended == "in order":
+        parts = {"": journal.read_bytes()}
+    moves = 0
+    seen = set()
+    while "completed" not in seen:
+        folder = tmp_path / str(moves)
+        folder.mkdir()
+        for end, content in parts.items():
+            with making(folder / f"journal.db{end}") as file:
+                file.write(content)
+        loaded = configured(config, folder)
+        with monkeypatch.context() as patch:
+            lose_power(patch, after=moves)
+            try:
+                restore(loaded, target)
+            except PowerLoss:
+                pass
+            else:
+                seen.add("completed")
+        seen.add(started(folder))
+        restore(loaded, target)
+        assert started(folder) == 7
+        assert not list(folder.glob("journal.db.restor*"))
+        moves += 1
+    assert seen == {"completed", 7, 8, "refused"}
+
+
+def configured(config, folder):
+    document = yaml.safe_load(config.read_text())
+    document["controller"]["journal"] = str(folder / "journal.db")
+    (folder / "fabric.yaml").write_text(yaml.safe_dump(document))
+    return load_configuration(folder / "fabric.yaml")
+
+
+def started(folder):
+    path = folder / "journal.db"
+    try:
+        check_journal(str(path))
+        with closing(SqliteJournal(str(path))) as journal:
+            return journal.records(Kind.STATE)[0]["state"]["epoch"]
+    except JournalError as error:
+        assert "hydra restore" in str(error)
+        with pytest.raises(JournalError):
+            SqliteJournal(str(path))
+        return "refused"
+
+
+def lose_power(patch, after):
+    """Before a file is moved, once so many were; nothing happens to files after that."""
+    left = [after]
+
+    def losing(name):
+        call = getattr(Path, name)
+
+        def lose(path, *arguments, **options):
+            if name == "replace":
+                left[0] -= 1
+            if left[0] < 0:
+                raise PowerLoss
+            return call(path, *arguments, **options)
+
+        return lose
+
+    for name in ("replace", "unlink"):
+        patch.setattr(Path, name, losing(name))
+
+
+def test_a_write_ahead_log_of_its_own_alone_is_not_left_beside_what_is_restored(
+    run, config, tmp_path
+):
+    target, journal = tmp_path / "backup.tar.gz", tmp_path / "journal.db"
+    run("backup", "--config", str(config), str(target))
+    with closing(SqliteJournal(str(journal))) as later:
+        later.write([saved(8)])
+        log = Path(f"{journal}-wal").read_bytes()
+    journal.unlink()
+    Path(f"{journal}-wal").write_bytes(log)
+    result = run("restore", "--config", str(config), "--yes", "--json", str(target))
+    assert result.exit_code == 0, result.output
+    kept = json.loads(result.stdout)["kept"]
+    assert Path(f"{kept}-wal").read_bytes() == log
+    assert not Path(f"{journal}-wal").exists()
+    assert epoch(config) == 7
 
 
 def test_a_journal_that_is_a_link_is_restored_where_that_leads(run, config, tmp_path):
