@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from apps.process.files import replacing
 from hydra.errors import HydraError
 
+LOG: Final = logging.getLogger("hydra.agent")
 _TCP_WMEM: Final = Path("/proc/sys/net/ipv4/tcp_wmem")
 """Least, first and largest send buffer of TCP sockets in this network namespace."""
+_NOTES: Final = Path("/run/hydra-agent")
+"""Gone after a start of the machine, as is what agents set."""
 
 
 @contextmanager
-def send_buffers(octets: int, setting: Path = _TCP_WMEM) -> Iterator[None]:
+def send_buffers(
+    octets: int, setting: Path = _TCP_WMEM, note: Path | None = None
+) -> Iterator[None]:
     """Let new TCP sockets hold this much unsent; it takes memory only as far as it is filled.
 
     Both the first and the largest size are set: the kernel's own growth follows the rate that the
     network takes, which is the bottleneck's. Leaving the block restores them, unless somebody else
-    has changed them. Raises HydraError.
+    has changed them. ``note`` keeps what is to be restored, for the next agent if this one is
+    killed. Raises HydraError.
     """
+    note = note or _note_of_this_namespace()
     try:
-        before = setting.read_text(encoding="ascii")
+        found = setting.read_text(encoding="ascii")
+        before = _noted(note, found) or found
         least = before.split()[0]
         ours = f"{least}\t{octets}\t{octets}\n"
+        _write(note, before, [found, ours])
         setting.write_text(ours, encoding="ascii")
     except OSError as error:
         raise HydraError(
@@ -36,3 +48,35 @@ def send_buffers(octets: int, setting: Path = _TCP_WMEM) -> Iterator[None]:
     finally:
         if setting.read_text(encoding="ascii").split() == ours.split():
             setting.write_text(before, encoding="ascii")
+            with suppress(OSError):
+                note.unlink()
+
+
+def _note_of_this_namespace() -> Path:
+    return _NOTES / f"tcp_wmem.{Path('/proc/self/ns/net').stat().st_ino}"
+
+
+def _noted(note: Path, found: str) -> str | None:
+    """What was set before agents that were killed; None if what is found is none of theirs."""
+    try:
+        noted = json.loads(note.read_text(encoding="ascii"))
+        before, theirs = str(noted["before"]), [str(one).split() for one in noted["set"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return before if found.split() in theirs else None
+
+
+def _write(note: Path, before: str, theirs: list[str]) -> None:
+    """Before the setting is changed, from the first of ``theirs`` to the last: an agent may be
+    killed at any moment.
+    """
+    try:
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(note, 0o600) as file:
+            json.dump({"before": before, "set": theirs}, file)
+    except OSError as error:
+        LOG.warning(
+            "can't write %s (%s): if the agent is killed, its send buffers stay",
+            note,
+            error.strerror,
+        )

@@ -85,7 +85,7 @@ def worker(
 
     The file has to have a section controller.workers. Switches name all workers that they may be
     spoken to by. A worker decides nothing, and sends nothing while no controller leads that it can
-    reach. Ctrl-C and SIGTERM end it, and its switches move to other workers.
+    reach. Ctrl-C and SIGTERM end it, and its switches move to other workers; SIGHUP does nothing.
     """
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
     needs_zmq("zmq")

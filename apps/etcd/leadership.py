@@ -320,22 +320,27 @@ class Leadership:
         look_s = self._look_s
         renew_s = self._settings.lease_s / _RENEWALS
         renewed_s = float("-inf")
+        warned = False
         while not self._closing.is_set():
             pause_s = renew_s
+            another = False
             try:
+                if not self.leads:
+                    another = self._look()
                 if boot_s() - renewed_s >= renew_s:
                     asked_s = boot_s()
                     with self._asking():
                         self._renew()
                     renewed_s = asked_s
-                if not self.leads:
+                if not self.leads and not another:
                     self._try_to_lead()
-                self._trouble = None
+                self._trouble, warned = None, False
             except (EtcdRefused, EtcdUnanswered, _NoReplica) as error:
                 since_s, _ = self._trouble or (time.time(), "")
-                if self._trouble is None:
+                if not warned:
                     LOG.warning("the lease is not renewed: %s", error)
-                self._trouble = since_s, str(error)
+                warned = True
+                self._trouble = None if another else (since_s, str(error))
                 pause_s = _SOON_S  # etcd elects a leader within a second or two, of a lease of two
             if not self.leads:
                 pause_s = _SOON_S if self._leader_ends else look_s
@@ -383,6 +388,15 @@ class Leadership:
         self._granted_s = asked_s
         self._until_s = asked_s + granted_s * (1 - DRIFT) - MARGIN_S
         self._renewed.set()
+
+    def _look(self) -> bool:
+        """See who leads; True if another one does. An etcd without space still answers this."""
+        answer = self._ask_etcd([], [get(self._leader_key), get(self._ending_key)])
+        found, self._leader_ends = answer.found[0], bool(answer.found[1])
+        if not found:
+            return False
+        self._leader_seen = _replica(found[0])
+        return self._leader_seen.id != self._me.id
 
     def _try_to_lead(self) -> None:
         if self._lease is None:

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from hydra.errors import HydraError
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("hydra.certificates")
 _Context = TypeVar("_Context")
 _State = tuple[tuple[int, ...] | None, ...]
 

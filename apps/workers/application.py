@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +67,8 @@ class Worker(OpenFlowApp):
     """The application that is found in this file."""
 
     def compose(self, post: Post) -> Application:
+        # A controller reloads its policy by it, and closed terminals send it: nothing to end for.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
         logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
         loaded = configuration_at_start(Path(os.environ["HYDRA_CONFIG"]))

@@ -135,12 +135,20 @@ def test_the_space_of_etcd_is_full(tmp_path):
                     time.sleep(1)
                 assert leader.lost.empty()
                 assert not leader.leadership.over()
-                assert "space exceeded" in other.words
+                assert "a leads: ask at" in other.words
+                other.switches += 1  # which it can't tell
+                with candidate(settings, "c") as late:
+                    wait_until(lambda: late.leadership.standby().leader)
+                    time.sleep(LEASE_S)
+                    for one in (other, late):
+                        assert "a leads: ask at" in one.words
+                        assert one.leadership.standby().store_lost is None
                 (member,) = leader.leadership.replicas().store
                 assert "NOSPACE" in str(member.problems)
                 leader.leadership.close()
                 time.sleep(LEASE_S)
                 assert other.leads.empty()
+                assert "space exceeded" in other.words
                 free(etcd)
                 other.leads.get(timeout=LONG_S)
                 journal.open(other.leadership.conditions())

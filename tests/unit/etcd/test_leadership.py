@@ -259,13 +259,14 @@ def test_a_leader_leads_until_those_that_stand_by_look_more_often(etcd, monkeypa
         a.leads.get(timeout=LONG_S)
         with candidate(settings, "b") as b:
             await_standby(a)
-            looked, look = threading.Event(), b.leadership._try_to_lead
+            looked, look = threading.Event(), b.leadership._look
 
             def looking():
-                look()
+                another = look()
                 looked.set()
+                return another
 
-            monkeypatch.setattr(b.leadership, "_try_to_lead", looking)
+            monkeypatch.setattr(b.leadership, "_look", looking)
             assert looked.wait(LONG_S)
             a.leadership.end_soon()
             assert not a.leadership.over()

@@ -49,7 +49,7 @@ def test_renewed_files_are_used(renewable, paths):
 def test_files_that_can_not_be_used_leave_what_was_there_which_is_told_once(
     renewable, paths, caplog
 ):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "hydra.certificates")
     pem, key = paths
     pem.write_text("bb")
     assert [renewable.context() for _ in range(3)] == [["a"]] * 3
