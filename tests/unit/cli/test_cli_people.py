@@ -18,8 +18,10 @@ from . import DEMO
 
 @pytest.fixture
 def store(service, tmp_path):
-    """The panel p1 with one task."""
+    """The panel p1, on which one task was done, and one is pending."""
     service.panel = PanelStore(str(tmp_path / "p1.db"))
+    first = service.panel.ask([], [CrossConnect(1, 18)], 1_600_000_000.0)
+    service.panel.settle(first.id, TaskState.DONE, "", 1_600_000_060.0)
     service.panel.ask([CrossConnect(1, 18)], [CrossConnect(9, 30)], 1_700_000_000.0)
     return service.panel
 
@@ -50,23 +52,23 @@ def test_tasks(device, store):
     assert "1 (r1 hyt-r1-p1) to 18 (r2 hyt-r2-p1)" in text
     assert "9 to 30" in text
     (task,) = json.loads(device("tasks", "p1", "--json").stdout)
-    assert (task["id"], task["state"]) == (1, "pending")
+    assert (task["id"], task["state"]) == (2, "pending")
 
 
 def test_confirm(device, store):
-    result = device("confirm", "p1", "1")
-    assert (result.exit_code, result.stdout) == (0, "p1: task 1 done\n")
+    result = device("confirm", "p1", "2")
+    assert (result.exit_code, result.stdout) == (0, "p1: task 2 done\n")
     assert store.cross_connects() == {CrossConnect(9, 30)}
     assert json.loads(device("tasks", "p1", "--json").stdout) == []
-    assert len(json.loads(device("tasks", "p1", "--all", "--json").stdout)) == 1
-    result = device("confirm", "p1", "1", "--failed", "no")
+    assert len(json.loads(device("tasks", "p1", "--all", "--json").stdout)) == 2
+    result = device("confirm", "p1", "2", "--failed", "no")
     assert result.exit_code == 1
-    assert "task 1 is done already" in result.stderr
+    assert "task 2 is done already" in result.stderr
 
 
 def test_failed(device, store):
-    assert device("confirm", "p1", "1", "--failed", "dirty", "--json").exit_code == 0
-    (task,) = store.tasks()
+    assert device("confirm", "p1", "2", "--failed", "dirty", "--json").exit_code == 0
+    task = store.task(2)
     assert (task.state, task.note) == (TaskState.FAILED, "dirty")
 
 
