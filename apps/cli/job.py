@@ -105,6 +105,8 @@ class _Signals:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._unsent: list[int] = []
+        """Those that were caught, and that the command is yet to get."""
         self._caught: frozenset[int] = frozenset()
         self._interrupts = False
 
@@ -134,21 +136,25 @@ class _Signals:
 
     def _catch(self, number: int, _frame: FrameType | None) -> None:
         self.received = number
+        self._unsent.append(number)
         if self._interrupts:
             raise _Interrupted(f"ended by {signal.Signals(number).name}")
 
     def wait(self, child: subprocess.Popen[bytes]) -> int:
         """The child's return code; it gets the signals that come, and that came since it began.
 
-        The terminal sends its own to the child, too.
+        The terminal sends its own to the child, too. Handlers are not told who sent a signal, so
+        signals are waited for instead. One may be caught all the same, in another thread, such as
+        libraries have, while this one is not waiting.
         """
-        # Handlers are not told who sent a signal.
         awaited = {*self._caught, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
             if self.received is not None:
-                child.send_signal(self.received)
+                self._unsent = [self.received]
             while (code := child.poll()) is None:
+                while self._unsent:
+                    child.send_signal(self._unsent.pop(0))
                 came = signal.sigtimedwait(awaited, _CHILD_CHECK_S)
                 if came is None or came.si_signo == signal.SIGCHLD:
                     continue

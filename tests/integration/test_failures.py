@@ -242,6 +242,30 @@ def test_a_cut_fibre_moves_the_reservation(network):
     assert not wrong(network, "port-quarantined")
 
 
+def test_a_port_that_its_tor_has_lost_moves_the_reservation(network):
+    """Somebody deletes it from the switch, or pulls the line card: no port is told as down."""
+    name = "hyt-r1-p1"
+    bridge = vsctl("port-to-br", name)
+    number = vsctl("get", "interface", name, "ofport")
+    vlans = [f"{key}={vsctl('get', 'port', name, key)}" for key in ("vlan_mode", "trunks", "tag")]
+    reservation = network.reserve("r1", "r2")
+    assert kept_path(network, reservation) == ("p1",)
+    vsctl("del-port", bridge, name)
+    try:
+        wait_until(lambda: path_of(network, reservation) == ("active", ("p2",)))
+        assert network.reaches("h11", "h21")
+        reasons = {one["port"]: one["reason"] for one in network.get("/v1/quarantine")["ports"]}
+        assert "carrier lost at r1:hyt-r1-p1" in reasons[name]
+    finally:
+        again = ["add-port", bridge, name, "--", "set", "port", name, *vlans]
+        vsctl(*again, "--", "set", "interface", name, f"ofport_request={number}")
+
+
+def vsctl(*arguments):
+    done = subprocess.run(["ovs-vsctl", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 @pytest.mark.quiet("asks how soon a pair is elsewhere, while a change waits for 5 s")
 def test_a_cut_fibre_does_not_wait_for_a_change_that_waits_for_a_mute_switch(network):
     network.reserve("r1", "r2")

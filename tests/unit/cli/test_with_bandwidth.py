@@ -124,6 +124,26 @@ def test_a_commands_interrupt_comes_once(rest, service, network, tmp_path, stdin
     assert all_over(service)
 
 
+ELSEWHERE = """
+import pathlib, signal, sys, threading, time
+from apps.cli.job import run_with
+def other():
+    while not pathlib.Path(sys.argv[2]).exists():
+        time.sleep(0.02)
+    time.sleep(0.2)  # the first thread waits by now
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(60)
+threading.Thread(target=other, daemon=True).start()
+sys.exit(run_with(None, [], [sys.executable, "-c", *sys.argv[1:]], None))
+"""
+
+
+def test_a_signal_that_another_thread_catches_is_passed_on(tmp_path):
+    """numpy has threads of its own, to which the kernel may give it."""
+    command = [sys.executable, "-c", ELSEWHERE, COUNT, tmp_path / "seen"]
+    assert subprocess.run(command, timeout=20, check=False).returncode == 0
+
+
 def test_a_signal_while_circuits_come_up(start, service, network):
     network.idle = True
     process = start("with-bandwidth", "r1:r2=40", "--", "echo", "never")
