@@ -90,11 +90,11 @@ def estimate(
     where they say nothing. ``out_mbps`` are the links of the senders, ``in_mbps`` those of the
     racks: the limits of an ideal switch. ``came_mbps``, shape (R,), is what is sent into the queue
     of each resource, 0 where nobody counts it: of far more than it lets through, what is sent is
-    what is wanted. ``peak_mbps``, shape (R,), is the load as one reading alone may tell it: it
-    makes no resource full, but none below it is clear; None: as ``load_mbps``.
+    what is expected, as of traffic that nobody answers: in front of a queue that drops, datagrams
+    are counted as they are sent. ``peak_mbps``, shape (R,), is the load as one reading alone may
+    tell it: it makes no resource full, but none below it is clear; None: as ``load_mbps``.
 
-    Traffic that met nothing full, or that nobody answers, wants what it sends, with some head-room:
-    in front of a queue that drops, datagrams are counted as they are sent. The rest gets its
+    Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
     max-min fair share of what that leaves of the ideal switch, by its number of connections as far
     as that is known. The share may be less than what is sent, where others that want the same link
     are held back elsewhere. No estimate is above what links carry, unless that much is sent.
@@ -112,8 +112,6 @@ def estimate(
     if traffic.held_back is not None:
         met_full |= traffic.held_back
     constrained = met_full & (sent > 0) & ~doubted
-    if traffic.unanswered is not None:
-        constrained &= ~traffic.unanswered
     ports = np.stack([traffic.sender, len(out_mbps) + traffic.to], axis=1)
     capacity = np.concatenate([out_mbps, in_mbps])
     used = _sums(ports, sent, len(capacity))
@@ -130,14 +128,14 @@ def estimate(
     near = ~(peak < CLEAR * capacity_mbps)
     clear = ~along(np.logical_or, near, traffic.uses)
     met_odd = traffic.uses[doubted]
-    shown = ~constrained | np.isfinite(most)
-    mean = demand
+    paced = np.zeros(len(sent), dtype=bool)
     if came_mbps is not None:
-        overrun = came_mbps > OVERRUN * capacity_mbps
-        paced = constrained & along(np.logical_or, overrun, traffic.uses)
-        shown |= paced
-        mean = np.where(paced, np.minimum(demand, HEADROOM * sent), demand)
-    expected = _expected(sent, mean, ~shown)
+        paced |= along(np.logical_or, came_mbps > OVERRUN * capacity_mbps, traffic.uses)
+    if traffic.unanswered is not None:
+        paced |= traffic.unanswered
+    paced &= constrained
+    mean = np.where(paced, np.minimum(demand, HEADROOM * sent), demand)
+    expected = _expected(sent, mean, constrained & ~paced & ~np.isfinite(most))
     return Estimate(demand, expected, constrained, clear, np.unique(met_odd[odd[met_odd]]))
 
 

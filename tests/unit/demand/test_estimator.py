@@ -132,16 +132,18 @@ def test_a_pair_that_is_held_back_in_one_slot_is_so_in_the_week():
 
 
 @pytest.mark.parametrize(
-    ("received_mbps", "wanted_mbps"),
+    ("received_mbps", "expected_mbps"),
     [(0.0003, 9.6 * HEADROOM), (0.005, 100.0), (9.6 * 54 / 524280, 100.0), (None, 100.0)],
     ids=["nobody answers", "TCP is acknowledged", "for each 512 kB", "not known"],
 )
-def test_traffic_that_nobody_answers_is_not_held_back(received_mbps, wanted_mbps):
+def test_traffic_that_nobody_answers_is_expected_to_want_what_it_sends(
+    received_mbps, expected_mbps
+):
     received = {} if received_mbps is None else {Inlet(H11, electrical=False): received_mbps}
-    found = Network().find((H11, R2, 9.6), (H12, R3, 9.6), received=received)
-    assert found.constrained[R1, R2] == (wanted_mbps == 100.0)
-    assert found.wanted_mbps[R1, R2] == pytest.approx(wanted_mbps)
-    assert found.constrained[R1, R3], "nobody knows what that server receives"
+    found = Network().find((H11, R2, 9.6), received=received)
+    assert found.constrained[R1, R2]
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0), "it may be TCP for all that"
+    assert found.expected_mbps[R1, R2] == pytest.approx(expected_mbps)
 
 
 def test_traffic_that_pauses_is_not_unanswered():
@@ -150,16 +152,20 @@ def test_traffic_that_pauses_is_not_unanswered():
     sent = (H11, R2, 6.0, 0.0, 0.0), (H12, R3, 9.5)
     found = Network(single_homed(FABRIC)).find(*sent, received=received)
     assert found.constrained[R1, [R2, R3]].all(), "their rack's uplink is full"
+    assert found.expected_mbps.tolist() == found.wanted_mbps.tolist()
 
 
 def test_a_packet_now_and_then_is_no_answer():
     network = Network(poll_interval_s=0.5)
     nothing, packet = ({Inlet(H11, electrical=False): mbps} for mbps in (0.0, 0.001))
-    assert not network.find((H11, R2, 9.6), received=nothing).constrained[R1, R2]
-    for _ in range(3):
-        found = network.find((H11, R2, 9.6), received=packet, after_s=0.5)
-        assert not found.constrained[R1, R2]
-    assert network.find((H11, R2, 9.6), received=packet, after_s=0.5).constrained[R1, R2]
+
+    def expected_mbps(received):
+        found = network.find((H11, R2, 9.6), received=received, after_s=0.5)
+        return found.expected_mbps[R1, R2]
+
+    known = pytest.approx(9.6 * HEADROOM)
+    assert [expected_mbps(one) for one in (nothing, packet, packet, packet)] == [known] * 4
+    assert expected_mbps(packet) == pytest.approx(100.0)
 
 
 def test_a_full_uplink_hides_what_its_server_wants():
