@@ -55,17 +55,17 @@ def markers(
     return tuple(found)
 
 
-def unshown(sent: Iterable[Marker], missing: Iterable[Marker]) -> set[Path]:
-    """The paths on which frames may be under way, since markers are ``missing``.
+def unshown(paths: Iterable[Path], sent: Iterable[Marker], missing: Iterable[Marker]) -> set[Path]:
+    """Those of ``paths`` on which frames may be under way, since markers are ``missing``.
 
     Where none of a server's markers came through, its other frames may wait as well, for whichever
-    path that its rack leaves.
+    path that its rack leaves, even one over which no marker was sent.
     """
     sent, missing = tuple(sent), frozenset(missing)
     heard = {one.src.name for one in sent if one not in missing}
     stuck = {one.src.rack for one in missing if one.src.name not in heard}
-    paths = {one.path for one in missing}
-    return paths | {one.path for one in sent if stuck.intersection((one.path.src, one.path.dst))}
+    lost = {one.path for one in missing}
+    return {one for one in paths if one in lost or stuck.intersection((one.src, one.dst))}
 
 
 class Readings:
@@ -268,7 +268,8 @@ class Draining:
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
                 self.missing = outcome.value if outcome.confirmed else command.markers
                 mine = [one for one in command.markers if one.path not in self._let_go]
-                self._lost |= unshown(mine, set(self.missing).intersection(mine))
+                left = self._paths.keys() - self._let_go
+                self._lost |= unshown(left, mine, set(self.missing).intersection(mine))
             waiting = (waiting | self._hidden & self._lost) - self._let_go
             beside, passing = (), ()
             self.outcomes += outcomes

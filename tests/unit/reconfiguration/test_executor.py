@@ -778,10 +778,23 @@ def test_where_no_marker_of_a_server_comes_none_of_its_paths_is_empty():
     servers = {rack.id: rack.servers for rack in fabric.racks}
     sent = markers(paths, (), servers, servers)
     one = [marker for marker in sent if marker.src.rack == 1]
-    assert unshown(sent, one) == {path_of(fabric, 0, 1)}
+    assert unshown(paths, sent, one) == {path_of(fabric, 0, 1)}
     both = [marker for marker in sent if marker.src.rack == 0]
-    assert unshown(sent, both) == set(paths)
-    assert unshown(sent, ()) == set()
+    assert unshown(paths, sent, both) == set(paths)
+    assert unshown(paths, sent, ()) == set()
+
+
+def test_a_tor_that_stands_still_empties_no_path_to_servers_that_can_not_be_asked():
+    """No marker is sent over such a path; but those over the rack's other paths are missing."""
+    fabric = small_fabric(racks=3, planes=2, servers=1)
+    asked, unable = path_of(fabric, 0, 1), path_of(fabric, 0, 2)
+    paths = {asked: VlanId(100), unable: VlanId(101)}
+    servers = {rack.id: rack.servers for rack in fabric.racks}
+    receivers = {rack: its for rack, its in servers.items() if rack != 2}
+    sent = markers(paths, (), {rack: servers[rack] for rack in (0, 1)}, receivers)
+    assert {one.path for one in sent} == {asked}
+    missing = [marker for marker in sent if marker.src.rack == 0]
+    assert unshown(paths, sent, missing) == {asked, unable}
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
