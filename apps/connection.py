@@ -31,6 +31,7 @@ _UNKNOWN: Final = "leader-unanswered"
 PASSING: Final = frozenset(f"{_PROBLEMS}{kind}" for kind in {*_NOBODY_LEADS, _UNKNOWN})
 """Types of problems that are over once a controller leads."""
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
+_STEPS: Final = frozenset({".", ".."})
 _T = TypeVar("_T")
 
 JsonObject = dict[str, Any]
@@ -268,8 +269,12 @@ def _trusted_by_default(urls: Iterable[str]) -> ssl.SSLContext:
 
 
 def resource(collection: str, identifier: str) -> str:
-    """The path of one member of a collection."""
-    return f"{collection}/{quote(identifier, safe='')}"
+    """The path of one member of a collection. Raises ClientError for an empty identifier."""
+    if not identifier:
+        raise ClientError(f"an empty name: nothing at {collection} is called so")
+    quoted = quote(identifier, safe="")
+    # As they are, these two would be steps of the path.
+    return f"{collection}/{quoted.replace('.', '%2E') if quoted in _STEPS else quoted}"
 
 
 def _accepted(response: httpx.Response) -> httpx.Response:

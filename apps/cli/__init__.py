@@ -190,5 +190,13 @@ def _prepare_streams() -> None:
         if stream is None:
             # It takes the stream's descriptor, so that no other file gets that.
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-        elif mode == "w" and isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        elif mode == "w" and isinstance(stream, TextIOWrapper) and _refuses_letters(stream):
             stream.reconfigure(errors="replace")
+
+
+def _refuses_letters(stream: TextIOWrapper) -> bool:
+    """True if what the encoding lacks is an error; in the locale C, ``surrogateescape`` has that,
+    and in UTF-8 it lets file names through that are no text.
+    """
+    lets_names_through = stream.errors == "surrogateescape"
+    return stream.errors == "strict" or (lets_names_through and stream.encoding.lower() != "utf-8")

@@ -10,7 +10,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import OVER, print_reconfiguration
-from apps.cli.output import CommandError, json_option, print_json, print_outcome
+from apps.cli.output import CommandError, json_option, print_json, print_outcome, warn
 from apps.cli.parameters import with_options
 from apps.cli.patience import progress_bar
 from apps.cli.planning import (
@@ -36,16 +36,21 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     """Show what would change, ask, and carry it out.
 
-    Waits for the end. Exit status 1 if it failed; circuits that failed alone leave it at 0 and are
-    listed.
+    Asks again if the network has changed meanwhile. Waits for the end. Exit status 1 if it failed;
+    circuits that failed alone leave it at 0 and are listed.
     """
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
-        dry_run = client.post("/v1/plan", body)
-        if not as_json:
-            print_plan(dry_run)
-        if not yes:
+        while True:
+            dry_run = client.post("/v1/plan", body)
+            if not as_json:
+                print_plan(dry_run)
+            if yes:
+                break
             click.confirm("Carry it out?", abort=True, err=True)
+            if client.get("/v1/topology")["epoch"] == dry_run["current_epoch"]:
+                break
+            warn("the network has changed meanwhile")
         document = _followed(client, client.post(_PATH, body)["id"])
     _tell(document, as_json)
 

@@ -62,6 +62,8 @@ def bearer_token() -> str | None:
             token = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             raise click.UsageError(f"HYDRA_TOKEN_FILE {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise click.UsageError(f"HYDRA_TOKEN_FILE {path} is not UTF-8 text") from error
     token = token.strip()
     if not (token.isascii() and token.isprintable()):
         raise click.UsageError("the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE is not one line of it")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hydra.errors import HydraError
 
@@ -19,6 +20,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         """An error of ours ends the command in words."""
+        _take_from_group(ctx)
         try:
             return super().invoke(ctx)
         except HydraError as error:
@@ -31,6 +33,19 @@ class Command(click.Command):
 
 class Group(Command, click.Group):
     """A group of commands with ``examples``."""
+
+
+def _take_from_group(ctx: click.Context) -> None:
+    """Options of a group that stand before the command's name are the command's, unless they stand
+    behind it, too.
+    """
+    group = ctx.parent
+    if group is None or not isinstance(group.command, Group):
+        return
+    for name in group.params.keys() & ctx.params.keys():
+        sources = group.get_parameter_source(name), ctx.get_parameter_source(name)
+        if sources[0] is ParameterSource.COMMANDLINE is not sources[1]:
+            ctx.params[name] = group.params[name]
 
 
 def write_section(title: str, lines: Sequence[str], formatter: click.HelpFormatter) -> None:

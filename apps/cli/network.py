@@ -164,6 +164,7 @@ def _read_values(
             raise click.BadParameter(f"{section} is given a value, and {text!r} another")
         try:
             into[last] = json.loads(value)
+            json.dumps(into[last], allow_nan=False)
         except ValueError:
             into[last] = value
     return values

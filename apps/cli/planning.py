@@ -70,7 +70,7 @@ def _read_demand(
 ) -> list[JsonObject | str]:
     """``SRC:DST=MBPS``, a file, or a kind of synthetic demand, told apart by their form."""
     return [
-        value if value.isalpha() or Path(value).suffix in _ENDINGS else _entry(value)
+        value if value.isalpha() or Path(value).suffix.lower() in _ENDINGS else _entry(value)
         for value in values
     ]
 

@@ -66,6 +66,8 @@ def price(
     PRICES is a file, or one that comes with the package: hydra-2015 (Table I and Fig. 5) or
     helios-2010 (Table 1 and Fig. 2).
     """
+    if show_file and as_json:
+        raise click.UsageError("--show-file shows the file as it is, in YAML: leave out --json")
     if show_file:
         click.echo(shipped_text(prices), nl=False)
         return

@@ -6,6 +6,7 @@ Keys are ECDSA on P-256. Networks that have an authority of their own should use
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -22,6 +23,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hydra.errors import HydraError
 
 _CA: Final = "ca"
+_HOST_NAME: Final = re.compile(
+    r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*",
+    re.IGNORECASE | re.ASCII,
+)
+_LONGEST_NAME: Final = 253
 _CLOCK_SKEW: Final = timedelta(minutes=5)
 """Time by which certificates count earlier than now: clocks in a lab differ."""
 
@@ -126,12 +132,11 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(host))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(host)
-    except ValueError:
+    if len(host) > _LONGEST_NAME or not _HOST_NAME.fullmatch(host):
         raise HydraError(
             f"{host!r} is neither an address nor a host name in ASCII: write it as DNS has it"
-        ) from None
+        )
+    return x509.DNSName(host)
 
 
 def _read_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

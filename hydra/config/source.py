@@ -53,6 +53,7 @@ _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 """Control characters but for tabs and ends of lines, and marks that change the order of others."""
+_TAB_INDENT: Final = re.compile(r" *\t")
 _LONG_NUMBER: Final = re.compile(r"[-+]?[0-9]{40,}")
 
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -138,7 +139,11 @@ def parse_yaml(text: str) -> YamlDocument:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        raise YamlError(f"not YAML: {what}", None if mark is None else mark.line + 1) from None
+        if mark is None:
+            raise YamlError(f"not YAML: {what}", None) from None
+        if _TAB_INDENT.match("".join(text.split("\n")[mark.line : mark.line + 1])):
+            what += "; the line is indented by a tab, where YAML wants spaces"
+        raise YamlError(f"not YAML: {what}", mark.line + 1) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise YamlError(f"not YAML: {' '.join(str(error).split())}", None) from None
     return YamlDocument(data, root, problems)

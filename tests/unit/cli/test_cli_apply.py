@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,24 @@ def test_the_dry_run_comes_first_and_nothing_happens_without_a_yes(call, service
     assert "gains 70 Mb/s" in result.stdout
     assert "Carry it out? [y/N]" in result.stderr
     assert service.reconfigurations() == []
+
+
+def test_it_asks_again_if_the_network_has_changed_meanwhile(
+    call, service, carried_out, monkeypatch
+):
+    asked = []
+
+    def agree(*_arguments, **_options):
+        asked.append(len(service.plan_requests))
+        if len(asked) == 1:
+            service.network = replace(service.network, epoch=service.network.epoch + 1)
+
+    monkeypatch.setattr("click.confirm", agree)
+    result = call("apply", "--demand", "r1:r2=80")
+    assert result.exit_code == 0, result.output
+    assert asked == [1, 2]
+    assert "the network has changed meanwhile" in result.stderr
+    assert len(service.reconfigurations()) == 1
 
 
 def test_it_waits_for_the_end(call, service, carried_out):

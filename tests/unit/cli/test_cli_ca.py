@@ -136,6 +136,10 @@ def test_keys_are_their_owners_alone(directory):
         (("issue", "../x", "--host", "a"), "can't name a certificate"),
         (("issue", "", "--host", "a"), "can't name a certificate"),
         (("issue", "y", "--host", "b\xfccher.example"), "as DNS has it"),
+        (("issue", "y", "--host", ""), "as DNS has it"),
+        (("issue", "y", "--host", "10.0.0.5:8443"), "as DNS has it"),
+        (("issue", "y", "--host", "https://hydra.example"), "as DNS has it"),
+        (("issue", "y", "--host", "hydra.example,10.0.0.5"), "as DNS has it"),
         (("issue", "y", "--host", "a", "--days", "36500"), "fewer days"),
     ],
 )

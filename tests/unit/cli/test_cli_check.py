@@ -242,7 +242,8 @@ def test_a_closed_stream_takes_nothing_of_the_exit_code(closed):
         assert (result.returncode, "Traceback" in result.stderr) == (code, False), result.stderr
 
 
-def test_an_encoding_that_lacks_a_letter_is_no_error():
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_an_encoding_that_lacks_a_letter_is_no_error(locale):
     code = (
         "from apps.cli import _prepare_streams as prepare; prepare(); "
         "from apps.cli.output import print_table; print_table('Racks', ['name'], [['Süd']])"
@@ -250,7 +251,7 @@ def test_an_encoding_that_lacks_a_letter_is_no_error():
     result = subprocess.run(
         [sys.executable, "-c", code],
         cwd=CONFIGS.parent,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": locale},
         capture_output=True,
         text=True,
         check=False,

@@ -341,3 +341,7 @@ def test_the_policy_in_force(call):
     assert call("policy", "--set", "drain=1", "--set", "drain.reads=7").exit_code == 2
     assert "max_hops" in call("policy", "--set", "max_hops=2").stderr
     assert call("policy", "--set", "epoch_s").exit_code == 2
+    for number in ("NaN", "Infinity", "1e400"):
+        refused = call("policy", "--set", f"epoch_s={number}")
+        assert refused.exit_code == 1
+        assert "/epoch_s: Input should be a valid number" in refused.stderr

@@ -23,6 +23,15 @@ def test_quarantine_clear(call):
     assert "not in quarantine" in refused.stderr
 
 
+def test_options_before_the_name_of_a_command_are_the_commands(call, run, rest):
+    nowhere = ("--url", "http://127.0.0.1:1")
+    assert run("quarantine", *nowhere, "clear", "r2", "hyt-r2-p2").exit_code == 3
+    assert call("quarantine", *nowhere, "--json", "clear", "r2", "hyt-r2-p2").exit_code == 0
+    port = ("r3", "hyt-r3-p1", "--reason", "cleaning")
+    added = run("quarantine", "--url", rest.url, "--json", "add", *port)
+    assert json.loads(added.stdout)["rack"] == "r3"
+
+
 def test_an_empty_quarantine(call, service):
     service.quarantined.clear()
     assert call("quarantine").stdout == "Quarantine: none\n"

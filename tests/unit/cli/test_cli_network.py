@@ -181,6 +181,18 @@ def test_an_unknown_id_is_refused_in_words(call):
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["reconfigurations", "reservations", "history", "release"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("", "an empty name"), (".", "There is nothing of that name"), ("..", "'..'")],
+)
+def test_no_name_leads_to_another_resource(call, command, name, words):
+    result = call(command, name)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
 @pytest.mark.parametrize("command", LOOKING)
 def test_nothing_listens(run, command):
     with socket.socket() as unused:

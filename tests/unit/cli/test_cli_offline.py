@@ -530,6 +530,8 @@ def test_a_file_for_the_controller(call, service, tmp_path):
     assert call("plan", "--demand", str(flows.with_suffix(".json"))).exit_code == 0
     assert service.plan_requests[2].demand.tolist()[2] == [7, 8, 0, 9]
     assert call("plan", "--demand", "gravity").exit_code == 2
+    capitals = flows.rename(tmp_path / "FLOWS.CSV")
+    assert call("plan", "--demand", str(capitals)).exit_code == 0
     missing = call("plan", "--demand", str(tmp_path / "none.csv"))
     assert missing.exit_code == 1
     assert "none.csv can't be read" in missing.stderr

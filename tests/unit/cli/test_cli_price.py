@@ -50,6 +50,7 @@ def test_errors(run, tmp_path):
     assert unknown.exit_code == 1
     assert "hydra-2015" in unknown.stderr
     assert run("price", "helios-2010", "--planes", "3").exit_code == 2
+    assert run("price", "--show-file", "--json").exit_code == 2
     nowhere = run("price", "--plot", str(tmp_path / "none" / "x.png"))
     assert nowhere.exit_code == 1
     assert "can't be written" in nowhere.stderr

@@ -172,6 +172,14 @@ def test_commands_send_the_token_that_the_environment_has(
         server.stop()
 
 
+def test_a_file_that_holds_no_text_is_told_in_words(call, monkeypatch, tmp_path):
+    (tmp_path / "a.token").write_text("hydra_a_b", encoding="utf-16")
+    monkeypatch.setenv("HYDRA_TOKEN_FILE", str(tmp_path / "a.token"))
+    result = call("topology")
+    assert result.exit_code == 2
+    assert "a.token is not UTF-8 text" in result.stderr
+
+
 def test_what_is_no_token_is_not_repeated(call, monkeypatch):
     monkeypatch.setenv("HYDRA_TOKEN", "two\nlines")
     result = call("topology")

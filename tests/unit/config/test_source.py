@@ -38,6 +38,14 @@ def test_syntax_errors_have_a_line(load_text):
     assert "not YAML" in problem.message
 
 
+@pytest.mark.parametrize("indent", ["\t", "  \t"])
+def test_tabs_are_called_so(load_text, indent):
+    text = DEMO.replace("  openflow:", f"{indent}openflow:")
+    (problem,) = refusal(load_text, text).problems
+    assert problem.line == line_of("controller:") + 1
+    assert "indented by a tab, where YAML wants spaces" in problem.message
+
+
 def test_duplicate_keys_are_reported_with_everything_else(load_text):
     text = DEMO.replace("fabric: demo\n", "fabric: demo\nfabric: other\n").replace(
         "rate_mbps: 10\n", "rate_mbps: 0\n"
