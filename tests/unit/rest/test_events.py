@@ -132,6 +132,18 @@ def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
     assert json.loads(events[0].data) == {"missed": None}
 
 
+def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, follow):
+    """As after a release that wrote events which this one can't read."""
+    service.events.resume("run", [], 50)
+    with follow(headers={"Last-Event-ID": "run-40"}) as follower:
+        (gap,) = follower.wait(1)
+        time.sleep(3 * events_route._LOOK_UP_S)
+        act(service)
+        events = follower.wait(2)
+    assert (gap.id, gap.event, json.loads(gap.data)) == ("run-50", "gap", {"missed": 10})
+    assert [event.id for event in events] == ["run-50", "run-51"]
+
+
 def test_what_the_history_forgot_is_counted(service, follow):
     act(service, 60)
     with follow(headers={"Last-Event-ID": "run-2"}) as follower:
