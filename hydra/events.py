@@ -82,6 +82,8 @@ class EventLog:
         self.stored = stored
         self._events: deque[Event] = deque(maxlen=capacity)
         self._waiting: deque[Event] = deque(maxlen=capacity)
+        self._dropped = 0
+        """Events that waited to be written, and had to give way to later ones."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._last = 0
@@ -144,7 +146,9 @@ class EventLog:
         """:meth:`publish` what is there already."""
         with self._lock:
             if self.stored:
-                self._waiting.extend(events)
+                for event in events:
+                    self._dropped += len(self._waiting) == self._waiting.maxlen
+                    self._waiting.append(event)
             else:
                 self._tell(self._numbered(events))
         self._wake()
@@ -154,7 +158,8 @@ class EventLog:
         """Events that a write has to have with it, numbered: those that wait, and ``more``.
 
         They are told at the end of the block. If that raises, the former go on waiting, and
-        ``more`` did not happen.
+        ``more`` did not happen. Where too many have waited, the numbers of those that are lost are
+        left out, so that readers are told of a gap.
         """
         if not self.stored:
             yield ()
@@ -163,23 +168,27 @@ class EventLog:
             return
         with self._writing:
             with self._lock:
-                waiting = tuple(self._waiting)
-                numbered = self._numbered((*waiting, *more))
+                waiting, lost = tuple(self._waiting), self._dropped
+                numbered = self._numbered((*waiting, *more), lost)
             yield numbered
             with self._lock:
-                for _ in waiting:
+                given_way = min(self._dropped - lost, len(waiting))  # meanwhile: these are written
+                self._dropped -= lost + given_way
+                for _ in range(len(waiting) - given_way):
                     self._waiting.popleft()
-                self._tell(numbered)
+                self._tell(numbered, lost)
         if numbered:
             self._wake()
 
-    def _numbered(self, events: Iterable[Event]) -> list[Event]:
-        first = self._last + 1
+    def _numbered(self, events: Iterable[Event], lost: int = 0) -> list[Event]:
+        first = self._last + lost + 1
         return [replace(event, number=first + i) for i, event in enumerate(events)]
 
-    def _tell(self, numbered: Sequence[Event]) -> None:
+    def _tell(self, numbered: Sequence[Event], lost: int = 0) -> None:
+        if lost:
+            self._events.clear()  # those that stay have no gap
         self._events.extend(numbered)
-        self._last += len(numbered)
+        self._last += lost + len(numbered)
 
     def _wake(self) -> None:
         with self._lock:

@@ -107,6 +107,8 @@ class Ledger:
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
         self._unsettled = SETTLED
         self._under_way: tuple[Execution, ...] = ()
+        self._present: tuple[NetworkState, tuple[Execution, ...]] = self._state, ()
+        """The two together, for those who must not wait for the lock: a write may take long."""
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -139,6 +141,7 @@ class Ledger:
                 entries = self._journal.records(Kind.ENTRY, newest=1)
                 last = next(((one["what"], one["details"]) for one in entries), None)
                 self._state = rested(self._fabric, remembered, last)
+                self._present = self._state, self._under_way
                 self._lost = {vlan: (time.monotonic(), set()) for vlan in self._state.resting}
                 self._unsettled = interrupted(self._fabric, self._state, last)
             if self.events.stored:
@@ -308,6 +311,7 @@ class Ledger:
         """Note that a reconfiguration moves the network from now on."""
         with self._lock:
             self._under_way = (*self._under_way, execution)
+            self._present = self._state, self._under_way
 
     def end(self, execution: Execution) -> None:
         """Note that a reconfiguration is over: the network is in its result, and those that it was
@@ -339,6 +343,7 @@ class Ledger:
         if state.epoch < self._state.epoch:  # it began before others that have ended
             state = replace(state, epoch=self._state.epoch)
         self._state = state
+        self._present = state, self._under_way
         circuits = state.topology.circuits
         self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
         self._tell(EventKind.CIRCUIT_UP, circuits - before)
@@ -362,9 +367,11 @@ class Ledger:
         return max(0.0, max(lost_s, default=float("-inf")) + vlan_rest_s - time.monotonic())
 
     def standing(self) -> tuple[NetworkState, Collection[Pair]]:
-        """The present state, and the pairs whose paths are being moved."""
-        moving = [one.plan.affected for one in self.under_way]
-        return self.state, frozenset().union(*moving)
+        """The present state, and the pairs whose paths are being moved. It waits for nobody: what
+        dies is found, and agents hear of it, while the journal is written.
+        """
+        state, under_way = self._present
+        return state, frozenset().union(*(one.plan.affected for one in under_way))
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """Publish that these circuits are about to be taken down."""

@@ -67,7 +67,8 @@ class Prober:
         self._echoed_s = self._clock_s = float("-inf")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="prober", daemon=True)
-        fleet.watch_probes(lambda nonce: self._heard.append((nonce, time.monotonic())))
+        if self._interval_s > 0:  # else nobody takes in what is heard
+            fleet.watch_probes(lambda nonce: self._heard.append((nonce, time.monotonic())))
 
     def start(self) -> None:
         if self._interval_s > 0:

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,6 +26,7 @@ from hydra.errors import (
     HydraError,
     NoRoom,
     PlanError,
+    UnknownName,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
@@ -370,8 +372,13 @@ class ReservationCare:
         self._in_turn.difference_update(ids)
         for reservation_id in ids:
             self._tried_beside.pop(reservation_id, None)
-        reservations = [self._ledger.reservation(reservation_id) for reservation_id in ids]
-        self._place([r.id for r in reservations if r.state is ReservationState.ACTIVATING])
+        self._place([r.id for r in self._known(ids) if r.state is ReservationState.ACTIVATING])
+
+    def _known(self, ids: Iterable[str]) -> Iterator[Reservation]:
+        """Those among these that are remembered: one that was to begin may have ended long ago."""
+        for reservation_id in ids:
+            with suppress(UnknownName):
+                yield self._ledger.reservation(reservation_id)
 
     def beside(self) -> bool:
         """Place a reservation that waits for its turn, between two steps of the changes under way,
@@ -480,7 +487,7 @@ class ReservationCare:
         standing = self._ledger.state.vlans
         return [
             reservation
-            for reservation in map(self._ledger.reservation, ids)
+            for reservation in self._known(ids)
             if reservation.holds_capacity
             and not self._panels.awaited(reservation.booked)
             and (
@@ -541,7 +548,7 @@ class ReservationCare:
 
     def _placed(self, ids: Collection[str]) -> list[Reservation]:
         standing = self._ledger.state.vlans
-        return [r for r in map(self._ledger.reservation, ids) if r.booked in standing]
+        return [r for r in self._known(ids) if r.booked in standing]
 
     def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
         if target == self._ledger.state:

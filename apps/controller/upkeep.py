@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -54,6 +55,13 @@ class Retries:
         """Items that may be tried now."""
         now_s = self._clock()
         return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
+
+    def forget(self, well: AbstractSet[object]) -> None:
+        """Note that these want no attempt, whoever has seen to it: the next one that they want is
+        followed by a short wait again.
+        """
+        for one in self._waits.keys() & well:
+            del self._waits[one]
 
     def note(self, tried: Iterable[object], failed: Collection[object]) -> None:
         """Remember how attempts ended."""
@@ -101,6 +109,8 @@ class Upkeep:
 
     def __post_init__(self) -> None:
         self._substrate = substrate_of(self._fabric)
+        names = [one.name for one in self._fabric.planes]
+        self._device_names = frozenset([*names, *(one.name for one in self._fabric.racks)])
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -141,6 +151,7 @@ class Upkeep:
         care.uncertain_racks |= racks
         names = [fabric.planes[one].name for one in sorted(care.uncertain_planes)]
         names += [fabric.racks[one].name for one in sorted(care.uncertain_racks)]
+        self._retries.forget(self._device_names.difference(names))
         due = self._retries.due(names)
         self._mend(
             [one for one in care.uncertain_planes if fabric.planes[one].name in due],
@@ -202,6 +213,7 @@ class Upkeep:
         switches = self._switches
         if not switches.settled:
             return False  # the devices come first; every connected switch is synchronised after
+        self._retries.forget(switches.ready())
         fresh = switches.fresh()
         others = switches.late() - fresh - switches.slow()
         due = [*sorted(fresh), *self._retries.due(sorted(others))]

@@ -189,10 +189,9 @@ class AgentDesk:
     def _joined(self) -> Mapping[RackId, tuple[str, ...]]:
         """Racks that each rack has circuits to, by name."""
         standing, known = self._standing(), self._optical
-        if known is None or any(
-            now is not old for now, old in zip(standing, known[0], strict=True)
-        ):
-            known = self._optical = standing, self._neighbours(*standing)
+        (state, moving) = standing
+        if known is None or state is not known[0][0] or moving != known[0][1]:
+            known = self._optical = standing, self._neighbours(state, moving)
         return known[1]
 
     def _neighbours(

@@ -322,9 +322,9 @@ class Webhooks:
         if one.number is None:
             return 0, self._gap(0, None), 0
         events, missed = self._events.after(one.number)
+        number = one.number + missed
         if missed:
-            return events[0].number - 1, self._gap(events[0].number - 1, missed), missed
-        number = one.number
+            return number, self._gap(number, missed), missed
         for event in events:
             number = event.number
             message = self._message(one.webhook, event)

@@ -141,9 +141,12 @@ class Watch:
     def _first_seen(
         self, kind: ConditionKind, names: Iterable[str], facts: Facts
     ) -> Mapping[str, float]:
-        """When each of these was seen first; others of the kind are forgotten."""
-        before = self._since.get(kind, {})
-        self._since[kind] = {name: before.get(name, facts.now_unix_s) for name in names}
+        """When each of these was seen first; others of the kind are forgotten.
+
+        If the clock was set back since, that is now.
+        """
+        before, now_s = self._since.get(kind, {}), facts.now_unix_s
+        self._since[kind] = {name: min(before.get(name, now_s), now_s) for name in names}
         return self._since[kind]
 
     def _find(self, facts: Facts) -> Iterator[Condition]:

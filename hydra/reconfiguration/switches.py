@@ -291,7 +291,12 @@ class Switches:
     # -- what is heard ----------------------------------------------------------------------------
 
     def renewed(self, datapath: DatapathId) -> None:
-        """Note that a switch has connected anew, with whatever rules it holds."""
+        """Note that a switch has connected anew, with whatever rules it holds.
+
+        Nothing is kept of strangers, of whom there may be any number.
+        """
+        if not self._is_known(datapath):
+            return
         self._slow.discard(datapath)
         self._untried.discard(datapath)
         self._renewed.add(datapath)

@@ -84,7 +84,8 @@ async def follow_events(
             news.clear()
             events, missed = log.after(number)
             if missed:
-                yield _gap(log, events[0].number - 1, missed)
+                number += missed
+                yield _gap(log, number, missed)
             for event in events:
                 if not standing():
                     return

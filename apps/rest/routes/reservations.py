@@ -32,6 +32,7 @@ from apps.rest.reading import BodyRoute
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState
 from hydra.names import rack_of
+from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import BOOKED_STATES, FINAL_STATES, Reservation
 from hydra.service import ReservationService
 
@@ -221,9 +222,14 @@ async def modify_reservation(
     is different.
     """
     change = bodies.modification(body)
-    seen = _as_seen(service, reservation_id, if_match)
-    changed = await run_in_threadpool(service.modify, reservation_id, change, seen)
+    changed = await run_in_threadpool(_modify, service, reservation_id, change, if_match)
     return _answer(service, changed, response, None)
+
+
+def _modify(
+    service: ReservationService, reservation_id: str, change: Modification, if_match: str | None
+) -> Reservation:
+    return service.modify(reservation_id, change, _as_seen(service, reservation_id, if_match))
 
 
 @router.delete(

@@ -1,7 +1,9 @@
 """What is promised is in the journal or is not promised; what has happened is written late."""
 
 import logging
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -322,6 +324,29 @@ def test_old_ones_that_are_forgotten_meanwhile_do_not_come_back(ledger, disk, mo
     disk.full = False
     ledger.catch_up()
     assert [r.id for r in restarted(disk).reservations()] == [other.id]
+
+
+def test_what_stands_is_told_while_a_slow_disk_is_written(ledger, disk, monkeypatch):
+    begun, goes_on, write = threading.Event(), threading.Event(), disk.write
+
+    def slow(changes):
+        begun.set()
+        assert goes_on.wait(20)
+        write(changes)
+
+    ledger.settle(STANDING)
+    monkeypatch.setattr(disk, "write", slow)
+    reserving = threading.Thread(target=lambda: reserve(ledger))
+    reserving.start()
+    assert begun.wait(20)
+    with ThreadPoolExecutor(1) as another:
+        asked = another.submit(ledger.standing)
+        try:
+            state, moving = asked.result(5)
+        finally:
+            goes_on.set()
+    reserving.join()
+    assert (state.topology, moving) == (STANDING.topology, frozenset())
 
 
 def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):

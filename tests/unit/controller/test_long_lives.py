@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from apps.controller import ledger as ledger_module
 from hydra.decisions.decision import Action
+from hydra.errors import UnknownName
 from hydra.faults.surveillance import LostPath
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
@@ -15,7 +17,7 @@ from hydra.lifecycle import ReservationState as State
 from hydra.model import Topology
 from hydra.policy import Beyond, Mode
 from hydra.reconfiguration.plan import pair_of
-from hydra.reservations.reservation import ReservationRequest
+from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from hydra.service import PlanRequest
 from hydra.worth import no_plan
 from tests.unit.controller.test_staging import AFTER, EMPTY, FABRIC, Staged, joined
@@ -273,6 +275,24 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
     assert staged.pairs == {(0, 1), (2, 3)}
     reserved.work()
     assert staged.pairs == {(2, 3)}, "nobody wants the other"
+
+
+def test_a_group_begins_though_one_of_it_is_over_and_forgotten_before_its_turn(monkeypatch):
+    """It gave way while a long change was made, and a thousand others have ended since."""
+    reserved = Reserved()
+    care, ledger = reserved.care, reserved.ledger
+    monkeypatch.setattr(ledger_module, "_KEPT_RESERVATIONS", 0)
+    others = [
+        ReservationRequest("r3", "r4", 5.0, service=ServiceClass.BEST_EFFORT),
+        ReservationRequest("r3", "r4", 4.0),
+    ]
+    group = care.reserve_all(others, all_or_nothing=True)
+    first, second = (one.id for one in group.admitted)
+    ledger.change(first, State.PREEMPTED, "gives way")
+    with pytest.raises(UnknownName):
+        ledger.reservation(first)
+    reserved.work()
+    assert ledger.reservation(second).state is State.ACTIVE
 
 
 # -- paths that are lost ------------------------------------------------------------------------

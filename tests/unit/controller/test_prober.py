@@ -4,7 +4,7 @@ import pytest
 
 from apps.controller.prober import Prober
 from apps.openflow.fleet import Fleet
-from hydra.forwarding.frames import parse_probe
+from hydra.forwarding.frames import parse_probe, probe
 from hydra.model import NetworkState
 from hydra.policy import Policy
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
@@ -19,7 +19,7 @@ SERVER_BY_MAC = {bytes.fromhex(s.mac.replace(":", "")): s for s in FABRIC.server
 class Wire:
     """All vswitches; a frame sent by one is received by the server that it is for."""
 
-    def __init__(self):
+    def __init__(self, interval_s=1.0):
         self.fleet = Fleet(FABRIC, post=lambda function: function())
         self.frames = []
         self.broken = set()
@@ -35,7 +35,7 @@ class Wire:
         self.lost = []
         self.prober = Prober(
             FABRIC,
-            Policy(probe_interval_s=1.0),
+            Policy(probe_interval_s=interval_s),
             self.fleet,
             lambda: (STATE, self.moving),
             lambda: self.able,
@@ -93,6 +93,17 @@ def test_a_rack_that_hears_nothing_is(wire):
     wire.run(2.5)
     assert {one.path for one in wire.lost} == {PATH}
     assert wire.lost[0].circuits == frozenset(PATH.circuits)
+
+
+def test_where_nothing_is_probed_nothing_is_kept_of_frames_that_come_late():
+    """Those of changes' gates, and whatever servers send that looks like them."""
+    wire = Wire(interval_s=0.0)
+    one, other = (FABRIC.racks[rack].servers[0] for rack in (0, 1))
+    port = wire.ports[other.name]
+    for nonce in range(100):
+        frame = probe(one.mac, other.mac, STATE.vlans[PATH], nonce)
+        wire.fleet.packet_received(other.vswitch.datapath_id, port, frame)
+    assert not wire.prober._heard
 
 
 def test_without_vswitches_that_could_nothing_is_sent_and_nothing_lost(wire):

@@ -492,6 +492,31 @@ def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
     assert not stage.core.care.uncertain_planes
 
 
+def test_a_device_that_was_away_for_long_is_looked_at_soon_when_it_fails_again(stage):
+    """Also where a change has had it read meanwhile, and not the upkeep itself."""
+    clock = stage.upkeep._retries._clock = Clock()
+    stage.upkeep.look_after()
+
+    def goes_away(seconds):
+        stage.down[FIRST], stage.network.faults = "no connection", Faults(read=1.0)
+        until_s = clock.now_s + seconds
+        while clock.now_s < until_s:
+            stage.upkeep.look_after()
+            clock.now_s += 1.0
+        assert stage.core.care.uncertain_planes == {FIRST}
+        del stage.down[FIRST]
+        stage.network.faults = Faults()
+
+    goes_away(600.0)
+    stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
+    clock.now_s += 60.0
+    stage.upkeep.look_after()
+    goes_away(1.0)
+    clock.now_s += 1.0
+    stage.upkeep.look_after()
+    assert not stage.core.care.uncertain_planes
+
+
 def test_nothing_is_set_up_on_a_device_that_does_not_say_what_it_has(stage):
     stage.upkeep.look_after()
     stage.core.care.uncertain_planes.add(FIRST)

@@ -88,6 +88,22 @@ def test_circuits_are_told_once_a_rack_and_not_while_they_move(moving_desk, netw
         moving_desk.circuits("h99")
 
 
+def test_circuits_are_worked_out_once_while_others_move(clock, policy, monkeypatch):
+    """Not for each of thousands of agents that ask: who is moved is told by a new set each time."""
+    fabric = small_fabric(racks=3, planes=2, servers=1)
+    state, moving = state_of(fabric, EMPTY, *parallel_paths(fabric)), {(1, 2)}
+    desk = AgentDesk(fabric, policy, lambda: (state, frozenset(moving)), clock)
+    worked_out, work_out = [], desk._neighbours
+    monkeypatch.setattr(
+        desk, "_neighbours", lambda *standing: worked_out.append(1) or work_out(*standing)
+    )
+    assert [desk.circuits(FIRST) for _ in range(3)] == [(R2,)] * 3
+    assert len(worked_out) == 1
+    moving.add((0, 1))
+    assert desk.circuits(FIRST) == ()
+    assert len(worked_out) == 2
+
+
 def test_those_are_woken_whose_circuits_have_changed(moving_desk, network):
     fabric = small_fabric(racks=3, planes=2, servers=1)
     woken = []

@@ -206,6 +206,15 @@ def test_a_switch_that_is_new_has_the_time_of_some_readings(watch):
     assert (one.kind, one.since_unix_s) == (ConditionKind.STALE_COUNTERS, NOW_S)
 
 
+def test_counters_that_are_late_are_told_though_the_clock_is_set_back(watch):
+    late = {"stale": ["h11"], "patience_s": 3.0}
+    watch.conditions(facts(**late))
+    assert only(watch, facts(now_s=NOW_S + 3, **late)).since_unix_s == NOW_S
+    set_back_s = NOW_S - 3600
+    watch.conditions(facts(now_s=set_back_s, **late))
+    assert only(watch, facts(now_s=set_back_s + 3, **late)).since_unix_s == set_back_s
+
+
 def test_of_many_alike_the_oldest_are_told_apart_and_the_others_counted(watch):
     many = [replace(failed(now_s=NOW_S - n), id=f"v{n}", src=f"h{n}", dst="r2") for n in range(300)]
     found = watch.conditions(facts(reservations=many))

@@ -94,6 +94,15 @@ def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
     assert switches.ready() == everybody - {second}
 
 
+def test_nothing_is_kept_of_strangers_that_connect(core):
+    """Without TLS anybody may connect, by another datapath id each time."""
+    switches = core.switches
+    stranger = max(switches.known) + 1
+    for datapath in range(stranger, stranger + 100):
+        switches.renewed(datapath)
+    assert switches._renewed == set()
+
+
 def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down(core, monkeypatch):
     """And all of them, once, if a port may have changed while nobody looked."""
     switches, network = core.switches, core.network

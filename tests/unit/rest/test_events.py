@@ -132,6 +132,18 @@ def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
     assert json.loads(events[0].data) == {"missed": None}
 
 
+def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, follow):
+    """As after a release that wrote events which this one can't read."""
+    service.events.resume("run", [], 50)
+    with follow(headers={"Last-Event-ID": "run-40"}) as follower:
+        (gap,) = follower.wait(1)
+        time.sleep(3 * events_route._LOOK_UP_S)
+        act(service)
+        events = follower.wait(2)
+    assert (gap.id, gap.event, json.loads(gap.data)) == ("run-50", "gap", {"missed": 10})
+    assert [event.id for event in events] == ["run-50", "run-51"]
+
+
 def test_what_the_history_forgot_is_counted(service, follow):
     act(service, 60)
     with follow(headers={"Last-Event-ID": "run-2"}) as follower:
@@ -201,3 +213,49 @@ def test_readers_of_the_log_keep_their_own_place(fabric):
     assert [event.number for event in log.after(3)[0]] == [4, 5]
     assert [event.number for event in log.after(2, most=1)[0]] == [3]
     assert log.after(5) == ([], 0)
+
+
+def published(log, *reasons):
+    for reason in reasons:
+        log.publish(EventKind.SCHEDULE, 1.0, reason=reason)
+
+
+def test_events_that_waited_too_long_to_be_written_are_a_gap_for_readers():
+    """Their store was full: what the log could not keep has numbers that nobody has."""
+    log = EventLog("run", capacity=3, stored=True)
+    published(log, "a")
+    with log.writing():
+        pass
+    published(log, *"bcdef")
+    with log.writing() as events:
+        assert [(one.number, one.reason) for one in events] == [(4, "d"), (5, "e"), (6, "f")]
+    events, missed = log.after(1)
+    assert ([one.reason for one in events], missed) == (["d", "e", "f"], 2)
+    next_leader = EventLog("another", capacity=3, stored=True)
+    next_leader.resume("run", events, 6)
+    assert next_leader.after(1) == (events, 2)
+
+
+def test_events_that_come_during_a_slow_write_are_written_by_the_next_one():
+    log = EventLog("run", capacity=3, stored=True)
+    published(log, *"abc")
+    with log.writing():
+        published(log, "d", "e")
+    with log.writing() as events:
+        assert [(one.number, one.reason) for one in events] == [(4, "d"), (5, "e")]
+    with log.writing():
+        published(log, *"fghij")
+    with log.writing() as events:
+        assert [(one.number, one.reason) for one in events] == [(8, "h"), (9, "i"), (10, "j")]
+    assert log.after(5)[1] == 2
+
+
+def test_what_a_failed_write_was_to_tell_is_told_by_the_next_one_or_counted():
+    log = EventLog("run", capacity=3, stored=True)
+    published(log, *"abc")
+    with pytest.raises(OSError, match="full"), log.writing():
+        published(log, "d")
+        raise OSError("full")
+    with log.writing() as events:
+        assert [(one.number, one.reason) for one in events] == [(2, "b"), (3, "c"), (4, "d")]
+    assert log.after(0)[1] == 1

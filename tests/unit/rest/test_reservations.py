@@ -1,7 +1,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Timer
+from threading import Event, Timer
 
 import pytest
 
@@ -415,6 +415,33 @@ def test_the_list_can_be_filtered_by_rack_and_group(client):
     assert ids(rack="r4") == ids(group=group) == ["v1"]
     assert ids(rack="r4", group="other") == []
     assert client.get("/v1/reservations", params={"rack": "r9"}).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_a_change_that_waits_for_the_controller_keeps_nobody_else_waiting(
+    client, service, monkeypatch, method
+):
+    """As while it writes to a slow disk: what it looks up first waits, too."""
+    made = client.post("/v1/reservations", json={"src": "r1", "dst": "r2", "bandwidth_mbps": 40})
+    path, asked, answers = f"/v1/reservations/{made.json()['id']}", Event(), Event()
+    look_up = service.reservation
+
+    def late(reservation_id):
+        asked.set()
+        answers.wait(20)
+        return look_up(reservation_id)
+
+    monkeypatch.setattr(service, "reservation", late)
+    body = {"json": {"bandwidth_mbps": 60}} if method == "PATCH" else {}
+    headers = {"If-Match": made.headers["ETag"]}
+    with ThreadPoolExecutor(1) as another:
+        changed = another.submit(client.request, method, path, headers=headers, **body)
+        try:
+            assert asked.wait(10)
+            assert client.get("/healthz", timeout=5).status_code == 200
+        finally:
+            answers.set()
+        assert changed.result().is_success
 
 
 def test_a_reservation_is_modified_where_it_is_or_not_at_all(client, service):

@@ -482,3 +482,31 @@ def test_whoever_leads_next_goes_on_where_the_last_one_was(service, journal, rec
         assert journal.records(Kind.DELIVERY) == []
     finally:
         hooks.stop()
+
+
+def test_where_nothing_is_left_of_what_was_told_there_is_a_gap_and_it_goes_on(
+    service, journal, receiver
+):
+    """As after a release that wrote events which this one can't read."""
+    webhook = Webhook("w", receiver.url, make_secret(b"x" * 32), frozenset(), None, 1.0)
+    place = {"id": "w", "run": "run", "number": 40}
+    journal.write(
+        [
+            Change(Kind.WEBHOOK, "w", webhook.to_record()),
+            Change(Kind.DELIVERY, "w", place),
+        ]
+    )
+    log = service.events = EventLog("another", stored=True)
+    log.resume("run", [], 50)
+    hooks = Webhooks(service.fabric, log, journal, HERE)
+    hooks.start()
+    try:
+        wait_for(lambda: len(receiver.accepted) == 1)
+        happen(service)
+        with log.writing():
+            pass
+        wait_for(lambda: len(receiver.accepted) == 2)
+    finally:
+        hooks.stop()
+    assert [one["id"] for one in receiver.events()] == ["run-50-gap", "run-51"]
+    assert receiver.events()[0]["data"] == {"missed": 10}
