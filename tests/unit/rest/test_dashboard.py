@@ -318,6 +318,20 @@ def test_a_plan_is_for_the_demand_that_policy_foretells(server, network, page):
     assert set(demand[demand > 0]) == {33.0}
 
 
+def test_a_plan_prefers_guesses_as_the_loop_does(server, network, page):
+    page.goto(server.url)
+    page.get_by_role("button", name="Plan…").click()
+    ask = page.locator("#ask")
+    expect(ask).to_contain_text("would be served")
+    ask.get_by_role("button", name="Carry it out").click()
+    expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
+    _, shown, made = network.plan_requests
+    assert network.demand().counted_on_mbps.sum() < network.demand().planned_mbps.sum()
+    for request in (shown, made):
+        assert request.demand == pytest.approx(network.demand().planned_mbps)
+        assert request.weights == pytest.approx(network.demand().counted_on_mbps)
+
+
 def test_a_second_press_before_the_answer_asks_nothing_more(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("epoch 3")
