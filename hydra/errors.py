@@ -90,7 +90,7 @@ class NoRoom(AdmissionError):
 
 
 class DeviceMissing(AdmissionError):
-    """A reservation that is refused, maybe only because devices can't be reached."""
+    """A reservation that is refused because devices can't be reached."""
 
 
 class QuotaExceeded(AdmissionError):

@@ -100,7 +100,14 @@ class Reach:
         """Ports that no plan may use: quarantined, in people's hands, or on a device that can't be
         commanded.
         """
-        planes, racks = self._out_of_reach()
+        return self._blocked(*self._out_of_reach())
+
+    def blocked_with_all_planes(self) -> frozenset[PortId]:
+        """Those that no plan could use if all optical switches could be commanded."""
+        _, racks = self._out_of_reach()
+        return self._blocked(frozenset(), racks)
+
+    def _blocked(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> frozenset[PortId]:
         quarantined = self._quarantine.blocked() | self._panels.ports()
         if not (quarantined or planes or racks):
             return frozenset()

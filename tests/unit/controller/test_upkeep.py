@@ -480,6 +480,7 @@ def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
     stage.upkeep.look_after()
     stage.down[FIRST] = "no connection"
     assert {FABRIC.ports[end].plane for end in stage.reach.blocked_ports()} == {FIRST}
+    assert stage.reach.blocked_with_all_planes() == frozenset()
     assert stage.reach.within_reach(PlanRequest()).planes == {PlaneId(1)}
     with pytest.raises(DeviceUnavailable, match="p1: down: wait, or name other planes"):
         stage.reach.within_reach(PlanRequest(planes=frozenset({FIRST})))
