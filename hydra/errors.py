@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -90,7 +90,7 @@ class NoRoom(AdmissionError):
 
 
 class DeviceMissing(AdmissionError):
-    """A reservation that is refused, maybe only because devices can't be reached."""
+    """A reservation that is refused because devices can't be reached."""
 
 
 class QuotaExceeded(AdmissionError):
@@ -131,6 +131,14 @@ class DeviceUnavailable(DeviceError):
     """The device can't be reached; nothing was written."""
 
     kind = FailureKind.NOT_CONNECTED
+
+
+class PortsMissing(DeviceError):
+    """The device has some of these ports no more, or never had them; nothing was written."""
+
+    def __init__(self, device: str, message: str, ports: Collection[str]) -> None:
+        self.ports = frozenset(ports)
+        super().__init__(device, message)
 
 
 class HeldElsewhere(DeviceError):

@@ -22,6 +22,7 @@ from hydra.errors import (
     HeldElsewhere,
     HydraError,
     OutcomeUnknown,
+    PortsMissing,
     UnknownName,
 )
 from hydra.events import DeviceAlarm
@@ -279,6 +280,7 @@ class Devices:
     ) -> None:
         """``tell_alarm`` hears news of alarms, in a reader's thread."""
         self._fabric = fabric
+        self._missing: dict[RackId, frozenset[str]] = {}
         metrics = metrics or Metrics()
         term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
@@ -382,17 +384,49 @@ class Devices:
             )
 
     def vlans(self, rack: RackId, ports: Collection[str]) -> Mapping[str, PortVlans]:
-        return self._tors[rack].use(lambda device: device.vlans(ports))
+        """VLAN membership of those of these ports that are there."""
+        return self._of_those_there(rack, ports, lambda tor, there: tor.vlans(there))
 
     def set_vlans(self, rack: RackId, wanted: Mapping[str, PortVlans]) -> None:
-        self._tors[rack].use(lambda device: device.set_vlans(wanted))
+        """Retag those of these ports that are there; the others carry no VLAN."""
+        self._of_those_there(
+            rack, wanted, lambda tor, there: tor.set_vlans({name: wanted[name] for name in there})
+        )
 
     def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
-        """Carrier by port. Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow."""
-        slot = self._tors.get(rack)
-        if slot is None:
+        """Carrier by port; one that is not there has none.
+
+        Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow.
+        """
+        if rack not in self._tors:
             raise DeviceUnavailable(self._fabric.racks[rack].name, "not connected by OpenFlow")
-        return slot.use(lambda device: device.link_up(ports))
+        up = self._of_those_there(rack, ports, lambda tor, there: tor.link_up(there))
+        return {**dict.fromkeys(ports, False), **up}
+
+    def missing_ports(self, rack: RackId) -> frozenset[str]:
+        """Ports of a ToR that were not there when they were last asked for."""
+        return self._missing.get(rack, frozenset())
+
+    def _of_those_there(
+        self,
+        rack: RackId,
+        ports: Collection[str],
+        action: Callable[[TorSwitch, Collection[str]], _ResultT],
+    ) -> _ResultT:
+        """What ``action`` does with those of these ports that the ToR says it has."""
+
+        def act(tor: TorSwitch) -> _ResultT:
+            try:
+                result, missing = action(tor, ports), frozenset[str]()
+            except PortsMissing as error:
+                missing = error.ports
+                result = action(tor, [name for name in ports if name not in missing])
+                if not missing <= self.missing_ports(rack):
+                    LOG.warning("%s", error)
+            self._missing[rack] = self.missing_ports(rack) - set(ports) | missing
+            return result
+
+        return self._tors[rack].use(act)
 
     def counters_age_s(self, rack: RackId) -> float | None:
         """Greatest age of a ToR's port counters, in s; None if its driver has none."""

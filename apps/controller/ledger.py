@@ -20,7 +20,7 @@ from hydra import __version__
 from hydra.decisions.builders import Builder, Builders
 from hydra.decisions.decision import Action, Decision
 from hydra.decisions.records import decision_record, read_decision
-from hydra.errors import Changed, HydraError, UnknownName
+from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import (
     DeviceAlarm,
     Event,
@@ -767,6 +767,19 @@ class Ledger:
             return self._book.add(
                 uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
             )
+
+    def would_fit(
+        self, request: ReservationRequest, limits: AdmissionLimits, notice_s: float
+    ) -> bool:
+        """True if the book would admit it within these limits; the book stays as it is."""
+        with self._lock:
+            reservation_id = uuid.uuid4().hex[:12]
+            try:
+                self._book.add(reservation_id, request, time.time(), limits, None, notice_s)
+            except AdmissionError:
+                return False
+            self._book.remove(reservation_id)
+            return True
 
     def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
         """Reservations that this very request brought about before. Raises KeyReused."""

@@ -435,7 +435,8 @@ class Loop:
         if request.demand is None:
             largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
         else:
-            largest = seen_demand(seen.rate_mbps, request.demand, request.demand)
+            expected = request.demand if request.weights is None else request.weights
+            largest = seen_demand(seen.rate_mbps, request.demand, expected)
         algorithm = request.algorithm or self._policy.now.algorithm
         return decide(report, algorithm, largest, trigger, time.time())
 

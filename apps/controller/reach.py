@@ -97,17 +97,33 @@ class Reach:
     # -- for plans --------------------------------------------------------------------------------
 
     def blocked_ports(self) -> frozenset[PortId]:
-        """Ports that no plan may use: quarantined, in people's hands, or on a device that can't be
-        commanded.
+        """Ports that no plan may use: quarantined, in people's hands, gone from their ToR, or on a
+        device that can't be commanded.
         """
-        planes, racks = self._out_of_reach()
-        quarantined = self._quarantine.blocked() | self._panels.ports()
+        return self._blocked(*self._out_of_reach())
+
+    def blocked_with_all_planes(self) -> frozenset[PortId]:
+        """Those that no plan could use if all optical switches could be commanded."""
+        _, racks = self._out_of_reach()
+        return self._blocked(frozenset(), racks)
+
+    def _blocked(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> frozenset[PortId]:
+        quarantined = self._quarantine.blocked() | self._panels.ports() | self._not_there()
         if not (quarantined or planes or racks):
             return frozenset()
         return frozenset(
             port.id
             for port in self._fabric.ports
             if port.id in quarantined or port.plane in planes or port.rack in racks
+        )
+
+    def _not_there(self) -> frozenset[PortId]:
+        """Ports that their ToRs do not have."""
+        return frozenset(
+            self._fabric.port_by_name[rack.name, name].id
+            for rack in self._fabric.racks
+            for name in self._devices.missing_ports(rack.id)
+            if (rack.name, name) in self._fabric.port_by_name
         )
 
     def _out_of_reach(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:

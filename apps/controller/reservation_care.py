@@ -215,7 +215,9 @@ class ReservationCare:
         try:
             return self._ledger.add(request, limits, group, self._notice_s)
         except NoRoom as error:
-            raise self._with_devices(error) if starts_now else error from None
+            if starts_now and self._would_fit(request, limits):
+                raise self._with_devices(error) from None
+            raise
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
         """True if one of them starts now, on a path that does not stand."""
@@ -232,11 +234,15 @@ class ReservationCare:
             self._mover.touched.ports,
         )
 
-    def _with_devices(self, error: NoRoom) -> AdmissionError:
-        """The refusal, or DeviceMissing if optical switches that are down may be its cause."""
+    def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
+        """True if it would be admitted if no optical switch were down."""
+        blocked = self._reach.blocked_with_all_planes()
+        return blocked < limits.blocked and self._ledger.would_fit(
+            request, replace(limits, blocked=blocked), self._notice_s
+        )
+
+    def _with_devices(self, error: NoRoom) -> DeviceMissing:
         down = "; ".join(self._reach.down_planes())
-        if not down:
-            return error
         return DeviceMissing(
             f"{down}: {error}",
             error.alternatives,

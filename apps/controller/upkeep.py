@@ -150,15 +150,22 @@ class Upkeep:
         care.uncertain_planes |= planes
         care.uncertain_racks |= racks
         names = [fabric.planes[one].name for one in sorted(care.uncertain_planes)]
-        names += [fabric.racks[one].name for one in sorted(care.uncertain_racks)]
+        names += [fabric.racks[one].name for one in sorted(self._racks_to_read())]
         self._retries.forget(self._device_names.difference(names))
         due = self._retries.due(names)
         self._mend(
             [one for one in care.uncertain_planes if fabric.planes[one].name in due],
-            [one for one in care.uncertain_racks if fabric.racks[one].name in due],
+            [one for one in self._racks_to_read() if fabric.racks[one].name in due],
         )
         failed = {fabric.planes[one].name for one in care.uncertain_planes}
-        self._retries.note(due, failed | {fabric.racks[one].name for one in care.uncertain_racks})
+        self._retries.note(due, failed | {fabric.racks[one].name for one in self._racks_to_read()})
+
+    def _racks_to_read(self) -> set[RackId]:
+        """Racks that are uncertain, or whose ToR lacks ports: such a port that comes back has
+        VLANs that nobody gave it.
+        """
+        lacking = {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
+        return self._care.uncertain_racks | lacking
 
     def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
         if planes or racks:

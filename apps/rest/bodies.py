@@ -97,7 +97,7 @@ def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:
     planes = reader.planes("planes", body.planes)
     use_planes = reader.planes("use_planes", body.use_planes)
     racks = reader.racks("racks", body.racks)
-    demand = None if body.demand is None else reader.demand(body.demand)
+    demand, weights = (None, None) if body.demand is None else reader.demand(body.demand)
     if body.demand_matrix is not None:
         demand = reader.matrix(body.demand_matrix, alone=demand is None)
     reader.finish()
@@ -107,6 +107,7 @@ def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:
         planes=planes,
         use_planes=use_planes,
         algorithm=body.algorithm,
+        weights=weights,
         only_if_it_pays=body.only_if_it_pays,
     )
 
@@ -153,10 +154,15 @@ class _Reader:
             if self._check_known((*at, position), kind, name, known)
         ]
 
-    def demand(self, entries: Sequence[models.DemandEntry]) -> DemandMatrix:
-        """Shape (N, N), Mbps; complete only if :meth:`finish` passes."""
+    def demand(
+        self, entries: Sequence[models.DemandEntry]
+    ) -> tuple[DemandMatrix, DemandMatrix | None]:
+        """Demand and what is expected of it, Mbps of shape (N, N), None where no entry tells that;
+        complete only if :meth:`finish` passes.
+        """
         racks = self._fabric.rack_by_name
         matrix = np.zeros((len(racks), len(racks)))
+        expected = np.zeros_like(matrix)
         seen: dict[tuple[RackId, RackId], int] = {}
         for position, entry in enumerate(entries):
             pair = self._pair(position, entry)
@@ -170,7 +176,9 @@ class _Reader:
                     "send their sum",
                 )
             matrix[pair] = entry.mbps
-        return matrix
+            expected[pair] = entry.mbps if entry.expected_mbps is None else entry.expected_mbps
+        told = any(entry.expected_mbps is not None for entry in entries)
+        return matrix, expected if told else None
 
     def matrix(self, given: models.DemandMatrix, *, alone: bool) -> DemandMatrix:
         """The same; ``alone`` is whether there are no entries besides."""

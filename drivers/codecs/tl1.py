@@ -441,15 +441,27 @@ class _Secret(Command):
 
 
 def encode_command(command: Command, ctag: str) -> str:
-    """The command as sent, including its semicolon."""
+    """The command as sent, including its semicolon.
+
+    Raises Tl1Error, with any ctag or with none; it shows the value that can't be sent, unless the
+    command has a password.
+    """
     fields = (command.tid, command.aid, ctag, *command.blocks)
     if _NAME.fullmatch(command.name) is None or _CTAG.fullmatch(ctag) is None:
         raise Tl1Error(f"not a command and its ctag: {_shown(command.name)}, {_shown(ctag)}")
-    if any(_BLOCK.fullmatch(block) is None for block in fields):
-        raise Tl1Error(f"{command.name}: a block holds ; or : outside quotes, or is not ASCII")
+    bad = next((block for block in fields if _BLOCK.fullmatch(block) is None), None)
+    if bad is not None:
+        value = "a value" if isinstance(command, _Secret) else _shown(bad)
+        raise Tl1Error(
+            f"{command.name}: {value} can't be sent: it may hold printable ASCII, of which ; "
+            "and : in quotes only; rename it on the device or in the configuration"
+        )
     text = ":".join((command.name, *fields)) + ";"
-    if len(text) > MAX_COMMAND_CHARS:
-        raise Tl1Error(f"{command.name}: {len(text)} characters, of at most {MAX_COMMAND_CHARS}")
+    if len(text) - len(ctag) > MAX_COMMAND_CHARS:
+        raise Tl1Error(
+            f"{command.name}: {len(text)} characters, of at most {MAX_COMMAND_CHARS}: "
+            "ask for fewer ports at once"
+        )
     return text
 
 

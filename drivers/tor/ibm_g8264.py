@@ -84,8 +84,13 @@ class G8264Tor(SessionTor):
     @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured."""
+        return self._vlans(ports)
+
+    def _vlans(
+        self, ports: Collection[str], timeout_s: float | None = None
+    ) -> Mapping[str, PortVlans]:
         numbers = self.numbers(ports)
-        lines = self._cli.show("show running-config")
+        lines = self._cli.show("show running-config", timeout_s)
         try:
             found = iscli.parse_memberships(lines, numbers.values())
         except IscliError as error:
@@ -140,10 +145,13 @@ class G8264Tor(SessionTor):
             for command in iscli.trunk_commands(ports, *_configured(vlans))
         ]
 
-    def check_result(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Raises DeviceError where a port does not read back as it was written."""
+    @exclusive
+    def check_result(self, wanted: Mapping[str, PortVlans], timeout_s: float | None = None) -> None:
+        """Raises DeviceError where a port does not read back as it was written, in ``timeout_s``
+        if that is given.
+        """
         try:
-            present = self.vlans(wanted)
+            present = self._vlans(wanted, timeout_s)
         except (DeviceUnavailable, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._name, f"a change was made and could not be read back: {error}"

@@ -37,7 +37,14 @@ from hydra.config.devices import (
     option_problems,
     parse_endpoint,
 )
-from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, OutcomeUnknown, Problem
+from hydra.errors import (
+    DeviceError,
+    DeviceUnavailable,
+    HeldElsewhere,
+    OutcomeUnknown,
+    PortsMissing,
+    Problem,
+)
 from hydra.model import Rack, VlanId
 from hydra.roles import PortCounters, PortVlans, TorCapabilities, TorSwitch
 
@@ -267,7 +274,8 @@ class OvsTor:
         found = self._ports(session)
         missing = sorted(set(names) - found.keys())
         if missing:
-            raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
+            told = f"bridge {self._bridge} has no port {', '.join(missing)}"
+            raise PortsMissing(self._name, told, missing)
         return {name: found[name] for name in names}
 
     def _read(

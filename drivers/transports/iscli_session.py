@@ -55,8 +55,8 @@ class IscliSession:
         """Drop the connection; safe to repeat."""
         self._stream.close()
 
-    def show(self, command: str) -> tuple[str, ...]:
-        """The output of a command that changes nothing.
+    def show(self, command: str, timeout_s: float | None = None) -> tuple[str, ...]:
+        """The output of a command that changes nothing, in ``timeout_s`` if that is given.
 
         Raises DeviceUnavailable, ProtocolError, or DeviceError where the switch refuses it.
         """
@@ -68,7 +68,7 @@ class IscliSession:
                 raise DeviceError(self._device, f"{command}: {reply.error}")
             return reply.lines
 
-        return self._reading(ask, Deadline(self._timeout_s))
+        return self._reading(ask, Deadline(self._timeout_s if timeout_s is None else timeout_s))
 
     def configure(self, commands: Iterable[str]) -> None:
         """Carry out commands of the configuration mode, one after the other.

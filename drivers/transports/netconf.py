@@ -90,7 +90,7 @@ class NetconfTransport:
     capability it takes no requests on a session that carries notifications: then the subscription
     has a second session.
     ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate where there is one.
-    ``timeout_s`` covers one call, however many requests it takes.
+    ``timeout_s`` covers one call, however many requests it takes; an edit with what it reads back.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class NetconfTransport:
         self._requests: _Link | None = None
         self._events: _Link | None = None
         self._told: set[str] = set()
+        self._edit_until: float | None = None
 
     @property
     def connected(self) -> bool:
@@ -169,22 +170,23 @@ class NetconfTransport:
         """
         deadline = self._deadline()
         target = self._target(self._ensure(deadline))
-        with self._locked(target, deadline) as link:
+        with self._bounded(deadline), self._locked(target, deadline) as link:
             if target == "candidate":
                 self._edit_candidate(link, config, verify, deadline)
             else:
                 self._edit_running(link, {"config": config}, deadline)
                 self._verify(verify)
 
-    def edit_text(self, text: str, verify: Callable[[], None]) -> None:
+    def edit_text(self, text: str, verify: Callable[[float], None]) -> None:
         """Apply CLI text to the running configuration in one ``edit-config`` (``<config-text>``).
 
+        ``verify`` is given the seconds that it may take, since it may read over another session.
         Raises as :meth:`edit`.
         """
         deadline = self._deadline()
         with self._locked("running", deadline) as link:
             self._edit_running(link, {"config": text, "format": "text"}, deadline)
-            self._verify(verify)
+            self._verify(lambda: verify(max(deadline - time.monotonic(), 0.0)))
 
     def notifications(self) -> list[Element]:
         """Elements that arrived inside ``<notification>`` since the last call; never waits."""
@@ -332,6 +334,15 @@ class NetconfTransport:
         return "running"
 
     @contextmanager
+    def _bounded(self, deadline: float) -> Iterator[None]:
+        """Have calls that are made meanwhile end by this deadline."""
+        self._edit_until = deadline
+        try:
+            yield
+        finally:
+            self._edit_until = None
+
+    @contextmanager
     def _locked(self, target: str, deadline: float) -> Iterator[_Link]:
         """Hold the lock of a datastore; one that others hold is waited for until the deadline."""
         while True:
@@ -427,6 +438,8 @@ class NetconfTransport:
         return DeviceUnavailable(self._device, f"{error} ({self._address})")
 
     def _deadline(self) -> float:
+        if self._edit_until is not None:
+            return self._edit_until
         return time.monotonic() + self._timeout_s
 
 

@@ -162,14 +162,16 @@ class Tl1Session:
         """Replies in the order of the commands, in whatever order they come."""
         replies: dict[int, tl1.Reply] = {}
         under_way: dict[str, int] = {}
-        to_send = deque(enumerate(commands))
+        ctags = [f"{next(self._ctags) % _CTAGS + 1}" for _ in commands]
+        # All of them before the first is sent: one that can't be sent leaves none under way.
+        encoded = [self._encoded(one, ctag) for one, ctag in zip(commands, ctags, strict=True)]
+        to_send = deque(enumerate(encoded))
         while len(replies) < len(commands):
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
             while to_send and len(under_way) < window:
-                number, command = to_send.popleft()
-                ctag = f"{next(self._ctags) % _CTAGS + 1}"
-                self._stream.send(self._encoded(command, ctag), deadline)
-                under_way[ctag] = number
+                number, data = to_send.popleft()
+                self._stream.send(data, deadline)
+                under_way[ctags[number]] = number
             reply = self._next_reply(under_way, deadline)
             replies[under_way.pop(reply.ctag)] = reply
         return [replies[number] for number in range(len(commands))]

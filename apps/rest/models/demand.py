@@ -17,6 +17,12 @@ class DemandEntry(Body):
     src: Name
     dst: Name
     mbps: float = Field(ge=0)
+    expected_mbps: float | None = Field(
+        default=None,
+        ge=0,
+        description="Where `mbps` is a guess: the mean of what is wanted, by which the plan "
+        "prefers one pair to another; gain and cost go by `mbps`. Null: `mbps`.",
+    )
 
 
 _Row = Annotated[list[Annotated[float, Field(ge=0)]], Field(fail_fast=True)]

@@ -74,10 +74,15 @@ const list = (lines) => el("ul", {},
 // Devices that are missing for what a dry run shows.
 export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk.map(told))] : []);
 
+// An entry of the demand to plan for: of a guess also what is expected of it, as the controller's own plans have it.
+function wanted({ src, dst, planned_mbps: planned, estimated_mbps: estimated, expected_mbps: expected }) {
+  return { src, dst, mbps: planned, ...(expected === estimated ? {} : { expected_mbps: planned * (expected / estimated) }) };
+}
+
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {
   const { entries } = await get("/v1/demand");
-  const demand = entries.map((one) => ({ src: one.src, dst: one.dst, mbps: one.planned_mbps }));
+  const demand = entries.map(wanted);
   const body = demand.length ? { demand } : {};
   for (;;) {
     const dry = await seen("No plan", () => send("POST", "/v1/plan", body));

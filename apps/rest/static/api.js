@@ -56,16 +56,15 @@ export async function send(method, path, body) {
 const line = (block, name) => block.match(new RegExp(`^${name}: ?(.*)$`, "m"))?.[1];
 
 // Calls `happened` with the kind and the data of every event until the stream ends, or is silent.
-export async function follow(happened, opened) {
-  const sent = token();
-  const stream = new AbortController();
+async function stream(sent, happened, opened) {
+  const ending = new AbortController();
   let alarm;
   const isAlive = () => {
     clearTimeout(alarm);
-    alarm = setTimeout(() => stream.abort(), SILENCE_MS);
+    alarm = setTimeout(() => ending.abort(), SILENCE_MS);
   };
   isAlive();
-  const response = await fetch("/v1/events", { headers: headers(sent), signal: stream.signal });
+  const response = await fetch("/v1/events", { headers: headers(sent), signal: ending.signal });
   if (!response.ok) await answer(response, sent);
   opened();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -80,5 +79,58 @@ export async function follow(happened, opened) {
       const data = line(block, "data");
       if (data !== undefined) happened(line(block, "event"), JSON.parse(data));
     }
+  }
+}
+
+// Whether tabs can share a stream: a browser has six connections to a server, and seven streams would
+// leave none for anything else. Browsers offer locks to pages that come over TLS or from the same machine.
+export const canFollow = () => navigator.locks !== undefined;
+
+async function digest(text) {
+  const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// The same of the stream that the tabs with this token have in common. The tab that holds their lock has
+// it, and tells the others; when that tab is gone, the next one has the lock.
+export async function follow(happened, opened) {
+  const sent = token();
+  const name = `hydra-events ${await digest(sent ?? "")}`;
+  const others = new BroadcastChannel(name);
+  const waiting = new AbortController();
+  let [leads, isOpen] = [false, false];
+  const lead = async () => {
+    if (waiting.signal.aborted) return;
+    leads = true;
+    try {
+      await stream(sent, (kind, event) => {
+        others.postMessage({ kind, event });
+        happened(kind, event);
+      }, () => {
+        isOpen = true;
+        others.postMessage("open");
+        opened();
+      });
+    } finally {
+      isOpen = false;
+      others.postMessage("ended");
+    }
+  };
+  const ended = new Promise((resolve) => {
+    others.onmessage = ({ data }) => {
+      if (data === "ended") leads || resolve(); // what is told late is of the one before
+      else if (data === "open") opened();
+      else if (data !== "anybody?") happened(data.kind, data.event);
+      else if (isOpen) others.postMessage("open");
+    };
+  });
+  others.postMessage("anybody?");
+  const leading = navigator.locks.request(name, { signal: waiting.signal }, lead);
+  leading.catch(() => {}); // that nobody waits for it any more is no error
+  try {
+    await Promise.race([leading, ended]);
+  } finally {
+    waiting.abort();
+    others.close();
   }
 }

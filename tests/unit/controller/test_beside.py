@@ -67,6 +67,7 @@ class Stage:
             conditions=lambda: conditions,
             unconfirmed=lambda: self.uncertain,
             blocked_ports=frozenset,
+            blocked_with_all_planes=frozenset,
             down_planes=list,
             ready_switches=lambda: conditions.connected,
         )

@@ -30,7 +30,7 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError, Kind
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
-from hydra.model import NetworkState
+from hydra.model import NetworkState, RackId
 from hydra.policy import Policy
 from hydra.reconfiguration.beside import Touched
 from hydra.reservations.modification import Modification
@@ -79,7 +79,8 @@ class Stage:
         self.fabric, self.journal = fabric, journal
         self.ledger = Ledger(fabric, journal)
         self.planning, self.planner = Planning(fabric, policy), Planner(fabric, policy)
-        self.blocked, self.jobs = frozenset(), queue.SimpleQueue()
+        self.blocked = self.blocked_with_all_planes = frozenset()
+        self.jobs = queue.SimpleQueue()
         steering = substrate_of(fabric).steering
         switches = frozenset(one.datapath for rack in fabric.racks for one in steering(rack.id))
         self.upkeep = SimpleNamespace(
@@ -88,6 +89,7 @@ class Stage:
         self.reach = SimpleNamespace(
             blocked_ports=lambda: self.blocked,
             at_risk=lambda _pairs: (),
+            blocked_with_all_planes=lambda: self.blocked_with_all_planes,
             down_planes=list,
             ready_switches=lambda: switches,
         )
@@ -283,23 +285,28 @@ def test_a_refused_group_names_no_reservation_that_never_was(stage):
 
 # --- devices that are missing ---------------------------------------------------------------
 
-DOWN = "OCS p9 is down (10.1.2.3:3083: connection refused)"
+DOWN = "OCS p2 is down (10.1.2.3:3083: connection refused)"
 
 
 @pytest.fixture
-def without_p9(journal):
-    """r1 and r2 have 60 of 100 Mb/s for somebody, and an optical switch is down."""
-    stage = Stage(journal)
+def without_p2(journal):
+    """r1 and r2 have 60 of 100 Mb/s for somebody, and one of three optical switches is down; r1 has
+    no port on the last one, which is in quarantine.
+    """
+    stage = Stage(journal, small_fabric(racks=4, planes=3))
+    out = {port.id for port in stage.fabric.ports_of(RackId(0)) if port.plane == 2}
+    down = {port.id for port in stage.fabric.ports if port.plane == 1}
+    stage.blocked, stage.blocked_with_all_planes = frozenset(out | down), frozenset(out)
     stage.reservations.reserve(ReservationRequest("r1", "r2", 60.0, owner="tina"))
     stage.reach.down_planes = lambda: [DOWN]
     return stage
 
 
 @pytest.mark.parametrize("ask", ["reserve", "preview"])
-def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_any(without_p9, ask):
-    (theirs,) = without_p9.ledger.reservations()
+def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_any(without_p2, ask):
+    (theirs,) = without_p2.ledger.reservations()
     with pytest.raises(DeviceMissing) as refused:
-        getattr(without_p9.reservations, ask)(ReservationRequest("r1", "r2", 50.0))
+        getattr(without_p2.reservations, ask)(ReservationRequest("r1", "r3", 50.0))
     assert DOWN in str(refused.value)
     assert theirs.id in str(refused.value)
     assert [one.bandwidth_mbps for one in refused.value.alternatives] == [40.0]
@@ -307,9 +314,24 @@ def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_an
     assert isinstance(told, DeviceMissing)
     assert told.alternatives == refused.value.alternatives
     assert str(told) == (
-        "optical switches are down: a path with 50 Mb/s between r1 and r2 does not fit beside what "
-        "is promised already; ask for at most 40 Mb/s"
+        "optical switches are down: a path with 50 Mb/s between r1 and r3 does not fit beside what "
+        "is promised already and ports that are out of use; ask for at most 40 Mb/s"
     )
+
+
+def test_a_switch_that_is_down_is_not_blamed_where_it_would_give_no_room(without_p2):
+    """A pair has one path, and r1 has no port on that switch but one in quarantine."""
+    told = without_p2.told()
+    request = ReservationRequest("r1", "r3", 50.0)
+    with pytest.raises(NoRoom):
+        without_p2.reservations.reserve(ReservationRequest("r1", "r2", 50.0))
+    with pytest.raises(DeviceMissing, match="OCS p2 is down"):
+        without_p2.reservations.reserve(request)
+    without_p2.blocked_with_all_planes |= {p.id for p in without_p2.fabric.ports_of(RackId(0))}
+    with pytest.raises(NoRoom) as refused:
+        without_p2.reservations.reserve(request)
+    assert "OCS" not in str(refused.value)
+    assert without_p2.told() == told
 
 
 @pytest.mark.parametrize(
@@ -320,20 +342,20 @@ def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_an
     ],
     ids=["beyond any circuit", "in the past"],
 )
-def test_a_switch_that_is_down_is_not_blamed_for_what_never_fits(without_p9, request_of):
+def test_a_switch_that_is_down_is_not_blamed_for_what_never_fits(without_p2, request_of):
     with pytest.raises(AdmissionError) as refused:
-        without_p9.reservations.reserve(request_of())
+        without_p2.reservations.reserve(request_of())
     assert type(refused.value) is AdmissionError
 
 
-def test_those_that_fit_are_admitted_while_an_optical_switch_is_down(without_p9):
-    matrix = [ReservationRequest("r3", "r4", 80.0), ReservationRequest("r1", "r3", 10.0)]
-    outcome = without_p9.reservations.reserve_all(matrix, all_or_nothing=False)
+def test_those_that_fit_are_admitted_while_an_optical_switch_is_down(without_p2):
+    matrix = [ReservationRequest("r3", "r4", 80.0), ReservationRequest("r1", "r3", 50.0)]
+    outcome = without_p2.reservations.reserve_all(matrix, all_or_nothing=False)
     assert [(one.src, one.dst) for one in outcome.admitted] == [("r3", "r4")]
     (refused,) = outcome.refused
     assert isinstance(refused.error, DeviceMissing)
-    with pytest.raises(DeviceMissing, match="none of them fits: OCS p9 is down"):
-        without_p9.reservations.reserve_all(matrix[1:], all_or_nothing=False)
+    with pytest.raises(DeviceMissing, match="none of them fits: OCS p2 is down"):
+        without_p2.reservations.reserve_all(matrix[1:], all_or_nothing=False)
 
 
 def test_those_that_fit_are_admitted_while_a_switch_of_another_is_away(stage):

@@ -63,12 +63,14 @@ class Stage:
         self.network = Network(fabric, state, random.Random(1))
         self.core = SimulatedUpkeep(self.network, state)
         self.down = {}
+        self.missing = {}
         self.ledger = Ledger(fabric, SqliteJournal(":memory:"))
         self.statuses = []
         devices = SimpleNamespace(
             plane_problem=self.down.get,
             tor_problem=lambda rack: self.down.get(f"r{rack}"),
             statuses=lambda: self.statuses,
+            missing_ports=lambda rack: self.missing.get(rack, frozenset()),
         )
         self.mute = set()
         fleet = SimpleNamespace(
@@ -480,6 +482,7 @@ def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
     stage.upkeep.look_after()
     stage.down[FIRST] = "no connection"
     assert {FABRIC.ports[end].plane for end in stage.reach.blocked_ports()} == {FIRST}
+    assert stage.reach.blocked_with_all_planes() == frozenset()
     assert stage.reach.within_reach(PlanRequest()).planes == {PlaneId(1)}
     with pytest.raises(DeviceUnavailable, match="p1: down: wait, or name other planes"):
         stage.reach.within_reach(PlanRequest(planes=frozenset({FIRST})))
@@ -532,6 +535,21 @@ def test_a_rack_whose_vlans_are_not_known_is_out_of_reach(stage):
     stage.core.care.uncertain_racks.add(RackId(1))
     assert stage.reach.within_reach(PlanRequest()).racks == {RackId(0), RackId(2)}
     assert {FABRIC.ports[end].rack for end in stage.reach.blocked_ports()} == {RackId(1)}
+
+
+def test_a_rack_whose_tor_lacks_a_port_is_within_reach_and_read_until_it_is_back(stage):
+    stage.upkeep.look_after()
+    gone = next(port for port in FABRIC.ports if port.rack == RackId(1))
+    stage.missing[RackId(1)] = frozenset({gone.tor_port})
+    asked = []
+    stage.upkeep._mend = lambda planes, racks: asked.append((list(planes), list(racks)))
+    assert stage.reach.blocked_ports() == {gone.id}
+    assert stage.reach.within_reach(PlanRequest()).racks is None
+    stage.upkeep.look_after()
+    stage.missing.clear()
+    stage.upkeep.look_after()
+    assert asked == [([], [RackId(1)]), ([], [])]
+    assert stage.reach.blocked_ports() == frozenset()
 
 
 def test_a_tor_without_vlans_that_missed_a_rule_is_within_reach_again():

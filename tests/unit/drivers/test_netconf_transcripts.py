@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
+import time
 from collections.abc import Callable
 
 import paramiko
 import pytest
+from lxml import etree
 
 from drivers.registry import optical_switch
-from drivers.transports.netconf import NETCONF_NS, NetconfRefusal
+from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransport
+from drivers.transports.ssh import SshOptions
 from hydra.errors import OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import PortState
@@ -43,7 +48,9 @@ def served(answer: Callable[[str], str], revision: str) -> Callable[[paramiko.Ch
                 number = re.search(r'message-id="([^"]+)"', request)
                 if number is not None:
                     head = f'<rpc-reply xmlns="{NETCONF_NS}" message-id="{number[1]}">'
-                    channel.sendall(f"{head}{answer(request)}</rpc-reply>".encode() + END)
+                    reply = f"{head}{answer(request)}</rpc-reply>".encode() + END
+                    with contextlib.suppress(OSError):  # the client has left meanwhile
+                        channel.sendall(reply)
 
     return serve
 
@@ -242,3 +249,36 @@ def test_the_model_before_2017(switch):
         4: PortState.UNKNOWN,
     }
     assert not any("port-config" in request for request in asked)
+
+
+def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):
+    """A switch that takes most of the time to write, and then does not say what it has."""
+    monkeypatch.setenv(VARIABLE, "root")
+    over = threading.Event()
+
+    def answer(request: str) -> str:
+        if "edit-config" in request:
+            time.sleep(1.5)
+        elif re.search(r"<(\w+:)?get>", request):
+            over.wait(20)
+        return "<ok/>"
+
+    front = SshFront(served(answer, "2018-03-22"))
+    transport = NetconfTransport(
+        "p1",
+        front.address,
+        Login("admin", password_env=VARIABLE),
+        SshOptions(host_key=front.host_key),
+        timeout_s=2.0,
+    )
+    listed = etree.Element(f"{{{SWITCH}}}cross-connects")
+    try:
+        transport.open()
+        started = time.monotonic()
+        with pytest.raises(OutcomeUnknown, match="could not be read back"):
+            transport.edit(etree.Element(f"{{{NETCONF_NS}}}config"), lambda: transport.get(listed))
+        assert time.monotonic() - started < 3.0
+    finally:
+        over.set()
+        transport.close()
+        front.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from drivers.codecs import tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
@@ -141,6 +143,13 @@ def test_commands_as_in_the_manuals(command, sent):
 
 def test_a_password_is_not_in_the_repr():
     assert "sesame" not in repr(tl1.login("admin", "sesame"))
+
+
+def test_a_password_that_cant_be_sent_is_not_shown():
+    command = replace(tl1.login("admin", "x"), blocks=("", "se;cret"))
+    with pytest.raises(tl1.Tl1Error, match="ACT-USER: a value can't be sent") as caught:
+        tl1.encode_command(command, "5")
+    assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -318,6 +318,20 @@ def test_a_plan_is_for_the_demand_that_policy_foretells(server, network, page):
     assert set(demand[demand > 0]) == {33.0}
 
 
+def test_a_plan_prefers_guesses_as_the_loop_does(server, network, page):
+    page.goto(server.url)
+    page.get_by_role("button", name="Plan…").click()
+    ask = page.locator("#ask")
+    expect(ask).to_contain_text("would be served")
+    ask.get_by_role("button", name="Carry it out").click()
+    expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
+    _, shown, made = network.plan_requests
+    assert network.demand().counted_on_mbps.sum() < network.demand().planned_mbps.sum()
+    for request in (shown, made):
+        assert request.demand == pytest.approx(network.demand().planned_mbps)
+        assert request.weights == pytest.approx(network.demand().counted_on_mbps)
+
+
 def test_a_second_press_before_the_answer_asks_nothing_more(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("epoch 3")
@@ -562,6 +576,45 @@ def test_a_stream_that_is_silent_is_not_live(server, network, page):
     expect(page.locator("#connection")).to_have_text("● live")
     page.clock.fast_forward(46_000)
     expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
+
+
+def test_tabs_share_one_stream(server, network, page):
+    """A browser has six connections to a server."""
+    streams = []
+    context = page.context
+    context.on("request", lambda one: streams.append(one.frame) if "/events" in one.url else None)
+    tabs = [page, *(context.new_page() for _ in range(6))]
+    for tab in tabs:
+        tab.goto(server.url)
+        expect(tab.locator("#connection")).to_have_text("● live")
+    assert streams == [page.main_frame]
+    last = tabs[-1]
+    last.get_by_role("button", name="Plan…").click()
+    last.get_by_role("button", name="Carry it out").click()
+    with tabs[1].expect_request("**/v1/reconfigurations/c0"):  # that is read when it is told of
+        network.finish("c0")
+    with context.expect_event("request", lambda one: "/events" in one.url):
+        page.close()
+    told = []
+    last.on("request", lambda one: told.append(one) if one.url.endswith("/c0") else None)
+    deadline = time.monotonic() + 30
+    while not told and time.monotonic() < deadline:  # until what the next tab hears is passed on
+        network.finish("c0")
+        last.wait_for_timeout(100)
+    assert told
+    assert len(streams) == 2
+
+
+def test_a_page_that_can_share_no_stream_has_none(server, network, page):
+    page.add_init_script("delete Navigator.prototype.locks")
+    streams = []
+    page.on("request", lambda one: streams.append(one.url) if "/events" in one.url else None)
+    page.goto(server.url)
+    expect(page.locator("#connection")).to_have_text("○ not live: read every 2 s")
+    expect(page.locator("#summary")).to_contain_text("2 circuits")
+    network.quarantined.clear()
+    expect(page.locator("#quarantine tbody")).to_contain_text("No port is in quarantine.")
+    assert streams == []
 
 
 LOOKS_SOON = """

@@ -178,6 +178,20 @@ def test_names_become_numbers(client, service, route):
     assert request.only_if_it_pays
 
 
+def test_a_guess_may_tell_what_is_expected_of_it(client, service):
+    guess = {"src": "r1", "dst": "r2", "mbps": 80, "expected_mbps": 20}
+    known = {"src": "r2", "dst": "r1", "mbps": 30}
+    assert client.post("/v1/plan", json={"demand": [guess, known]}).status_code == 200
+    assert client.post("/v1/plan", json={"demand": [known]}).status_code == 200
+    with_guess, without = service.plan_requests
+    assert [with_guess.demand[0, 1], with_guess.demand[1, 0]] == [80, 30]
+    assert [with_guess.weights[0, 1], with_guess.weights[1, 0]] == [20, 30]
+    assert with_guess.weights.sum() == 50
+    assert without.weights is None
+    wrong = client.post("/v1/plan", json={"demand": [{**guess, "expected_mbps": -1}]})
+    assert wrong.status_code == 422
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"demand": None, "planes": None, "racks": None, "algorithm": None}]
 )
