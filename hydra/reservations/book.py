@@ -356,12 +356,10 @@ class ReservationBook:
         reservation_id: str,
         state: ReservationState,
         reason: str = "",
-        path: Path | None = None,
-        vlan: VlanId | None = None,
         *,
         now: float | None = None,
     ) -> Reservation:
-        """Move to ``state``, and, if ``path`` is given, onto it (see :meth:`place`).
+        """Move to ``state``.
 
         ``now`` is in Unix seconds; None: not known. One that had circuits, and is let go or over,
         leaves its path until :meth:`leave_nothing`. One that is to give way keeps that as its
@@ -375,12 +373,10 @@ class ReservationBook:
             check_transition(RESERVATION_TRANSITIONS, old.state, state)
         except LifecycleError as error:
             raise LifecycleError(f"reservation {reservation_id}: {error}") from None
-        if path is not None and (path.src, path.dst) != old.pair:
-            raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
         if old.preempted_by is not None:
             reason = reason or old.reason
         leaves_path = old.leaves_path or (old.holds_capacity and state in _LEAVES_PATH)
-        self._put(
+        return self._put(
             replace(
                 old,
                 state=state,
@@ -390,9 +386,6 @@ class ReservationBook:
                 leaves_path=leaves_path,
             )
         )
-        if path is not None:
-            self.place(path, vlan)
-        return self._by_id[reservation_id]
 
     def modify(
         self,

@@ -127,7 +127,7 @@ def test_a_forbidden_step_changes_nothing(fabric):
     book = ReservationBook(fabric)
     book.add("a", request(), now=0.0)
     with pytest.raises(LifecycleError, match=r"reservation a: activating can't become released"):
-        book.transition("a", State.RELEASED, path=direct_path(fabric, 0, 1))
+        book.transition("a", State.RELEASED)
     assert book.get("a").state is State.ACTIVATING
     assert book.get("a").path is None
     with pytest.raises(UnknownName, match="'b'"):
@@ -148,25 +148,19 @@ def test_reservations_of_a_rack_pair_share_one_path_and_add_up(fabric):
     book.add("b", request("h21", "h12", 20.0), now=0.0)
     book.add("c", request("r4", "r3", 5.0), now=0.0)
     first, second = direct_path(fabric, 0, 1, plane=0), direct_path(fabric, 0, 1, plane=1)
-    book.transition("a", State.ACTIVE, path=first, vlan=VlanId(100))
+    book.transition("a", State.ACTIVE)
+    book.place(first, VlanId(100))
     assert book.pinned() == (
         Pin(RackId(0), RackId(1), first, 50.0, ("a", "b")),
         Pin(RackId(2), RackId(3), direct_path(fabric, 2, 3), 5.0, ("c",)),
     )
-    book.transition("b", State.ACTIVE, path=second, vlan=VlanId(101))
+    book.transition("b", State.ACTIVE)
+    book.place(second, VlanId(101))
     assert (book.get("a").path, book.get("a").vlan) == (second, 101)
     assert [r.id for r in book.place(first, VlanId(102))] == ["a", "b"]
     book.transition("a", State.RELEASING)
     assert book.pinned()[0] == Pin(RackId(0), RackId(1), first, 20.0, ("b",))
     assert book.get("a").path == first, "a reservation that is over remembers its path"
-
-
-def test_a_path_between_other_racks_is_a_programming_error(fabric):
-    book = ReservationBook(fabric)
-    book.add("a", request(), now=0.0)
-    with pytest.raises(ValueError, match="path"):
-        book.transition("a", State.ACTIVE, path=direct_path(fabric, 0, 2), vlan=VlanId(100))
-    assert book.get("a").state is State.ACTIVATING
 
 
 def test_pruning_forgets_those_that_ended_first(fabric):

@@ -136,7 +136,7 @@ def test_one_that_comes_up_is_still_said_to_give_way(fabric):
     book = ReservationBook(fabric)
     book.add("a", request(60.0), 0.0)
     book.add("b", request(80.0, 5), 10.0)
-    old = book.transition("a", State.ACTIVE, "", book.get("a").booked)
+    old = book.transition("a", State.ACTIVE)
     assert "gives way to a reservation of priority 5" in old.reason
     assert book.transition("a", State.RELEASING, "asked for").reason == "asked for"
 
@@ -150,7 +150,7 @@ def yielding(fabric):
     book.add("a", request(60.0, duration_s=500.0), 0.0)
     book.add("c", ReservationRequest("r3", "r4", 50.0), 0.0)
     for name in "ac":
-        book.transition(name, State.ACTIVE, "", book.get(name).booked)
+        book.transition(name, State.ACTIVE)
     book.add("b", request(80.0, 5, start_unix_s=100.0, duration_s=100.0), 10.0)
     book.settle("b")
     assert book.get("a").expires_unix_s == 100.0

@@ -54,12 +54,14 @@ def run(fabric, steps):
             path = None if plane is None else direct_path(fabric, *old.pair, plane)
             allowed = state in RESERVATION_TRANSITIONS[old.state]
             try:
-                book.transition(old.id, state, path=path, vlan=vlan)
+                book.transition(old.id, state)
             except LifecycleError:
                 assert not allowed
                 assert {r.id: r for r in book} == before
             else:
                 assert allowed
+                if path is not None:
+                    book.place(path, vlan)
         yield book, before
 
 

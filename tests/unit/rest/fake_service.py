@@ -182,11 +182,11 @@ class FakeService:
     ) -> None:
         """``path`` is where it became active; None: where it is booked."""
         with self._lock:
-            vlan = None
-            if state is ReservationState.ACTIVE:
-                path = path or self._book.get(reservation_id).booked
-                vlan = VlanId(100)
-            settled = self._book.transition(reservation_id, state, reason, path, vlan)
+            settled = self._book.transition(reservation_id, state, reason)
+            path = path or settled.booked
+            if state is ReservationState.ACTIVE and path is not None:
+                self._book.place(path, VlanId(100))
+                settled = self._book.get(reservation_id)
         self.tell(settled)
 
     def tell(self, reservation) -> None:
