@@ -165,7 +165,7 @@ class PolatisTl1(Tl1Switch):
 
     def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
         """Attenuators at these egress ports; none on a switch that has none, or knows of none."""
-        (reply,) = self._session.query_all([tl1_polatis.ATTENUATORS_QUERY])
+        reply = self._session.query(tl1_polatis.ATTENUATORS_QUERY)
         if reply.completion is tl1.Completion.DENIED:
             return {}
         modes = self._parsed(

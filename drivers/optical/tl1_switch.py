@@ -240,15 +240,11 @@ class Tl1Switch(BaseSwitch):
             )
 
     def _ask(self, command: tl1.Command) -> tl1.Reply:
-        return self._ask_all([command])[0]
-
-    def _ask_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
-        """Replies to commands that change nothing; raises DeviceError for a refusal."""
-        replies = self._session.query_all(commands, window=window)
-        for command, reply in zip(commands, replies, strict=True):
-            if reply.completion is tl1.Completion.DENIED:
-                raise DeviceError(self._name, f"refuses {command.name}: {self._why(reply)}")
-        return replies
+        """The reply to a command that changes nothing; raises DeviceError for a refusal."""
+        reply = self._session.query(command)
+        if reply.completion is tl1.Completion.DENIED:
+            raise DeviceError(self._name, f"refuses {command.name}: {self._why(reply)}")
+        return reply
 
     def _why(self, reply: tl1.Reply) -> str:
         """The device's reason for a refusal, in words."""

@@ -86,18 +86,14 @@ class Tl1Session:
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
         ProtocolError if it answers something outside its grammar.
         """
-        return self.query_all([command])[0]
-
-    def query_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
-        """Replies as by :meth:`query`, in order, with up to ``window`` commands at once."""
         self.open()
         try:
-            return self._exchange(commands, window)
+            return self._exchange([command], 1)[0]
         except ConnectionLostError as error:
             raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
 
     def write_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
-        """Replies, perhaps refusals, to commands that change the device.
+        """Replies, perhaps refusals, to commands that change the device, up to ``window`` at once.
 
         Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if a reply got lost: then any
         of the commands may have taken effect. DeviceError: the login is refused, and
