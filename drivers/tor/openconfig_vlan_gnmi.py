@@ -7,7 +7,7 @@ other (NX-OS); names bear those of their modules in the former alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from drivers.codecs import openconfig as codec
@@ -18,8 +18,7 @@ from drivers.tor.openconfig import Container, Dialect, OpenconfigTor
 from drivers.transports import gnmi_session
 from drivers.transports.gnmi_session import GnmiRefusal, GnmiSession, Message
 from drivers.transports.tls import TlsOptions
-from hydra.config.devices import endpoint_problems, login_problems, option_problems
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Rack
 from hydra.roles import TorSwitch
 
@@ -48,13 +47,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
     )
 
 
-def check(rack: Rack) -> Iterator[Problem]:
-    """Problems of the address, login and options of a rack's ToR, and packages that are missing."""
-    yield from endpoint_problems(rack.tor.address)
-    yield from login_problems(rack.tor.login)
-    yield from option_problems(TlsOptions, rack.tor.options)
-    if not gnmi_session.installed():
-        yield Problem("driver", gnmi_session.MISSING)
+check: Final = gnmi_session.tor_problems
 
 
 class GnmiInterfaces(GnmiSession):

@@ -22,8 +22,7 @@ from drivers.transports import gnmi_session
 from drivers.transports.gnmi import GnmiDatabases
 from drivers.transports.gnmi_session import GnmiRefusal
 from drivers.transports.tls import TlsOptions
-from hydra.config.devices import endpoint_problems, login_problems, option_problems
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem, ProtocolError
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, Rack, VlanId
 from hydra.roles import PortVlans, TorCapabilities, TorSwitch
 
@@ -40,13 +39,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
     return SonicTor(rack.name, rack.tor.address, rack.tor.login, options, timeout_s=timeout_s)
 
 
-def check(rack: Rack) -> Iterator[Problem]:
-    """Problems of the address, login and options of a rack's ToR, and packages that are missing."""
-    yield from endpoint_problems(rack.tor.address)
-    yield from login_problems(rack.tor.login)
-    yield from option_problems(TlsOptions, rack.tor.options)
-    if not gnmi_session.installed():
-        yield Problem("driver", gnmi_session.MISSING)
+check: Final = gnmi_session.tor_problems
 
 
 class SonicTor(SessionTor):

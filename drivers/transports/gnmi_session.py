@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
-from hydra.model import Login
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
+from hydra.model import Login, Rack
 
 MISSING: Final = (
     "gNMI wants the packages of the extra sonic: pip install 'hydra-hybrid-network[sonic]'"
@@ -36,6 +37,15 @@ Message: TypeAlias = Any
 def installed() -> bool:
     """True if the packages of the extra are there."""
     return all(find_spec(name) is not None for name in _NEEDS)
+
+
+def tor_problems(rack: Rack) -> Iterator[Problem]:
+    """Problems of the address, login and options of a rack's ToR, and packages that are missing."""
+    yield from endpoint_problems(rack.tor.address)
+    yield from login_problems(rack.tor.login)
+    yield from option_problems(TlsOptions, rack.tor.options)
+    if not installed():
+        yield Problem("driver", MISSING)
 
 
 class GnmiRefusal(DeviceError):
