@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -13,6 +17,19 @@ CA: Final = "ca.pem"
 _NAME: Final = "switch"
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _DAYS: Final = 7
+
+
+@contextmanager
+def new_directory(parser: argparse.ArgumentParser, named: Path | None) -> Iterator[Path]:
+    """The directory that an emulator may fill: the one ``named``, or one that ends with it."""
+    with ExitStack() as stack:
+        directory = named or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if (directory / CA).exists():
+            parser.error(
+                f"--directory {directory}: another emulator has been there, name a new one"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory
 
 
 def certify(directory: Path, authority: str) -> tuple[Path, Path]:

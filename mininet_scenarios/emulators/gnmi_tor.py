@@ -6,14 +6,13 @@ import argparse
 import asyncio
 import logging
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
-from mininet_scenarios.emulators.certificate import CA
+from mininet_scenarios.emulators.certificate import new_directory
 from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.process import endpoint
 
@@ -107,11 +106,5 @@ def started(
     """The options, and the directory that the emulator may fill; a temporary one ends with it."""
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    with ExitStack() as stack:
-        directory = options.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if (directory / CA).exists():
-            parser.error(
-                f"--directory {directory}: another emulator has been there, name a new one"
-            )
-        directory.mkdir(parents=True, exist_ok=True)
+    with new_directory(parser, options.directory) as directory:
         yield options, directory

@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from mininet_scenarios.emulators.certificate import CA
+from mininet_scenarios.emulators.certificate import new_directory
 from mininet_scenarios.emulators.ocs import EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.sonic_databases import DatabaseError, Databases
@@ -40,12 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, others = parser.parse_known_args(arguments)
     server, port = _SERVERS[own.protocol]
     with ExitStack() as stack:
-        directory = own.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if (directory / CA).exists():
-            parser.error(
-                f"--directory {directory}: another emulator has been there, name a new one"
-            )
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = stack.enter_context(new_directory(parser, own.directory))
         try:
             databases = stack.enter_context(Databases(directory))
         except DatabaseError as error:
