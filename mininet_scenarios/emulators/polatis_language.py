@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-COMMAND_ERROR: Final = -100
 PARAMETER_MISSING: Final = -109
 PARAMETER_NOT_ALLOWED: Final = -108
 SYNTAX_ERROR: Final = -102

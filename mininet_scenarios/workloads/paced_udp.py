@@ -36,7 +36,6 @@ DEFAULT_PORT: Final = 5300
 
 WIRE_OVERHEAD_V4: Final = 14 + 20 + 8
 """Size of Ethernet, IPv4 and UDP headers, which a rate limit on an untagged port counts, too."""
-WIRE_OVERHEAD_V6: Final = 14 + 40 + 8
 
 _END_REPEATS: Final = 5
 _END_INTERVAL_S: Final = 0.02

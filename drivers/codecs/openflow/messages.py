@@ -235,9 +235,9 @@ def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
     )
 
 
-def port_stats_body(port: int = PORT_ANY) -> bytes:
-    """Body of a MULTIPART_PORT_STATS request; ``PORT_ANY``: for all ports."""
-    return _PORT_STATS_REQUEST.pack(port)
+def port_stats_body() -> bytes:
+    """Body of a MULTIPART_PORT_STATS request, for all ports."""
+    return _PORT_STATS_REQUEST.pack(PORT_ANY)
 
 
 def decode_port_counters(body: bytes) -> dict[int, tuple[int, int, int, int, int, int]]:
