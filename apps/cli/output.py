@@ -7,12 +7,18 @@ import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Console
 from rich.table import Table
+
+from hydra.errors import PlanError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _WIDTH_OF_A_PIPE: Final = 200
 
@@ -53,6 +59,14 @@ def drawn_by(module: str) -> ModuleType:
         return import_module(f"apps.cli.{module}")
     except ModuleNotFoundError as error:
         raise CommandError(f"{error.name} is needed for --plot: pip install {error.name}") from None
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a plot. Raises PlanError."""
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{path} can't be written: {error}") from error
 
 
 def print_json(document: object) -> None:

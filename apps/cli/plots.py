@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from apps.cli.output import save_figure
 from apps.offline.replay import Run
 from apps.offline.study import Outcome, Study
-from hydra.errors import PlanError
 
 _SIZE_INCHES: Final = (10.0, 4.5)
 _DPI: Final = 150
@@ -36,7 +36,7 @@ def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
     title, values = _slots_map(study, outcome) if _has_slots(outcome) else _hops_map(study, outcome)
     _map(figure, right, values, title, None if _has_slots(outcome) else study.limits.max_hops)
     figure.suptitle(f"{outcome.algorithm} on {study.fabric.name}")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> None:
@@ -57,7 +57,7 @@ def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> No
     right.set_xscale("log")
     left.invert_yaxis()
     figure.suptitle(f"{study.fabric.name}: {len(study.fabric.racks)} racks")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_replay(runs: Sequence[Run], title: str, path: Path) -> None:
@@ -83,7 +83,7 @@ def plot_replay(runs: Sequence[Run], title: str, path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.legend()
     axes.set_title(title)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _has_slots(outcome: Outcome) -> bool:
@@ -116,10 +116,3 @@ def _map(
     axes.set_title(title)
     axes.set_xlabel("to rack")
     axes.set_ylabel("from rack")
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{path} can't be written: {error}") from error

@@ -8,10 +8,10 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
+from apps.cli.output import save_figure
 from apps.prices.files import RackPrices
 from apps.prices.networks import Bill
 from apps.prices.pods import PodStudy
-from hydra.errors import PlanError
 
 _SIZE_INCHES: Final = (10.0, 4.5)
 _DPI: Final = 150
@@ -39,7 +39,7 @@ def plot_racks(
     right.set_xlabel("oversubscription β")
     right.set_title("fat tree")
     figure.suptitle(prices.title)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_pods(study: PodStudy, path: Path) -> None:
@@ -69,11 +69,4 @@ def plot_pods(study: PodStudy, path: Path) -> None:
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
     axes.legend(fontsize="small")
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{path} can't be written: {error}") from error
+    save_figure(figure, path)
