@@ -23,6 +23,7 @@ from hydra.model import MacAddress, VlanId
 from hydra.roles import PortVlans
 from mininet_scenarios.emulators.certificate import CA, certify
 from mininet_scenarios.emulators.ports import free_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.ovs
 
@@ -274,13 +275,6 @@ def test_open_and_close_may_be_repeated(tor):
 def listens(port):
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_until(condition, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # --- servers that stop, on a database of their own ----------------------------------------------

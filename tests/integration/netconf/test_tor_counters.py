@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from hydra.model import Fabric, RackId, Tor
 from hydra.policy import Policy, Timeouts
 from tests.integration.conftest import DEMO_CONFIG
 from tests.integration.netconf.conftest import PORTS
+from tests.waiting import wait_until
 
 INTERFACES = "http://openconfig.net/yang/interfaces"
 FIRST, SILENT = RackId(0), RackId(1)
@@ -139,10 +139,7 @@ def test_the_thread_asks_again_and_again(fabric, devices, sent):
     sent(100)
     asking = TorCounters(fabric, replace(POLICY, poll_interval_s=0.1), devices)
     asking.start()
-    deadline_s = time.monotonic() + 30
-    while len(asking.rates_mbps()) < len(fabric.ports_of(FIRST)):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    wait_until(lambda: len(asking.rates_mbps()) >= len(fabric.ports_of(FIRST)))
     asking.stop()
     assert set(asking.rates_mbps()) == {port.id for port in fabric.ports_of(FIRST)}
     assert asking.troubles() == {}

@@ -15,6 +15,7 @@ from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransp
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize(
     "server", ["candidate", "running"], indirect=True, scope="module"
@@ -164,7 +165,7 @@ def test_the_lock_is_given_back_after_success_and_after_refusal(transport, stran
 def test_a_session_killed_between_calls_is_replaced(transport, stranger):
     transport.open()
     stranger.end_other_sessions()
-    _wait_until(lambda: not transport.connected)
+    wait_until(lambda: not transport.connected)
     transport.edit(config((1, 17)), fine)
     assert pairs(transport) == {(1, 17)}
 
@@ -172,7 +173,7 @@ def test_a_session_killed_between_calls_is_replaced(transport, stranger):
 def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(transport, stranger):
     def kill() -> None:
         stranger.end_other_sessions()
-        _wait_until(lambda: not transport.connected)
+        wait_until(lambda: not transport.connected)
 
     if _target(transport) == "running":
         transport.edit(config((1, 17)), kill)  # written, and nothing is left to confirm
@@ -180,7 +181,7 @@ def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(tr
         return
     with pytest.raises(OutcomeUnknown, match="confirm"):
         transport.edit(config((1, 17)), kill)
-    _wait_until(lambda: pairs(transport) == set())
+    wait_until(lambda: pairs(transport) == set())
 
 
 def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write(server):
@@ -204,7 +205,7 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
     transport.close()
     client = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
     if _target(client) == "candidate":
-        _wait_until(lambda: pairs(client) == set())  # the lost session's commit is undone
+        wait_until(lambda: pairs(client) == set())  # the lost session's commit is undone
     client.close()
 
 
@@ -216,7 +217,7 @@ def test_notifications_come_beside_replies(server):
     transport.open()
     transport.edit(config((1, 17)), fine)
     heard: list[str] = []
-    _wait_until(
+    wait_until(
         lambda: (
             heard.extend(etree.QName(e).localname for e in transport.notifications())
             or "netconf-config-change" in heard
@@ -281,13 +282,6 @@ def test_a_key_that_the_server_does_not_know_is_refused(server, tmp_path):
     )
     with pytest.raises(DeviceError, match="refuses root with this key"):
         transport.open()
-
-
-def _wait_until(condition, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_the_reference_client_sees_several_errors_in_one_reply(stranger):

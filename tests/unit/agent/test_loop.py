@@ -24,6 +24,7 @@ from hydra.policy import AgentPolicy, Policy, Sharing
 from tests.unit.cli import DEMO
 from tests.unit.core.fabrics import path_of, state_of
 from tests.unit.rest.fake_service import FakeService
+from tests.waiting import wait_until
 
 MB = 1_000_000
 FAST = AgentPolicy(sample_s=0.02, report_gap_s=0.05, repeat_s=0.3)
@@ -102,13 +103,6 @@ def running(url, sockets, name="h11", schedule=None):
             assert not thread.is_alive()
 
 
-def until(condition):
-    deadline_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-
-
 def waiting_mb(service):
     return [one.waiting_mb for one in service.agents.agents()]
 
@@ -116,13 +110,13 @@ def waiting_mb(service):
 def test_it_reports_what_changes_and_that_it_lives(service, server):
     sockets = Sockets()
     with running(server.url, sockets):
-        until(lambda: waiting_mb(service) == [0.0])
+        wait_until(lambda: waiting_mb(service) == [0.0])
         sockets.send("10.0.2.1", 50 * MB)
-        until(lambda: waiting_mb(service) == [50.0])
-        until(lambda: service.agents.agents()[0].age_s > 0.1)
-        until(lambda: service.agents.agents()[0].age_s < 0.1)
+        wait_until(lambda: waiting_mb(service) == [50.0])
+        wait_until(lambda: service.agents.agents()[0].age_s > 0.1)
+        wait_until(lambda: service.agents.agents()[0].age_s < 0.1)
         sockets.send("10.0.1.2", 50 * MB)  # its own rack
-        until(lambda: waiting_mb(service) == [0.0])
+        wait_until(lambda: waiting_mb(service) == [0.0])
     assert service.agents.troubles() == {}
 
 
@@ -130,9 +124,9 @@ def test_a_new_setup_is_fetched(service, server):
     sockets = Sockets()
     sockets.send("10.0.2.1", 5 * MB)
     with running(server.url, sockets):
-        until(lambda: waiting_mb(service) == [5.0])
+        wait_until(lambda: waiting_mb(service) == [5.0])
         service.for_agents.now = Policy(agents=replace(FAST, report_above_mb=10.0))
-        until(lambda: waiting_mb(service) == [0.0])
+        wait_until(lambda: waiting_mb(service) == [0.0])
 
 
 def test_it_tells_elephants_where_somebody_wants_to_know(service, server):
@@ -140,24 +134,24 @@ def test_it_tells_elephants_where_somebody_wants_to_know(service, server):
     sockets = Sockets()
     sockets.send("10.0.2.1", 50 * MB)
     with running(server.url, sockets):
-        until(lambda: waiting_mb(service) == [50.0])
+        wait_until(lambda: waiting_mb(service) == [50.0])
         assert service.agents.elephants(server_h11) == set()
         service.for_agents.now = Policy(agents=FAST, sharing=Sharing.ON_DEMAND)
         flow = TcpConnection(ip_address("10.0.2.1"), 40000, 5201)
-        until(lambda: service.agents.elephants(server_h11) == {flow})
+        wait_until(lambda: service.agents.elephants(server_h11) == {flow})
         service.for_agents.now = Policy(agents=FAST)
-        until(lambda: service.agents.elephants(server_h11) == set())
+        wait_until(lambda: service.agents.elephants(server_h11) == set())
 
 
 def test_it_outlives_the_controller(service, server, caplog):
     sockets = Sockets()
     with running(server.url, sockets):
-        until(lambda: waiting_mb(service) == [0.0])
+        wait_until(lambda: waiting_mb(service) == [0.0])
         server.stop()
         sockets.send("10.0.2.1", 50 * MB)
-        until(lambda: "no report gets through" in caplog.text)
+        wait_until(lambda: "no report gets through" in caplog.text)
         server.start()
-        until(lambda: waiting_mb(service) == [50.0])
+        wait_until(lambda: waiting_mb(service) == [50.0])
     complaints = [one for one in caplog.records if one.levelname == "WARNING"]
     assert len(complaints) == 1, "once, however often it tries"
 
@@ -168,10 +162,14 @@ def test_it_tells_how_many_connections_wait(service, server):
     sockets.connections = 7
     counted = np.array([5.0])
     with running(server.url, sockets):
-        until(lambda: service.agents.backlog(lambda *_: (counted, counted)).connections.sum() == 7)
+        wait_until(
+            lambda: service.agents.backlog(lambda *_: (counted, counted)).connections.sum() == 7
+        )
         assert waiting_mb(service) == [0.0]
         service.for_agents.now = Policy(agents=FAST, sharing=Sharing.ON_DEMAND)
-        until(lambda: service.agents.backlog(lambda *_: (counted, counted)).connections.sum() == 1)
+        wait_until(
+            lambda: service.agents.backlog(lambda *_: (counted, counted)).connections.sum() == 1
+        )
 
 
 def join(service, *ends):
@@ -186,37 +184,37 @@ def test_circuits_are_scheduled_for_as_soon_as_they_change(service, server):
     service.for_agents.now = Policy(agents=slow)
     schedule = Schedule()
     with running(server.url, Sockets(), schedule=schedule):
-        until(lambda: schedule.told == [(0.9, ()), (0.9, ())])
-        until(lambda: waiting_mb(service) == [0.0])
+        wait_until(lambda: schedule.told == [(0.9, ()), (0.9, ())])
+        wait_until(lambda: waiting_mb(service) == [0.0])
         age_s = service.agents.agents()[0].age_s
         began_s = time.monotonic()
         join(service, 0, 1)
-        until(lambda: schedule.told[-1] == (0.9, ("r2",)))
+        wait_until(lambda: schedule.told[-1] == (0.9, ("r2",)))
         assert time.monotonic() - began_s < _LOOK_UP_S, "pushed, not found by a look now and then"
         join(service, 0, 2)
-        until(lambda: schedule.told[-1] == (0.9, ("r3",)))
+        wait_until(lambda: schedule.told[-1] == (0.9, ("r3",)))
         assert service.agents.agents()[0].age_s > age_s, "it has not reported meanwhile"
 
 
 def test_it_follows_circuits_again_when_the_controller_is_back(service, server, caplog):
     schedule = Schedule()
     with running(server.url, Sockets(), schedule=schedule):
-        until(lambda: len(schedule.told) == 2)
+        wait_until(lambda: len(schedule.told) == 2)
         server.stop()
         join(service, 0, 1)
-        until(lambda: "no report gets through" in caplog.text)
+        wait_until(lambda: "no report gets through" in caplog.text)
         server.start()
-        until(lambda: schedule.told[-1][1] == ("r2",))
+        wait_until(lambda: schedule.told[-1][1] == ("r2",))
 
 
 def test_another_share_is_taken_over_with_the_circuits_that_are_known(service, server):
     schedule = Schedule()
     with running(server.url, Sockets(), schedule=schedule):
-        until(lambda: len(schedule.told) == 2)
+        wait_until(lambda: len(schedule.told) == 2)
         join(service, 0, 1)
-        until(lambda: schedule.told[-1] == (0.0, ("r2",)))
+        wait_until(lambda: schedule.told[-1] == (0.0, ("r2",)))
         service.for_agents.now = Policy(agents=replace(FAST, optical_share=0.5))
-        until(lambda: schedule.told[-1] == (0.5, ("r2",)))
+        wait_until(lambda: schedule.told[-1] == (0.5, ("r2",)))
 
 
 def test_a_controller_that_comes_back_with_other_prefixes_is_scheduled_for(service, server):
@@ -231,14 +229,14 @@ def test_a_controller_that_comes_back_with_other_prefixes_is_scheduled_for(servi
     join(with_more, 0, 2)
     schedule = Schedule()
     with running(server.url, Sockets(), schedule=schedule):
-        until(lambda: len(schedule.told) == 2)
+        wait_until(lambda: len(schedule.told) == 2)
         join(service, 0, 2)
-        until(lambda: schedule.told[-1][1] == ("r3",))
+        wait_until(lambda: schedule.told[-1][1] == ("r3",))
         service.agents = with_more.agents
-        until(lambda: len(schedule.prefixes) == 2)
+        wait_until(lambda: len(schedule.prefixes) == 2)
         assert schedule.cleared == 1
         assert str(added) in schedule.prefixes[1]["r3"]
-        until(lambda: schedule.told[-1][1] == ("r3",))
+        wait_until(lambda: schedule.told[-1][1] == ("r3",))
 
 
 def test_an_output_that_can_no_longer_be_scheduled_ends_it(service, server):
@@ -248,7 +246,7 @@ def test_an_output_that_can_no_longer_be_scheduled_ends_it(service, server):
         agent = Agent("/v1/agents/h11", client, Sockets(), lost, schedule)
 
         def break_it():
-            until(lambda: len(schedule.told) == 2)
+            wait_until(lambda: len(schedule.told) == 2)
             schedule.fails = SchedulingError("eth0 is gone")
             join(service, 0, 1)
 
@@ -261,7 +259,7 @@ def test_an_output_that_can_no_longer_be_scheduled_ends_it(service, server):
 
 def test_a_refused_agent_goes_on_trying_more_and_more_seldom(server, caplog):
     with running(server.url, Sockets(), name="h99"):
-        until(lambda: "no server 'h99'" in caplog.text)
+        wait_until(lambda: "no server 'h99'" in caplog.text)
 
 
 def test_pauses_double_up_to_a_limit_and_are_spread():

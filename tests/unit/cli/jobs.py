@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import FINAL_STATES
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -88,13 +88,6 @@ def states(service):
     return [one.state for one in service.reservations()]
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def all_over(service):
-    wait_for(lambda: all(state in FINAL_STATES for state in states(service)))
+    wait_until(lambda: all(state in FINAL_STATES for state in states(service)))
     return True

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from apps.jobs.mpi import PATTERNS, Host, between_racks, host_traffic, placement, read_hosts
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
+from tests.waiting import wait_until
 
-from .jobs import all_over, finish, states, wait_for
+from .jobs import all_over, finish, states
 
 HOSTS = "h11 slots=2\n# the others\nh21\nh31\n"
 
@@ -40,7 +41,7 @@ def test_signals_reach_the_job_and_release(start, service, network, hosts, numbe
     ready = tmp_path / "ready"
     job = ("mpirun", "--hosts", hosts, "--pattern", "ring", "--mbps", "10")
     process = start(*job, "--", "sh", "-c", f"touch {ready}; exec sleep 60")
-    wait_for(ready.exists)
+    wait_until(ready.exists)
     assert State.ACTIVE in states(service)
     process.send_signal(number)
     code, _, err = finish(process)

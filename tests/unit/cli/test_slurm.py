@@ -15,8 +15,9 @@ from apps.jobs.slurm import Job, Wish, hostnames, read_wish
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
 from mininet_scenarios.emulators.ports import free_port
+from tests.waiting import wait_until
 
-from .jobs import all_over, states, wait_for
+from .jobs import all_over, states
 
 pytestmark = pytest.mark.takes(15)
 
@@ -89,12 +90,12 @@ class Cluster:
         with ExitStack() as stack:
             munged = ["/usr/sbin/munged", "--foreground", "--force", *options]
             stack.enter_context(daemon(home, "munged", *munged))
-            wait_for((home / "munge.sock").exists)
+            wait_until((home / "munge.sock").exists)
             stack.enter_context(daemon(home, "slurmctld", "/usr/sbin/slurmctld", "-D", "-f", conf))
             for name in NODES:
                 slurmd = ["/usr/sbin/slurmd", "-D", "-N", name, "-f", conf]
                 stack.enter_context(daemon(home, f"slurmd-{name}", *slurmd))
-            wait_for(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == str(len(NODES)))
+            wait_until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == str(len(NODES)))
             yield self
 
     def ask(self, *command):
@@ -118,7 +119,7 @@ def cluster(tmp_path_factory, rest):
 @pytest.fixture
 def idle(cluster, network, service):
     """Of the jobs of earlier tests, nothing is left."""
-    wait_for(lambda: cluster.ask("squeue", "-h") == "")
+    wait_until(lambda: cluster.ask("squeue", "-h") == "")
     return cluster
 
 
@@ -129,14 +130,14 @@ def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_
         ["srun", "-N", "3", "--comment", "mine hydra:all-to-all=10", "sh", "-c", job],
         env=idle.environment,
     )
-    wait_for(lambda: len(list(tmp_path.glob("seen-*"))) == 3)
+    wait_until(lambda: len(list(tmp_path.glob("seen-*"))) == 3)
     promised = {(one.src, one.dst): one.bandwidth_mbps for one in service.reservations()}
     assert promised == {("h11", "h21"): 10, ("h12", "h21"): 10}
     assert set(states(service)) == {State.ACTIVE}
     assert process.wait(20) == 0
-    wait_for(lambda: all_over(service))
+    wait_until(lambda: all_over(service))
     assert set(states(service)) == {State.RELEASED}
-    wait_for(lambda: not list((idle.home / "jobs").iterdir()))
+    wait_until(lambda: not list((idle.home / "jobs").iterdir()))
 
 
 def test_a_job_that_is_cancelled_gives_it_back(idle, service, tmp_path):
@@ -146,10 +147,10 @@ def test_a_job_that_is_cancelled_gives_it_back(idle, service, tmp_path):
     number = idle.ask(
         "sbatch", "--parsable", "-N", "3", "--comment", "hydra:ring=5", "-o", "/dev/null", script
     )
-    wait_for(started.exists)
+    wait_until(started.exists)
     assert set(states(service)) == {State.ACTIVE}
     idle.ask("scancel", number)
-    wait_for(lambda: all_over(service))
+    wait_until(lambda: all_over(service))
 
 
 def test_a_job_that_asks_for_nothing_gets_nothing(idle, service):
@@ -187,7 +188,7 @@ def test_a_prolog_that_is_killed_while_it_waits_leaves_it_to_the_epilog(
 ):
     network.idle = True
     prolog = slurm("prolog")
-    wait_for(lambda: states(service) == [State.ACTIVATING])
+    wait_until(lambda: states(service) == [State.ACTIVATING])
     prolog.send_signal(number)
     assert prolog.wait(20) == -number
     assert slurm("epilog").wait(20) == 0
@@ -208,7 +209,7 @@ def test_one_that_is_killed_before_the_answer_comes_does_too(slurm, service, net
 
     service.reserve_all = without_an_answer
     prolog = slurm("prolog")
-    wait_for(made.is_set)
+    wait_until(made.is_set)
     assert slurm("epilog").wait(20) == 0
     assert len(states(service)) == 1
     assert all_over(service)

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from hydra.lifecycle import ReservationState as State
+from tests.waiting import wait_until
 
-from .jobs import all_over, finish, states, wait_for
+from .jobs import all_over, finish, states
 
 pytestmark = pytest.mark.takes(20)
 
@@ -55,7 +56,7 @@ def test_it_exits_as_the_command_does(start, service, network, command, expected
 def test_signals_reach_the_command_and_release(start, service, network, number, tmp_path):
     ready = tmp_path / "ready"
     process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
-    wait_for(ready.exists)
+    wait_until(ready.exists)
     process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + number, err
@@ -72,7 +73,7 @@ def test_a_signal_that_is_ignored_stays_ignored(rest, service, network, tmp_path
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    wait_for((tmp_path / "ready").exists)
+    wait_until((tmp_path / "ready").exists)
     os.killpg(process.pid, signal.SIGHUP)
     (tmp_path / "ready.end").touch()
     assert process.wait(20) == 0
@@ -108,12 +109,12 @@ def test_a_commands_interrupt_comes_once(rest, service, network, tmp_path, stdin
         stderr=slave,
     )
     try:
-        wait_for(lambda: seen.exists() and seen.read_text() == "ready")
+        wait_until(lambda: seen.exists() and seen.read_text() == "ready")
         if by == "terminal":
             os.write(master, b"\x03")
         else:
             process.send_signal(signal.SIGINT)
-        wait_for(lambda: seen.read_text() != "ready")
+        wait_until(lambda: seen.read_text() != "ready")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 1
     finally:
@@ -147,7 +148,7 @@ def test_a_signal_that_another_thread_catches_is_passed_on(tmp_path):
 def test_a_signal_while_circuits_come_up(start, service, network):
     network.idle = True
     process = start("with-bandwidth", "r1:r2=40", "--", "echo", "never")
-    wait_for(lambda: states(service) == [State.ACTIVATING])
+    wait_until(lambda: states(service) == [State.ACTIVATING])
     process.send_signal(signal.SIGTERM)
     code, out, _ = finish(process)
     assert (code, out) == (128 + signal.SIGTERM, "")
@@ -174,7 +175,7 @@ def test_it_is_given_back_once_the_controller_answers_again(
     ready = tmp_path / "ready"
     job = "touch $0; until test -e $0.end; do sleep 0.05; done"
     process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", job, str(ready))
-    wait_for(ready.exists)
+    wait_until(ready.exists)
     with away():
         (tmp_path / "ready.end").touch()
         assert "it is tried again for 300 s" in process.stderr.readline()
@@ -186,7 +187,7 @@ def test_it_is_given_back_once_the_controller_answers_again(
 def test_it_waits_for_circuits_while_the_controller_is_away(start, service, network, away):
     network.idle = True
     process = start("with-bandwidth", "r1:r2=40", "--", "echo", "-n", "ran")
-    wait_for(lambda: states(service) == [State.ACTIVATING])
+    wait_until(lambda: states(service) == [State.ACTIVATING])
     with away():
         assert "it is tried again for 300 s" in process.stderr.readline()
     network.idle = False
@@ -198,7 +199,7 @@ def test_it_waits_for_circuits_while_the_controller_is_away(start, service, netw
 def test_a_signal_ends_the_tries_to_give_it_back(start, service, network, away, tmp_path):
     ready = tmp_path / "ready"
     process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
-    wait_for(ready.exists)
+    wait_until(ready.exists)
     with away():
         process.send_signal(signal.SIGTERM)
         assert "it is tried again" in process.stderr.readline()

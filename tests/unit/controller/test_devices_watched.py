@@ -13,7 +13,7 @@ from hydra.failures import FailureKind
 from hydra.roles import Severity
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.devices import emulated
-from tests.unit.planning.test_planner import wait_until
+from tests.waiting import wait_until
 
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 

@@ -30,6 +30,7 @@ from hydra.roles import Alarm, Severity
 from hydra.service import CircuitFailure
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
+from tests.waiting import wait_until
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 LIMITS = AdmissionLimits(3)
@@ -569,10 +570,7 @@ def test_what_no_other_write_tells_is_told_at_once(led, news):
         complain(led)
     else:
         led.update(entry.id, state=ReconfigurationState.DONE)
-    until_s = time.monotonic() + 30
-    while led.events.waiting:
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
+    wait_until(lambda: not led.events.waiting)
     assert len(events_of(led)) == 2
 
 
@@ -580,10 +578,7 @@ def test_a_change_that_writes_nothing_is_told_of_all_the_same(shared, monkeypatc
     monkeypatch.setattr(teller, "_PATIENCE_S", 0.2)
     shared.load()
     shared.enter("operator")
-    until_s = time.monotonic() + 30
-    while shared.events.waiting:
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
+    wait_until(lambda: not shared.events.waiting)
     shared.close()
 
 

@@ -17,6 +17,7 @@ from drivers.codecs.openflow.rules import NO_GENERATION, ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere
 from hydra.failures import FailureKind
 from tests.unit.core.fabrics import small_fabric
+from tests.waiting import wait_until
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 ALONE = Alone()
@@ -170,10 +171,7 @@ def test_one_that_was_only_stopped_hears_that_it_is_not_the_master_any_more(capl
     switch = SharedSwitch()
     with commanding(switch) as (_, first):
         switch.generation += 1 << 16  # as somebody else told it
-        deadline = time.monotonic() + 20
-        while TAKEN_OVER not in caplog.text:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: TAKEN_OVER in caplog.text)
         assert first.generations([V1], 1.0) == {V1: switch.generation}
 
 

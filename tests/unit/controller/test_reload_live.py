@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.controller.test_responsiveness import Controller, controller
-from tests.unit.planning.test_planner import wait_until
+from tests.waiting import wait_until
 
 __all__ = ["controller"]
 

@@ -43,8 +43,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.planning.test_planner import wait_until
 from tests.unit.reservations.referee import SLACK_MBPS, Referee
+from tests.waiting import wait_until
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry
 

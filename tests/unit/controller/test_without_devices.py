@@ -16,7 +16,7 @@ import yaml
 
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
-from tests.unit.planning.test_planner import wait_until
+from tests.waiting import wait_until
 
 REFERENCE = Path(__file__).parents[3] / "configs" / "reference.yaml"
 START_S = 60

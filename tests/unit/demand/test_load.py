@@ -13,6 +13,7 @@ from hydra.demand.load import LOAD_S, LoadLog
 from hydra.model import Circuit, OneWayCircuit, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from tests.unit.cli import CONFIGS
+from tests.waiting import wait_until
 
 FABRIC = load_configuration(CONFIGS / "demo.yaml").fabric
 P1, P2 = PlaneId(0), PlaneId(1)
@@ -185,10 +186,7 @@ def test_samples_are_taken_until_the_end(monkeypatch):
     monkeypatch.setattr("apps.demand.load_recorder.LOAD_INTERVAL_S", 0.01)
     running = recorder(0.01, time.monotonic)
     running.start()
-    deadline_s = time.monotonic() + 10
-    while len(running.load((), 10).unix_s) < 3:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_until(lambda: len(running.load((), 10).unix_s) >= 3)
     running.stop()
     many = len(running.load((), 10).unix_s)
     assert known(running.load((), 10).circuits[0].a_to_b_mbps)[0] == 4.0

@@ -18,6 +18,7 @@ from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.policy import Policy, Timeouts
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.openflow.ryu_reference import split
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.quiet("polls 25 times a second: a busy machine misses moments")
 FABRIC = small_fabric(racks=3, planes=1, servers=1)
@@ -91,13 +92,6 @@ def sends(mbps, to, clock=time.monotonic):
     return lambda: flow_entry(to, int((clock() - started_s) * mbps * MBIT))
 
 
-def until(condition):
-    deadline_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
-
-
 def test_counters_become_rates(fleet, start):
     Switch(fleet, SERVERS[0], sends(80, to=1))
     Switch(fleet, SERVERS[2], sends(20, to=0))
@@ -108,7 +102,7 @@ def test_counters_become_rates(fleet, start):
         wanted = [pytest.approx(80, rel=0.5), pytest.approx(20, rel=0.5)]
         return [rates[0, 1], rates[2, 0]] == wanted and poller.heard()[0] < 10 * INTERVAL_S
 
-    until(are_right)
+    wait_until(are_right)
     _, stale, ready = poller.heard()
     assert ready
     assert "h21" in stale
@@ -131,15 +125,15 @@ def test_sums_of_another_number_than_racks_are_malformed_and_others_count(
     fleet.switch_connected(SERVERS[1], Summed(), {1: PortInfo(1, "host", True)})
     Switch(fleet, SERVERS[0], sends(80, to=1))
     poller = start()
-    until(lambda: f"statistics: {number} sums, not 3" in caplog.text)
-    until(lambda: poller.rates_mbps()[0, 1] > 0)
+    wait_until(lambda: f"statistics: {number} sums, not 3" in caplog.text)
+    wait_until(lambda: poller.rates_mbps()[0, 1] > 0)
     assert "h21" in poller.heard()[1], "stale"
 
 
 def test_switches_are_asked_one_after_the_other(fleet, start):
     switches = [Switch(fleet, datapath, sends(1, to=0)) for datapath in SERVERS]
     start()
-    until(lambda: all(len(one.asked_s) > 3 for one in switches))
+    wait_until(lambda: all(len(one.asked_s) > 3 for one in switches))
     firsts = [one.asked_s[0] for one in switches]
     assert all(later - earlier > INTERVAL_S / 20 for earlier, later in pairwise(firsts))
 
@@ -150,10 +144,10 @@ def test_a_silent_switch_is_stale_not_zero_and_delays_nobody(fleet, start, caplo
     hung = Switch(fleet, SERVERS[0], lambda: None if silent.is_set() else counters())
     other = Switch(fleet, SERVERS[1], sends(10, to=0))
     poller = start()
-    until(lambda: poller.rates_mbps()[0, 1] > 0)
+    wait_until(lambda: poller.rates_mbps()[0, 1] > 0)
     silent.set()
     asked = len(other.asked_s)
-    until(lambda: poller.troubles().get("no answer", 0) > 2 and len(other.asked_s) > asked + 3)
+    wait_until(lambda: poller.troubles().get("no answer", 0) > 2 and len(other.asked_s) > asked + 3)
     rates, (_, stale, _) = poller.rates_mbps(), poller.heard()
     assert "h11" in stale
     assert rates[0, 1] > 10
@@ -168,9 +162,9 @@ def test_a_switch_that_restarts_moves_no_rate(fleet, start, caplog):
     counters, restarted = sends(50, to=1), threading.Event()
     Switch(fleet, SERVERS[0], lambda: flow_entry(1, 5) if restarted.is_set() else counters())
     poller = start()
-    until(lambda: poller.rates_mbps()[0, 1] > 0)
+    wait_until(lambda: poller.rates_mbps()[0, 1] > 0)
     restarted.set()
-    until(poller.troubles)
+    wait_until(poller.troubles)
     assert poller.troubles() == {"counter went back": 1}
     assert caplog.text.count("counter went back") == 1
 
@@ -180,7 +174,9 @@ def test_garbage_is_counted_and_ends_nothing(fleet, start, caplog, body):
     Switch(fleet, SERVERS[0], lambda: body)
     Switch(fleet, SERVERS[1], sends(10, to=0))
     poller = start()
-    until(lambda: poller.troubles().get("malformed reply", 0) > 2 and poller.rates_mbps()[1, 0] > 0)
+    wait_until(
+        lambda: poller.troubles().get("malformed reply", 0) > 2 and poller.rates_mbps()[1, 0] > 0
+    )
     assert not poller.rates_mbps()[0].any()
     assert caplog.text.count("malformed reply") == 1
 
@@ -188,9 +184,9 @@ def test_garbage_is_counted_and_ends_nothing(fleet, start, caplog, body):
 def test_a_switch_that_goes_is_counted(fleet, start):
     switch = Switch(fleet, SERVERS[0], lambda: None)
     poller = start()
-    until(lambda: switch.asked_s)
+    wait_until(lambda: switch.asked_s)
     fleet.switch_disconnected(SERVERS[0], switch)
-    until(lambda: poller.troubles().get("request failed") == 1)
+    wait_until(lambda: poller.troubles().get("request failed") == 1)
 
 
 def test_port_rates_are_forgotten_when_a_tor_falls_silent(fleet, start):
@@ -203,10 +199,10 @@ def test_port_rates_are_forgotten_when_a_tor_falls_silent(fleet, start):
 
     Switch(fleet, TOR1, counters, port=port.tor_port)
     poller = start()
-    until(poller.port_rates_mbps)
+    wait_until(poller.port_rates_mbps)
     assert poller.port_rates_mbps()[port.id] == pytest.approx(30, rel=0.5)
     silent.set()
-    until(lambda: not poller.port_rates_mbps())
+    wait_until(lambda: not poller.port_rates_mbps())
 
 
 def test_rules_that_count_no_rack_are_passed_over(fleet, start):
@@ -214,7 +210,7 @@ def test_rules_that_count_no_rack_are_passed_over(fleet, start):
     foreign = struct.pack("!H22xQQQHHxxxx", 56, cookie(RuleKind.ACCOUNT_V4, 0, 99), 1, 7, 1, 4)
     Switch(fleet, SERVERS[0], lambda: foreign + counters())
     poller = start()
-    until(lambda: poller.rates_mbps()[0, 1] > 0)
+    wait_until(lambda: poller.rates_mbps()[0, 1] > 0)
     assert poller.troubles() == {}
 
 
@@ -228,11 +224,11 @@ def test_servers_links_are_counted_where_they_receive(fleet, start):
 
     Switch(fleet, SERVERS[0], sends(80, to=1), ports=ports)
     poller = start()
-    until(poller.received_mbps)
+    wait_until(poller.received_mbps)
     assert list(poller.received_mbps()) == [Inlet(0, electrical=False)]
     assert poller.received_mbps()[Inlet(0, electrical=False)] == pytest.approx(30, rel=0.5)
     assert poller.port_rates_mbps() == {}
-    until(lambda: len(poller.sent().mbps))
+    wait_until(lambda: len(poller.sent().mbps))
     sent = poller.sent()
     assert (sent.source.tolist(), sent.to.tolist()) == ([0], [1])
     assert sent.latest_mbps == pytest.approx(80, rel=0.5)

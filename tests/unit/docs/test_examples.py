@@ -18,8 +18,8 @@ from hydra.lifecycle import ReservationState
 from hydra.model import CrossConnect, Plane
 from mininet_scenarios.emulators.catalogue import EMULATORS
 from tests.conformance.devices import emulated
-from tests.unit.planning.test_planner import wait_until
 from tests.unit.rest.fake_service import FakeService
+from tests.waiting import wait_until
 
 from .blocks import ROOT
 

@@ -19,7 +19,7 @@ from drivers.transports.stream import Deadline
 from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.model import Login
 from tests.unit.drivers.scripted import VARIABLE
-from tests.unit.planning.test_planner import wait_until
+from tests.waiting import wait_until
 
 LOGIN = Login("admin", password_env=VARIABLE)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,13 +12,6 @@ from apps.etcd.leadership import Leadership, boot_s
 from hydra.policy import EtcdSettings
 
 LONG_S = 60.0
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    until_s = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 class Candidate:

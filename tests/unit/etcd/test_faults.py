@@ -24,7 +24,8 @@ from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
 from hydra.journal import Change, JournalError, Kind
 from mininet_scenarios.stage.etcd_members import QUICK, EtcdMembers
-from tests.unit.etcd.candidates import LONG_S, candidate, wait_until
+from tests.unit.etcd.candidates import LONG_S, candidate
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.takes(90)
 LEASE_S, LONG_LEASE_S = 7, 10

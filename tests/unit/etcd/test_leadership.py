@@ -20,7 +20,8 @@ from apps.openflow.fleet import Fleet
 from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.unit.controller.test_mastership import FABRIC, V1, SharedSwitch
-from tests.unit.etcd.candidates import LONG_S, Candidate, candidate, wait_until
+from tests.unit.etcd.candidates import LONG_S, Candidate, candidate
+from tests.waiting import wait_until
 
 LEASE_S = 7
 """Longer than the default: a busy machine keeps a leader from renewing it for up to 3 s."""

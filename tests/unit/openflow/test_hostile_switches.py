@@ -17,6 +17,7 @@ import pytest
 
 from apps.openflow.package import RYU
 from mininet_scenarios.emulators.ports import free_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.takes(40)
 
@@ -125,10 +126,7 @@ def test_silent_connections_do_not_end_it(listening, tmp_path, most, descriptors
             silent.enter_context(connect(port))
         time.sleep(2)
         assert process.poll() is None
-    end_s = time.monotonic() + 20
-    while not greeted(port):
-        assert time.monotonic() < end_s
-        time.sleep(0.1)
+    wait_until(lambda: greeted(port))
     end(process)
     assert len((tmp_path / "log").read_text().splitlines()) < 20
 

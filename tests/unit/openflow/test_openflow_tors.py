@@ -23,6 +23,7 @@ from hydra.policy import Policy, Timeouts
 from hydra.reconfiguration.switches import reachable_on
 from tests.unit.core.fabrics import openflow_only, path_of, small_fabric, state_of, with_guests
 from tests.unit.openflow.ryu_reference import split
+from tests.waiting import wait_until
 
 FABRIC = with_guests(
     openflow_only(small_fabric(racks=3, planes=2, servers=2)), MacAddress("52:54:00:00:00:01")
@@ -93,10 +94,7 @@ def test_a_racks_demand_and_its_ports_rates_are_measured(fleet):
     poller = StatsPoller(FABRIC, policy, fleet)
     poller.start()
     try:
-        deadline_s = time.monotonic() + 10
-        while not (poller.heard()[2] and poller.port_rates_mbps()):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        wait_until(lambda: poller.heard()[2] and poller.port_rates_mbps())
         rates, (_, stale, _) = poller.rates_mbps(), poller.heard()
     finally:
         poller.stop()

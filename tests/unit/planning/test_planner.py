@@ -22,6 +22,7 @@ from hydra.errors import PlanError, UnknownName
 from hydra.model import NetworkState
 from hydra.policy import Policy
 from hydra.service import PlanRequest
+from tests.waiting import wait_until
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry, Product
 from topology.multihop import keep_current, plan_hydra_bfs
@@ -35,30 +36,19 @@ STRICT = replace(POLICY, planning_grace_ms=2_700)
 """For those that give up; more than a busy machine keeps a planner from answering."""
 
 
-def planner_of(pid: int) -> int:
-    """The planning process of a controller process; raises ValueError while there is none."""
+def planner_of(pid: int) -> int | None:
+    """The planning process of a controller process; None while there is none."""
     children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             if parent == pid and b"planner_process" in stat.with_name("cmdline").read_bytes():
                 children.append(int(stat.parent.name))
-    (found,) = children
-    return found
+    return children[0] if len(children) == 1 else None
 
 
 def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
-
-
-def wait_until(condition, seconds=20.0):
-    deadline_s = time.monotonic() + seconds
-    while time.monotonic() < deadline_s:
-        with suppress(ValueError):
-            if condition():
-                return
-        time.sleep(0.02)
-    pytest.fail("it did not come to pass in time")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +22,7 @@ from hydra.errors import (
     QuotaExceeded,
 )
 from hydra.journal import JournalError
+from tests.waiting import wait_until
 
 from .fake_service import SurpriseError
 
@@ -156,13 +156,6 @@ def check_problem(answer, status: int, slug: str) -> dict[str, Any]:
     assert problem["detail"]
     assert problem["instance"] == answer.request.url.raw_path.decode().split("?")[0]
     return problem
-
-
-def wait_until(holds, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

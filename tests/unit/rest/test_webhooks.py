@@ -29,6 +29,7 @@ from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
 from mininet_scenarios import plain_http
 from tests.journals import SqliteJournal
+from tests.waiting import wait_until
 
 from .fake_service import relay_path
 
@@ -102,13 +103,6 @@ def hooks(service, journal, monkeypatch):
     running.stop()
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def happen(service, times=1):
     (circuit, _) = relay_path().circuits
     for _ in range(times):
@@ -118,7 +112,7 @@ def happen(service, times=1):
 def test_what_is_sent_is_a_cloud_event_that_the_library_verifies(hooks, service, receiver):
     webhook = hooks.add(receiver.url, [], None)
     service.tell(service.reserve(ReservationRequest("r1", "r2", 10.0)))
-    wait_for(lambda: receiver.accepted)
+    wait_until(lambda: receiver.accepted)
     headers, body = receiver.accepted[0]
     assert headers["Content-Type"].startswith("application/cloudevents+json")
     event = Verifier(webhook.secret).verify(body, headers)
@@ -142,10 +136,10 @@ def test_it_is_tried_again_until_it_is_taken_and_in_order(hooks, service, receiv
     receiver.answers = [500, 503, 429, 302]
     webhook = hooks.add(receiver.url, [], None)
     happen(service, 5)
-    wait_for(lambda: len(receiver.accepted) == 5)
+    wait_until(lambda: len(receiver.accepted) == 5)
     assert [event["id"] for event in receiver.events()] == [f"run-{n}" for n in range(1, 6)]
     assert {json.loads(body)["id"] for _, body in receiver.refused} == {"run-1"}
-    wait_for(lambda: hooks.one(webhook.id).waiting == 0)
+    wait_until(lambda: hooks.one(webhook.id).waiting == 0)
     state = hooks.one(webhook.id)
     assert (state.delivered, state.refused, state.failing_since_unix_s) == (5, 0, None)
 
@@ -155,14 +149,14 @@ def test_one_that_is_not_there_is_told_when_it_is_back(hooks, service, receiver)
     receiver.close()
     webhook = hooks.add(port, [], None)
     happen(service)
-    wait_for(lambda: hooks.one(webhook.id).problem)
+    wait_until(lambda: hooks.one(webhook.id).problem)
     state = hooks.one(webhook.id)
     assert state.failing_since_unix_s is not None
     assert state.waiting == 1
     back = Receiver()
     try:
         hooks.change(webhook.id, back.url, [], None)
-        wait_for(lambda: back.accepted)
+        wait_until(lambda: back.accepted)
         assert Verifier(webhook.secret).verify(back.accepted[0][1], back.accepted[0][0])
     finally:
         back.close()
@@ -177,11 +171,11 @@ def test_one_that_hangs_holds_up_nobody(hooks, service, receiver):
         started = time.monotonic()
         happen(service, 50)
         assert time.monotonic() - started < 5, "it would wait for ever"
-        wait_for(lambda: len(receiver.accepted) == 50)
+        wait_until(lambda: len(receiver.accepted) == 50)
         assert hooks.one(hanging.id).waiting == 50
         happen(service, 30)  # the history of this log holds 50
         slow.held.set()
-        wait_for(lambda: hooks.one(hanging.id).waiting == 0)
+        wait_until(lambda: hooks.one(hanging.id).waiting == 0)
         kinds = [event["type"] for event in slow.events()]
         assert kinds[0] == "hydra.circuit-up"
         assert kinds.count("hydra.gap") == 1
@@ -195,7 +189,7 @@ def test_what_is_refused_is_not_sent_again(hooks, service, receiver):
     receiver.answers = [400]
     webhook = hooks.add(receiver.url, [], None)
     happen(service, 2)
-    wait_for(lambda: receiver.accepted)
+    wait_until(lambda: receiver.accepted)
     assert [json.loads(body)["id"] for _, body in receiver.refused] == ["run-1"]
     assert receiver.events()[0]["id"] == "run-2"
     assert hooks.one(webhook.id).refused == 1
@@ -205,12 +199,12 @@ def test_gone_ends_it_until_it_is_changed(hooks, service, receiver):
     receiver.answers = [410]
     webhook = hooks.add(receiver.url, [], None)
     happen(service)
-    wait_for(lambda: "nothing more is sent" in hooks.one(webhook.id).problem)
+    wait_until(lambda: "nothing more is sent" in hooks.one(webhook.id).problem)
     happen(service)
     time.sleep(0.1)
     assert receiver.accepted == []
     hooks.change(webhook.id, receiver.url, [], None)
-    wait_for(lambda: receiver.accepted)
+    wait_until(lambda: receiver.accepted)
 
 
 def test_only_the_kinds_and_the_tenant_that_were_asked_for(hooks, service, receiver):
@@ -218,7 +212,7 @@ def test_only_the_kinds_and_the_tenant_that_were_asked_for(hooks, service, recei
     happen(service)
     for owner in ("tom", "tina"):
         service.tell(service.reserve(ReservationRequest("r1", "r2", 1.0, owner=owner)))
-    wait_for(lambda: receiver.accepted)
+    wait_until(lambda: receiver.accepted)
     assert [event["subject"] for event in receiver.events()] == ["v1"]
 
 
@@ -241,7 +235,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
     again = Webhooks(service.fabric, service.events, journal, HERE)
     again.start()
     try:
-        wait_for(lambda: receiver.accepted)
+        wait_until(lambda: receiver.accepted)
         headers, body = receiver.accepted[0]
         event = Verifier(webhook.secret).verify(body, headers)
         assert event["type"] == "hydra.gap"
@@ -249,7 +243,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
         models.CloudEvent.model_validate_json(body)
         assert [one.webhook for one in again.all()] == [webhook]
         happen(service)
-        wait_for(lambda: len(receiver.accepted) == 2)
+        wait_until(lambda: len(receiver.accepted) == 2)
     finally:
         again.stop()
 
@@ -276,7 +270,7 @@ def test_create_read_change_delete(api, receiver, service, caplog):
     assert "secret" not in shown.json()
     assert shown.json()["kinds"] == ["circuit-up"]
     happen(service)
-    wait_for(lambda: api.get(where).json()["delivered"] == 1)
+    wait_until(lambda: api.get(where).json()["delivered"] == 1)
     changed = api.put(where, json={"url": "https://receiver.example:9/x?y=z", "tenant": "tina"})
     assert (changed.json()["kinds"], changed.json()["tenant"]) == ([], "tina")
     assert secret not in api.get("/v1/webhooks").text
@@ -395,7 +389,7 @@ def test_a_name_that_leads_inside_is_refused_at_the_connection(
         port = receiver.url.rpartition(":")[2]
         webhook = hooks.add(f"http://{name}:{port}", [], None)
         happen(service)
-        wait_for(lambda: "webhook_networks" in hooks.one(webhook.id).problem)
+        wait_until(lambda: "webhook_networks" in hooks.one(webhook.id).problem)
     finally:
         hooks.stop()
     assert receiver.accepted == []
@@ -429,7 +423,7 @@ def test_the_second_address_of_a_name_is_tried_when_the_first_is_silent(
         port = receiver.url.rpartition(":")[2]
         webhook = hooks.add(f"http://batch.example:{port}", [], None)
         happen(service)
-        wait_for(lambda: receiver.accepted or hooks.one(webhook.id).problem)
+        wait_until(lambda: receiver.accepted or hooks.one(webhook.id).problem)
         assert hooks.one(webhook.id).problem == ""
     finally:
         hooks.stop()
@@ -445,10 +439,10 @@ def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
     hooks = Webhooks(service.fabric, service.events, journal, HERE)
     hooks.start()
     try:
-        wait_for(lambda: hooks.one("w").problem)
+        wait_until(lambda: hooks.one("w").problem)
         hooks.change("w", receiver.url, [], None)
         happen(service)
-        wait_for(lambda: receiver.accepted)
+        wait_until(lambda: receiver.accepted)
     finally:
         hooks.stop()
 
@@ -464,7 +458,7 @@ def test_whoever_leads_next_goes_on_where_the_last_one_was(service, journal, rec
         happen(service)
         with first.writing() as told:
             assert len(told) == 1
-        wait_for(lambda: len(receiver.accepted) == 1)
+        wait_until(lambda: len(receiver.accepted) == 1)
     finally:
         hooks.stop()
     happen(service)
@@ -475,7 +469,7 @@ def test_whoever_leads_next_goes_on_where_the_last_one_was(service, journal, rec
     hooks = Webhooks(service.fabric, second, journal, HERE)
     hooks.start()
     try:
-        wait_for(lambda: len(receiver.accepted) == 2)
+        wait_until(lambda: len(receiver.accepted) == 2)
         assert [one["id"] for one in receiver.events()] == ["run-1", "run-2"]
         for delivery in hooks.all():
             hooks.remove(delivery.webhook.id)

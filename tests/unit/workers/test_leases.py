@@ -12,6 +12,7 @@ import pytest
 from apps.etcd.gateway import Etcd, delete, get, put, was_created
 from apps.process.worker_list import WorkerSeen
 from apps.workers.leases import WorkerLeases
+from tests.waiting import wait_until
 
 
 class Exchange:
@@ -47,13 +48,6 @@ def written(store, settings):
     found = store.transaction([], [get(prefix, f"{prefix[:-1]}0")]).found[0]
     assert all(entry.lease for entry in found)
     return {entry.key.removeprefix(prefix): json.loads(entry.value)["shards"] for entry in found}
-
-
-def wait_until(condition):
-    until_s = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 def test_the_next_leader_goes_on_with_the_owners(settings, store):

@@ -31,6 +31,7 @@ from hydra.model import MacAddress, VlanId
 from hydra.policy import WorkerSettings
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
+from tests.waiting import wait_until
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
@@ -39,13 +40,6 @@ LEASE_S = 5.0
 LONG_S = 30.0
 PORTS = {1: PortInfo(1, "p1", True)}
 MAC = MacAddress("02:00:00:00:00:01")
-
-
-def wait_until(condition):
-    until_s = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
 
 
 class Switch:

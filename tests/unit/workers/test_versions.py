@@ -20,7 +20,8 @@ from apps.workers.exchange import endpoint
 from hydra import __version__
 from mininet_scenarios.emulators.ports import free_port
 from tests.integration.live import DEMO_CONFIG
-from tests.unit.workers.test_links import LONG_S, SWITCH, Controller, Worker, wait_until
+from tests.unit.workers.test_links import LONG_S, SWITCH, Controller, Worker
+from tests.waiting import wait_until
 
 OURS = wire.PROTOCOL
 LATER = {"protocol": OURS + 1, "release": "9.9"}
