@@ -495,11 +495,11 @@ def test_where_nothing_is_left_of_what_was_told_there_is_a_gap_and_it_goes_on(
     hooks = Webhooks(service.fabric, log, journal, HERE)
     hooks.start()
     try:
-        wait_for(lambda: len(receiver.accepted) == 1)
+        wait_until(lambda: len(receiver.accepted) == 1)
         happen(service)
         with log.writing():
             pass
-        wait_for(lambda: len(receiver.accepted) == 2)
+        wait_until(lambda: len(receiver.accepted) == 2)
     finally:
         hooks.stop()
     assert [one["id"] for one in receiver.events()] == ["run-50-gap", "run-51"]
