@@ -18,6 +18,7 @@ from hydra.forwarding.rules import match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.policy import OnSilence
+from hydra.reconfiguration.commands import Announce
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.service import DeviceStatus, PlanRequest
@@ -251,9 +252,17 @@ def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monk
     assert asked_s == [0, 2, 6, 14, 30]
     stage.network.faults = Faults()
     clock.now_s = 100.0
+    announced = []
+
+    def listen(batch, *rest):
+        announced.extend(one.servers for one in batch.commands if isinstance(one, Announce))
+        return run(batch, *rest)
+
+    stage.network.perform = listen
     stage.upkeep.look_after()
     assert not stage.core.switches.closed
     assert not stage.network.closed
+    assert [[one.name for one, _ in servers] for servers in announced] == [[server.name]]
 
 
 def gone_around(stage):
