@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 
 PURPOSE=${1:-test}
 VENV=.venv
+BEFORE=$VENV.before
 STAMP=$VENV/.bootstrapped
 # What the virtual environment is made from: when any of these changes, pip runs again.
 INPUTS=(
@@ -153,7 +154,7 @@ apt_install() {
   for alternatives in "$@"; do
     wanted+=("$(known $alternatives)")
   done
-  apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${wanted[@]}"
+  apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${wanted[@]}" 9<&- # a daemon would keep the turn
 }
 
 # The first of these packages that apt can install; the last, for apt to complain of, if none.
@@ -174,7 +175,7 @@ make_virtual_environment() {
   /usr/bin/python3 -c "import sys; sys.exit(not (3, $OLDEST) <= sys.version_info[:2] <= (3, $NEWEST))" ||
     fail "/usr/bin/python3 is $(/usr/bin/python3 --version): 3.$OLDEST to 3.$NEWEST is needed"
   say "making $VENV and installing requirements.txt (a minute)"
-  rm -rf "$VENV"
+  set_aside
   /usr/bin/python3 -m venv "$VENV"
   install_packages demo
   # Only Mininet comes from the system, so that no other Debian package shadows a pinned version.
@@ -184,6 +185,32 @@ make_virtual_environment() {
   pip_install --no-deps --editable .
   "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables' ||
     fail "the installed packages can't be imported: see above"
+  trap - EXIT HUP INT TERM
+  rm -rf "$BEFORE"
+}
+
+# Paths inside a virtual environment are absolute: the new one is made in its place, and the one
+# before comes back unless that succeeds.
+set_aside() {
+  trap put_back EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  [[ ! -d $VENV ]] || mv -T "$VENV" "$BEFORE"
+}
+
+put_back() {
+  trap '' HUP INT TERM
+  if [[ -d $BEFORE ]]; then
+    rm -rf "$VENV"
+    mv -T "$BEFORE" "$VENV"
+  fi
+}
+
+# One run at a time in a clone.
+take_turn() {
+  exec 9<scripts/bootstrap.sh
+  flock --nonblock 9 || { say "waiting for another bootstrap of this clone" && flock 9; }
 }
 
 # constraints.txt has all of requirements.txt, and the hashes of every file; tests' come last.
@@ -220,10 +247,13 @@ pip_install() {
   # spaces pip takes it for several, and this directory's may.
   PIP_CONSTRAINT=build-constraints.txt PIP_BUILD_CONSTRAINT=build-constraints.txt \
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
-    fail "pip could not install the above; is the network there? ($VENV is made anew next time)"
+    fail "pip could not install the above; is the network there?"
 }
 
 ((EUID == 0)) || say "not root: the tests and the demo will need it"
+take_turn
+put_back # where a run was killed
+trap - HUP INT TERM
 install_debian_packages
 wanted=$(fingerprint)
 there= has=

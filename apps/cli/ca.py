@@ -10,7 +10,7 @@ import click
 
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_outcome
-from apps.tools.authority import Use, create_authority, issue
+from apps.tools.authority import Use, create_authority, issue, renew
 from hydra.errors import HydraError
 
 _dir_option = click.option(
@@ -60,6 +60,7 @@ def create(name: str, days: int, directory: Path, as_json: bool) -> None:
         "hydra ca issue rest --host 10.0.0.5 --host localhost --dir ca",
         "hydra ca issue openflow --host 10.0.0.5 --dir ca",
         "hydra ca issue br-h11 --use client --dir ca",
+        "hydra ca issue rest --renew --dir ca",
     ],
 )
 @click.argument("name")
@@ -72,21 +73,35 @@ def create(name: str, days: int, directory: Path, as_json: bool) -> None:
 @click.option(
     "--use",
     type=click.Choice([use.value for use in Use]),
-    default=Use.SERVER.value,
-    show_default=True,
-    help="server: REST, or the controller's OpenFlow; client: a switch.",
+    help="server (unless told otherwise): REST, or the controller's OpenFlow; client: a switch.",
+)
+@click.option(
+    "--renew",
+    "renews",
+    is_flag=True,
+    help="Replace NAME.pem: the key stays, and hosts and use, where none are given.",
 )
 @click.option("--days", type=click.IntRange(1, 36500), default=365, show_default=True)
 @_dir_option
 @json_option
 def issue_certificate(
-    name: str, hosts: Sequence[str], use: str, days: int, directory: Path, as_json: bool
+    name: str,
+    hosts: Sequence[str],
+    use: str | None,
+    renews: bool,
+    days: int,
+    directory: Path,
+    as_json: bool,
 ) -> None:
-    """Make NAME.pem and NAME.key."""
-    if use == Use.SERVER.value and not hosts:
+    """Make NAME.pem and NAME.key, or renew NAME.pem."""
+    asked, now = None if use is None else Use(use), datetime.now(UTC)
+    if not renews and asked is not Use.CLIENT and not hosts:
         raise click.UsageError("a server's certificate is for addresses or names: give --host")
     try:
-        made = issue(directory, name, hosts, Use(use), days, datetime.now(UTC))
+        if renews:
+            made = renew(directory, name, hosts or None, asked, days, now)
+        else:
+            made = issue(directory, name, hosts, asked or Use.SERVER, days, now)
     except (HydraError, ValueError) as error:
         raise CommandError(str(error)) from error
     _tell(made, as_json)

@@ -342,6 +342,8 @@ class Mover:
                 told = len(execution.steps)
                 changes["timeline"] = _timeline(execution, started_s)
             self._ledger.update(entry.id, **changes)
+            if execution.closed:
+                self._upkeep.follow_closed_meanwhile(execution)
             if execution.lets_others_in:
                 self._let_in(execution, lambda: 0.0)
 

@@ -255,6 +255,11 @@ class Upkeep:
             for change in self._ledger.under_way:
                 change.hear_of_uplinks(self._switches.dead_uplinks)
 
+    def follow_closed_meanwhile(self, change: Execution) -> None:
+        """Go around the servers that a change under way has closed, between two of its steps."""
+        if not self._switches.dead_uplinks.issuperset(change.closed):
+            self.follow_uplinks_meanwhile()
+
     def tidy_relays(self) -> None:
         """Leave relays with the rules that the present state needs, and none of an earlier one."""
         self._runner.run(self._switches.tidy_relays())

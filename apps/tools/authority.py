@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from apps.process.files import replacing
 from hydra.errors import HydraError
 
 _CA: Final = "ca"
@@ -68,18 +69,72 @@ def issue(
 
     Raises HydraError if ``directory`` has no authority, or if the files exist.
     """
+    _check_name(name)
+    names = list(map(_general_name, hosts))
+    authority = _read_authority(directory)
+    _check_end(directory, authority[0], days, now)
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _certificate(authority, name, key.public_key(), names, use, days, now)
+    return _write_pair(directory, name, key, [certificate])
+
+
+def renew(
+    directory: Path,
+    name: str,
+    hosts: Sequence[str] | None,
+    use: Use | None,
+    days: int,
+    now: datetime,
+) -> Path:
+    """Put a new certificate in the place of ``NAME.pem``; returns its path.
+
+    The key stays, so that whoever reads both files finds a certificate of that key at any time. For
+    None, the hosts and the use are those of the old one. Raises HydraError if there is none.
+    """
+    _check_name(name)
+    authority = _read_authority(directory)
+    _check_end(directory, authority[0], days, now)
+    file = directory / f"{name}.pem"
+    old, key = _read_pair(directory, name, f"`hydra ca issue {name}` makes one")
+    if old.public_key() != key.public_key():
+        raise HydraError(f"{file} is not the certificate of {name}.key: nothing was renewed")
+    names = _names_in(old) if hosts is None else list(map(_general_name, hosts))
+    use = _use_of(old) if use is None else use
+    new = _certificate(authority, name, key.public_key(), names, use, days, now)
+    try:
+        with replacing(file, 0o644) as stream:
+            stream.write(new.public_bytes(serialization.Encoding.PEM).decode())
+    except OSError as error:
+        raise HydraError(f"can't write {error.filename}: {error.strerror}") from error
+    return file
+
+
+def _check_name(name: str) -> None:
     if name in {"", _CA} or Path(name).name != name:
         raise HydraError(f"{name!r} can't name a certificate: it becomes a file beside ca.pem")
-    ca_certificate, ca_key = _read_authority(directory)
+
+
+def _check_end(directory: Path, ca_certificate: x509.Certificate, days: int, now: datetime) -> None:
     if now + timedelta(days=days) > ca_certificate.not_valid_after_utc:
         raise HydraError(
             f"{directory / 'ca.pem'} ends {ca_certificate.not_valid_after_utc:%Y-%m-%d}, before "
             f"{days} days have passed: ask for fewer days, or make a new authority"
         )
-    key = ec.generate_private_key(ec.SECP256R1())
+
+
+def _certificate(
+    authority: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
+    name: str,
+    key: ec.EllipticCurvePublicKey,
+    names: Sequence[x509.GeneralName],
+    use: Use,
+    days: int,
+    now: datetime,
+) -> x509.Certificate:
+    ca_certificate, ca_key = authority
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
-        _builder(subject, ca_certificate.subject, key.public_key(), days, now)
+        _builder(subject, ca_certificate.subject, key, days, now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(ca=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([_USAGE[use]]), critical=False)
@@ -87,10 +142,22 @@ def issue(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
         )
     )
-    if hosts:
-        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
-        builder = builder.add_extension(names, critical=False)
-    return _write_pair(directory, name, key, [builder.sign(ca_key, hashes.SHA256())])
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(ca_key, hashes.SHA256())
+
+
+def _names_in(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return list(found.value)
+
+
+def _use_of(certificate: x509.Certificate) -> Use:
+    found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    return next(use for use, usage in _USAGE.items() if usage in found.value)
 
 
 def _builder(
@@ -140,17 +207,28 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _read_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    return _read_pair(directory, _CA, "`hydra ca create` makes an authority")
+
+
+def _read_pair(
+    directory: Path, name: str, remedy: str
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """``remedy``: what makes the files if there are none."""
+    certificate_file, key_file = directory / f"{name}.pem", directory / f"{name}.key"
+    what = "authority" if name == _CA else "certificate"
     try:
-        certificate = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
-        key = serialization.load_pem_private_key((directory / "ca.key").read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+        key = serialization.load_pem_private_key(key_file.read_bytes(), None)
     except FileNotFoundError as error:
-        raise HydraError(f"no {error.filename}: `hydra ca create` makes an authority") from error
+        raise HydraError(f"no {error.filename}: {remedy}") from error
     except OSError as error:
         raise HydraError(f"can't read {error.filename}: {error.strerror}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise HydraError(f"ca.pem and ca.key in {directory} are no authority of ours") from error
+        raise HydraError(
+            f"{name}.pem and {name}.key in {directory} are no {what} of ours"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise HydraError(f"{directory / 'ca.key'} is no key that `hydra ca create` made")
+        raise HydraError(f"{key_file} is no key that `hydra ca` made")
     return certificate, key
 
 
@@ -168,6 +246,9 @@ def _write_pair(
         serialization.NoEncryption(),
     )
     shown = b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain)
+    remedy = "move it away, or choose another name"
+    if name != _CA:
+        remedy = f"--renew renews a certificate; or {remedy}"
     written: list[Path] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -180,8 +261,6 @@ def _write_pair(
         for file in written:
             file.unlink(missing_ok=True)
         if isinstance(error, FileExistsError):
-            raise HydraError(
-                f"{error.filename} exists already: move it away, or choose another name"
-            ) from error
+            raise HydraError(f"{error.filename} exists already: {remedy}") from error
         raise HydraError(f"can't write {error.filename}: {error.strerror}") from error
     return certificate_file

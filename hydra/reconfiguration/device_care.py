@@ -15,6 +15,7 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, PlaneId, PortId, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
+    Announce,
     AwaitPortsUp,
     AwaitRounds,
     Batch,
@@ -31,7 +32,7 @@ from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import MirrorMove, PortsToTag
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
-from hydra.reconfiguration.switches import Memory, Switches
+from hydra.reconfiguration.switches import Memory, Switches, reachable_on
 
 LOG: Final = logging.getLogger("hydra.device_care")
 _BRIEF_S: Final = 0.01
@@ -282,7 +283,8 @@ class DeviceCare:
         return frozenset(self._fabric.server_by_name[name].rack for name in self._switches.closed)
 
     def open_ports(self, racks: Collection[RackId]) -> Course[frozenset[RackId]]:
-        """Let servers onto circuits again if their switch has been brought to the present state.
+        """Let servers onto circuits again if their switch has been brought to the present state,
+        and announce them there.
 
         Returns the racks whose ToR did not confirm it.
         """
@@ -300,17 +302,22 @@ class DeviceCare:
         )
         if not commands:
             return frozenset()
-        failed = set()
+        failed, opened = set(), set[str]()
         yield from self.drain()  # a switch may still forward by the rules that were replaced
         outcomes = yield Batch("open", commands)
         for (rack, some), outcome in zip(servers.items(), outcomes, strict=True):
             names = ", ".join(server.name for server in some)
             if outcome.confirmed:
                 LOG.info("the ToR takes from %s for circuits again", names)
-                self._switches.closed -= {server.name for server in some}
+                opened.update(server.name for server in some)
+                self._switches.closed -= opened
             else:  # or it does, soon
                 failed.add(rack)
                 self.uncertain_racks.add(rack)
                 LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)
         yield from self._switches.follow_closed()
+        reachable = reachable_on(self._fabric, self._memory.state)
+        announced = tuple(one for one in reachable if one[0].name in opened)
+        if announced:
+            yield Batch("announce", (Announce(announced),))
         return frozenset(failed)

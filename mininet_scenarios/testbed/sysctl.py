@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+from apps.process.files import replacing
 
 _LOG: Final = logging.getLogger(__name__)
 STATE_DIR: Final = Path("/run/hydra-testbed")
@@ -45,10 +48,10 @@ def apply() -> None:
     if not changed:
         return
     STATE_DIR.mkdir(parents=True, exist_ok=True)
-    _SAVED.write_text(json.dumps(changed))
+    _save(changed)
     refused = [name for name in changed if not _try_write(name, wanted[name])]
     if refused:  # the usual case in a container
-        _SAVED.write_text(json.dumps({n: changed[n] for n in changed if n not in refused}))
+        _save({name: changed[name] for name in changed if name not in refused})
         _LOG.warning(
             "%s can't be set here: expect losses while rules are pushed, or set them outside of "
             "this container to %s",
@@ -69,6 +72,11 @@ def restore() -> None:
 def send_buffer_bytes() -> int:
     """Buffer size of a socket opened now."""
     return _read("net.core.wmem_default")
+
+
+def _save(values: Mapping[str, int]) -> None:
+    with replacing(_SAVED) as file:
+        json.dump(values, file)
 
 
 def _try_write(name: str, value: int) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final
 
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 from apps.offline.study import Limits, plain_fabric
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import read_trace, summarise
-from apps.traces.synthetic import SAMPLE
+from apps.traces.synthetic import SAMPLE_COFLOWS, SAMPLE_RACKS, coflow_lines
 from apps.traces.windows import Window, busiest_rack_mbps, rack_numbers, windows
 from hydra.model import DemandMatrix, Fabric
 from mininet_scenarios.experiments.bounds import packet_share
@@ -70,7 +71,10 @@ class Tournament:
 
 
 def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]:
-    """Functions that make the demands, by name: synthetic ones, a trace, and Helios' patterns."""
+    """Functions that make the demands, by name: synthetic ones, a trace, and Helios' patterns.
+
+    All are drawn from the seed.
+    """
     busiest_mbps = _LOAD * size.planes * _PORT_MBPS
 
     def made_up(kind: str) -> list[Window]:
@@ -85,7 +89,7 @@ def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]
     made: dict[str, Callable[[], list[Window]]] = {}
     for kind in KINDS:
         made[kind] = partial(made_up, kind)
-    made["coflows"] = partial(_trace, size, busiest_mbps)
+    made["coflows"] = partial(_trace, size, busiest_mbps, seed)
     for name in patterns.PATTERNS:
         made[name] = partial(pattern, name)
     return MappingProxyType(made)
@@ -111,16 +115,20 @@ def _tiled(pods: DemandMatrix, racks: int, busiest_mbps: float) -> DemandMatrix:
     return demand * (busiest_mbps / busiest if busiest else 0.0)
 
 
-def _trace(size: Size, busiest_mbps: float) -> list[Window]:
-    """Windows of the sample trace, each scaled like the other workloads."""
-    numbers = rack_numbers(summarise(SAMPLE).racks, size.racks, fold=True)
-    cut = windows(read_trace(SAMPLE), numbers, size.racks, _WINDOW_S)
-    return _numbered(
-        [
-            window.demand_mbps * (busiest_mbps / window.busiest_rack_mbps)
-            for window in islice(cut, size.periods)
-        ]
-    )
+def _trace(size: Size, busiest_mbps: float, seed: int) -> list[Window]:
+    """Windows of a trace, each scaled like the other workloads. That of ``SAMPLE_SEED`` begins as
+    the sample does.
+    """
+    coflows = 2 * SAMPLE_COFLOWS  # windows enough, however far apart they come
+    with TemporaryDirectory() as folder:
+        trace = Path(folder, "coflows.txt")
+        lines = coflow_lines(SAMPLE_RACKS, coflows, seed)
+        trace.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        numbers = rack_numbers(summarise(trace).racks, size.racks, fold=True)
+        cut = islice(windows(read_trace(trace), numbers, size.racks, _WINDOW_S), size.periods)
+        return _numbered(
+            [window.demand_mbps * (busiest_mbps / window.busiest_rack_mbps) for window in cut]
+        )
 
 
 def _measure(setting: Setting, narrator: Narrator) -> Tournament:
@@ -368,7 +376,8 @@ EXPERIMENT: Final = Experiment(
     source="this project's own; the algorithms' sources are in docs/algorithms.md",
     topology=f"{FULL.racks} racks on {FULL.planes} planes of 10 Gb/s ({SHORT.racks} on "
     f"{SHORT.planes} in short form); the electrical network a tenth of that",
-    workload="made-up demands, windows of the sample trace, Helios' patterns; the busiest rack "
+    workload="made-up demands, windows of a trace made as the sample is, Helios' "
+    "patterns; the busiest rack "
     f"sends or receives {_LOAD:.0%} of what its ports carry",
     policy="each algorithm in turn, from what it left standing before; schedules repeat every "
     "second, and every slot costs 25 ms. Then each way of sharing with each algorithm that the "

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cryptography import x509
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer, Tls
@@ -122,6 +123,48 @@ def test_openssl_agrees(directory, ca, name, purpose):
     assert verified.returncode == 0, verified.stderr
 
 
+def ends(certificate):
+    return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+
+
+def names(certificate):
+    read = x509.load_pem_x509_certificate(certificate.read_bytes())
+    return read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+
+def test_a_certificate_is_renewed_by_one_command(directory, ca):
+    rest, key = directory / "rest.pem", directory / "rest.key"
+    before, secret, what_for = ends(rest), key.read_bytes(), names(rest)
+    with rest.open("rb") as reader:
+        renewed = ca("issue", "rest", "--renew", "--days", "700")
+        assert renewed.exit_code == 0, renewed.output
+        x509.load_pem_x509_certificate(reader.read())  # whole, for who is reading
+    assert ends(rest) > before
+    assert key.read_bytes() == secret  # so that the two match at any time
+    assert names(rest) == what_for
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(rest, key)
+    test_openssl_agrees(directory, ca, "rest", "sslserver")
+
+
+def test_a_renewed_certificate_keeps_its_use_and_may_be_for_other_hosts(directory, ca):
+    assert ca("issue", "tor", "--use", "client").exit_code == 0
+    assert ca("issue", "tor", "--renew").exit_code == 0
+    test_openssl_agrees(directory, ca, "tor", "sslclient")
+    assert ca("issue", "rest", "--renew", "--host", "10.0.0.5").exit_code == 0
+    (host,) = names(directory / "rest.pem")
+    assert str(host.value) == "10.0.0.5"
+
+
+def test_a_certificate_of_another_key_is_not_renewed(directory, ca):
+    assert ca("issue", "tor", "--use", "client").exit_code == 0
+    (directory / "tor.key").write_bytes((directory / "rest.key").read_bytes())
+    before = (directory / "tor.pem").read_bytes()
+    refused = ca("issue", "tor", "--renew")
+    assert refused.exit_code == 1
+    assert "is not the certificate of tor.key" in refused.stderr
+    assert (directory / "tor.pem").read_bytes() == before
+
+
 def test_keys_are_their_owners_alone(directory):
     for key in directory.glob("*.key"):
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -131,7 +174,9 @@ def test_keys_are_their_owners_alone(directory):
     ("arguments", "words"),
     [
         (("create",), "exists already"),
-        (("issue", "rest", "--host", "127.0.0.1"), "exists already"),
+        (("issue", "rest", "--host", "127.0.0.1"), "--renew renews"),
+        (("issue", "other", "--renew"), "`hydra ca issue other` makes one"),
+        (("issue", "ca", "--renew"), "can't name a certificate"),
         (("issue", "ca", "--host", "a"), "can't name a certificate"),
         (("issue", "../x", "--host", "a"), "can't name a certificate"),
         (("issue", "", "--host", "a"), "can't name a certificate"),

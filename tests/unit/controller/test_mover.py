@@ -4,6 +4,7 @@ import logging
 import random
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
-from hydra.policy import CurrentPolicy, DrainPolicy, Policy
+from hydra.policy import CurrentPolicy, DrainPolicy, OnSilence, Policy
 from hydra.reconfiguration.plan import diff
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
@@ -31,21 +32,25 @@ EMPTY = NetworkState()
 class SimulatedRunner:
     """Carries batches out on the simulation, and notes what the ledger says at each of them."""
 
-    def __init__(self, ledger: Ledger, faults: Faults | None = None) -> None:
-        self._network = Network(FABRIC, EMPTY, random.Random(1))
-        self._network.faults = faults or Faults()
-        self.conditions = conditions_of(self._network, EMPTY)
+    def __init__(
+        self, ledger: Ledger, faults: Faults | None = None, state: NetworkState = EMPTY
+    ) -> None:
+        self.network = Network(FABRIC, state, random.Random(1))
+        self.network.faults = faults or Faults()
+        self.conditions = conditions_of(self.network, state)
         self._ledger = ledger
         self.seen = []
+        self.steps = []
 
     def run(self, steps, on_batch) -> None:
         try:
             batch = next(steps)
             while True:
                 on_batch(batch)
+                self.steps.append(batch.step)
                 (one,) = self._ledger.reconfigurations()
                 self.seen.append((one.state.value, len(one.timeline)))
-                batch = steps.send(self._network.perform(batch, lambda _command: None))
+                batch = steps.send(self.network.perform(batch, lambda _command: None))
         except StopIteration:
             return
 
@@ -56,7 +61,7 @@ TARGET = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
 PLAN = partial(diff, FABRIC)
 
 
-def mover_of(ledger, runner, plan=PLAN):
+def mover_of(ledger, runner, plan=PLAN, policy=POLICY, **upkeeps):
     order = order_of(FABRIC)
     planning = SimpleNamespace(diff=lambda now, then: plan(now, then, order), order_of=order)
     upkeep = SimpleNamespace(
@@ -64,10 +69,11 @@ def mover_of(ledger, runner, plan=PLAN):
         tidy_relays=lambda: None,
         take_over=lambda _execution: None,
         start_over=lambda _execution: None,
+        **upkeeps,
     )
     reach = SimpleNamespace(conditions=lambda: runner.conditions)
     announcer = SimpleNamespace(suspended=threading.Lock())
-    return Mover(FABRIC, POLICY, planning, runner, upkeep, reach, announcer, ledger)
+    return Mover(FABRIC, policy, planning, runner, upkeep, reach, announcer, ledger)
 
 
 @pytest.fixture
@@ -99,6 +105,28 @@ def test_a_plan_that_can_not_be_is_refused(ledger):
     (one,) = ledger.reconfigurations()
     assert one.state is ReconfigurationState.REFUSED
     assert one.reason == "1 path of 0 is unsound"
+
+
+def test_who_is_closed_out_is_gone_around_from_the_next_step_on(metrics):
+    """And at none before it: what others send there goes nowhere."""
+    fabric_state = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
+    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), metrics)
+    ledger.settle(fabric_state)
+    runner = SimulatedRunner(ledger, state=fabric_state)
+    silent = FABRIC.servers[0]
+    runner.network.connected.discard(silent.vswitch.datapath_id)
+    runner.conditions = conditions_of(runner.network, fabric_state)
+    followed = []
+    mover = mover_of(
+        ledger,
+        runner,
+        policy=CurrentPolicy(replace(POLICY.now, on_silent_vswitch=OnSilence.CLOSE)),
+        follow_closed_meanwhile=lambda change: followed.append(set(change.closed)),
+    )
+    mover.move(ledger.enter("operator"), state_of(FABRIC, fabric_state))
+    assert followed[0] == {silent.name}
+    closing = runner.steps.index("close")
+    assert len(followed) == len(runner.steps[closing + 1 :])
 
 
 def test_while_vlan_ids_rest_somebody_looks_around(ledger, monkeypatch):
@@ -185,7 +213,7 @@ def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
         return None, refused
         yield
 
-    runner._network._move_mirrors = stuck
+    runner.network._move_mirrors = stuck
     mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
     (one,) = ledger.reconfigurations()
     assert one.troubles == (Failure("mirrors", "p1", FailureKind.REFUSED, "OCS p1: mirror stuck"),)

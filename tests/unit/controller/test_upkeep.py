@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,8 @@ from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, PlaneId, RackId
+from hydra.policy import OnSilence
+from hydra.reconfiguration.commands import Announce
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.service import DeviceStatus, PlanRequest
@@ -251,9 +254,17 @@ def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monk
     assert asked_s == [0, 2, 6, 14, 30]
     stage.network.faults = Faults()
     clock.now_s = 100.0
+    announced = []
+
+    def listen(batch, *rest):
+        announced.extend(one.servers for one in batch.commands if isinstance(one, Announce))
+        return run(batch, *rest)
+
+    stage.network.perform = listen
     stage.upkeep.look_after()
     assert not stage.core.switches.closed
     assert not stage.network.closed
+    assert [[one.name for one, _ in servers] for servers in announced] == [[server.name]]
 
 
 def gone_around(stage):
@@ -313,6 +324,30 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
     network.connected.add(silent.vswitch.datapath_id)
     stage.upkeep.look_after()
     assert gone_around(stage) == network.closed == stage.core.switches.closed == set()
+
+
+def test_a_server_that_a_change_closes_is_gone_around_while_the_change_is_under_way():
+    """Its uplink is up all the time: nothing is heard of it."""
+    stage = Stage(state=STANDING)
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    (silent, *_), network = FABRIC.servers, stage.network
+    network.connected.discard(silent.vswitch.datapath_id)
+    plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
+    policy = replace(POLICY, on_silent_vswitch=OnSilence.CLOSE)
+    execution = Execution(FABRIC, policy, plan, stage.reach.conditions(), order_of(FABRIC))
+    stage.ledger.begin(execution)
+    steps = execution.run()
+    batch = next(steps)
+    while batch.step != "drain":
+        stage.upkeep.follow_closed_meanwhile(execution)
+        assert gone_around(stage) == set()
+        batch = steps.send(stage.core.perform(batch))
+    stage.core.steps.clear()
+    for _ in range(2):
+        stage.upkeep.follow_closed_meanwhile(execution)
+        assert gone_around(stage) == execution.conditions.dead_uplinks == {silent.name}
+    assert stage.core.steps == ["go around"]
 
 
 def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(stage, monkeypatch):

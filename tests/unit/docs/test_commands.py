@@ -66,6 +66,10 @@ LIMITS = {"hydra top": "--count 1", "hydra watch": "--count 1", "hydra record": 
 """For what would go on and on; the last one counts where an option comes twice."""
 BEFORE = {
     "hydra ca issue": ["hydra ca create --dir ca"],
+    "hydra ca issue rest --renew": [
+        "hydra ca create --dir ca",
+        "hydra ca issue rest --host 10.0.0.5 --dir ca",
+    ],
     "hydra token quota": ["hydra token create spark --role tenant --file tokens.json"],
     "hydra restore": ["hydra backup --config fabric.yaml hydra-backup.tar.gz"],
     "hydra plan --fabric 16x4 --demand gravity --seed 2 --current": [

@@ -1,8 +1,23 @@
-"""The tournament's heat map: an algorithm that refuses is no algorithm that serves nothing."""
+"""The tournament's demands, and its heat map."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
 
 from apps.traces.comparing import Attempt, Contestant
-from mininet_scenarios.experiments.tournament.experiment import Match, Tournament, algorithms_figure
+from apps.traces.reading import read_trace, summarise
+from apps.traces.synthetic import SAMPLE, SAMPLE_SEED
+from apps.traces.windows import rack_numbers, windows
+from mininet_scenarios.experiments.tournament.experiment import (
+    SHORT,
+    Match,
+    Tournament,
+    algorithms_figure,
+    workloads,
+)
 from topology.algorithms import ENTRIES
+from topology.synthetic import KINDS
 
 
 def contestant(algorithm: str, share: float) -> Contestant:
@@ -22,3 +37,23 @@ def test_a_refusal_is_a_dash_and_nothing_served_is_a_zero():
     painted = axes.images[0].get_array()
     assert painted[:2, 0].tolist() == [100.0, 0.0]
     assert painted.mask[2, 0]
+
+
+def demands(name, seed):
+    return np.array([window.demand_mbps for window in workloads(SHORT, seed)[name]()])
+
+
+@pytest.mark.parametrize("name", ["coflows", *(kind for kind in KINDS if kind != "dense")])
+def test_each_repetition_has_demands_of_its_own(name):
+    first, second = demands(name, 1), demands(name, 2)
+    assert len(first) == len(second) == SHORT.periods
+    assert (first == demands(name, 1)).all()
+    assert (first != second).any()
+
+
+def test_the_first_repetition_plays_the_sample():
+    numbers = rack_numbers(summarise(SAMPLE).racks, SHORT.racks, fold=True)
+    cut = windows(read_trace(SAMPLE), numbers, SHORT.racks, 10.0)
+    sample = [window.demand_mbps / window.busiest_rack_mbps for window in islice(cut, 2)]
+    ours = [demand / demand.sum() for demand in demands("coflows", SAMPLE_SEED)]
+    assert np.allclose(ours, [demand / demand.sum() for demand in sample])

@@ -117,3 +117,42 @@ def test_a_clone_may_lie_in_a_folder_with_spaces(tmp_path):
     told = (clone / "told").read_text().split()
     assert len(told) == 2
     assert all((clone / one).is_file() for one in told)
+
+
+def in_clone(clone, program, **options):
+    text = DEFINITIONS.replace('cd "$(dirname "$0")/.."', "")
+    script = f"{text}\n{program}"
+    return subprocess.Popen(["bash", "-c", script], cwd=clone, text=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "there"),
+    [("fail 'no network'", "old"), ("kill -TERM $$", "old"), (":", "new")],
+)
+def test_an_environment_stays_unless_a_new_one_takes_its_place(tmp_path, outcome, there):
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "old").touch()
+    python = "mkdir -p .venv/bin; touch .venv/new; ln -s /bin/true .venv/bin/python"
+    program = f"""
+    install_packages() {{ {outcome}; }}
+    pip_install() {{ :; }}
+    ln() {{ :; }}
+    eval "$(declare -f make_virtual_environment | sed 's,/usr/bin/python3 -m venv.*,{python};,')"
+    make_virtual_environment
+    """
+    in_clone(tmp_path, program.replace("ln -s", "command ln -s")).wait(20)
+    assert (tmp_path / ".venv" / there).exists()
+    assert not (tmp_path / ".venv" / ({"old", "new"} - {there}).pop()).exists()
+    assert not (tmp_path / ".venv.before").exists()
+
+
+def test_a_second_run_waits_for_the_first_and_says_so(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "bootstrap.sh").touch()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with in_clone(tmp_path, "take_turn; echo in; read -r", **pipes) as first:
+        assert first.stdout.readline() == "in\n"
+        with in_clone(tmp_path, "take_turn; echo in", **pipes) as second:
+            assert "waiting" in second.stdout.readline()
+            first.stdin.close()
+            assert second.stdout.readline() == "in\n"

@@ -45,7 +45,7 @@ class Course(NamedTuple):
 
 
 class _Mended(Watch):
-    """A reconfiguration during which somebody mends uplinks."""
+    """A reconfiguration during which somebody mends uplinks. Who is closed out is gone around."""
 
     def __init__(self, execution: Execution, upkeep: SimulatedUpkeep) -> None:
         super().__init__(upkeep.network, execution, upkeep.uncertain)
@@ -53,7 +53,8 @@ class _Mended(Watch):
         self.mended = 0
 
     def before(self, batch: Batch) -> None:
-        if self.mended and self.network.rng.random() < 0.5:
+        closes = not self.upkeep.switches.dead_uplinks.issuperset(self.execution.closed)
+        if closes or (self.mended and self.network.rng.random() < 0.5):
             self.upkeep.follow_uplinks_meanwhile(self.execution)
         super().before(batch)
 

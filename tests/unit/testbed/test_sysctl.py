@@ -1,0 +1,45 @@
+"""Kernel settings of the testbed: the file from which any later run undoes them."""
+
+import json
+
+import pytest
+
+from mininet_scenarios.testbed import sysctl
+
+BEFORE = 1000
+LEFT = "net.core.netdev_max_backlog"
+
+
+@pytest.fixture
+def kernel(monkeypatch, tmp_path):
+    """Settings, by name, in files of their own."""
+    folder = tmp_path / "sys"
+    folder.mkdir()
+    for name in (*sysctl._MINIMUM, *sysctl._EXACT):
+        (folder / name).write_text(f"{BEFORE}\n")
+    monkeypatch.setattr(sysctl, "_path", folder.joinpath)
+    monkeypatch.setattr(sysctl, "STATE_DIR", tmp_path / "state")
+    monkeypatch.setattr(sysctl, "_SAVED", tmp_path / "state" / "sysctl.json")
+    return folder
+
+
+def test_what_was_changed_is_restored(kernel):
+    sysctl.apply()
+    assert (kernel / LEFT).read_text() == "10000\n"
+    sysctl.restore()
+    assert {one.read_text() for one in kernel.iterdir()} == {f"{BEFORE}\n"}
+
+
+def test_the_file_is_whole_at_any_time(kernel, monkeypatch):
+    readers = []
+
+    def refuse(name, _value):
+        if not readers:
+            readers.append(sysctl._SAVED.open())
+        return name == LEFT
+
+    monkeypatch.setattr(sysctl, "_try_write", refuse)
+    sysctl.apply()
+    with readers[0] as reader:
+        assert len(json.load(reader)) == len(sysctl._MINIMUM) + len(sysctl._EXACT)
+    assert json.loads(sysctl._SAVED.read_text()) == {LEFT: BEFORE}
