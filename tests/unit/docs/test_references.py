@@ -30,34 +30,34 @@ def missing_files(text: str) -> list[str]:
     return [name for name in FILE.findall(text) if not any(ROOT.glob(name.rstrip("/") + "*"))]
 
 
-def spoken(source: str) -> str:
-    """Docstrings and comments."""
-    strings = [
-        node.value.value
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ]
-    return "\n".join([*strings, *re.findall(r"#.*", source)])
-
-
 @cache
+def looked_through(module: Path) -> tuple[str, frozenset[str]]:
+    """Its docstrings and comments; and what it defines or takes from others, at any depth."""
+    source = module.read_text()
+    strings, names = [], set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name():
+                names.add(node.id)
+            case ast.Attribute():
+                names.add(node.attr)
+            case ast.Expr(value=ast.Constant(value=str(string))):
+                strings.append(string)
+            case ast.arg():
+                names.add(node.arg)
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(node.name)
+            case ast.alias():
+                names.update(node.name.split("."), [node.asname or ""])
+    return "\n".join([*strings, *re.findall(r"#.*", source)]), frozenset(names)
+
+
+def spoken(module: Path) -> str:
+    return looked_through(module)[0]
+
+
 def names_in(module: Path) -> frozenset[str]:
-    """What a module defines or takes from others, at any depth."""
-    names = set()
-    for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, ast.alias):
-            names.update(node.name.split("."), [node.asname or ""])
-    return frozenset(names)
+    return looked_through(module)[1]
 
 
 def is_there(name: str) -> bool:
@@ -92,7 +92,7 @@ def test_docstrings_and_comments_name_files_that_exist():
     missing = {
         str(path.relative_to(ROOT)): names
         for path in SOURCES
-        if (names := missing_files(spoken(path.read_text())))
+        if (names := missing_files(spoken(path)))
     }
     assert missing == {}
 
@@ -100,7 +100,7 @@ def test_docstrings_and_comments_name_files_that_exist():
 def test_docstrings_refer_to_what_is_there():
     dangling = []
     for path in SOURCES:
-        for name in ROLE.findall(spoken(path.read_text())):
+        for name in ROLE.findall(spoken(path)):
             first, *rest = name.split(".")
             known = is_there(name) if first in PACKAGES and rest else first in names_in(path)
             if not known:
