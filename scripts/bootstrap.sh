@@ -186,7 +186,7 @@ make_virtual_environment() {
   "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables' ||
     fail "the installed packages can't be imported: see above"
   trap - EXIT HUP INT TERM
-  rm -rf "$BEFORE"
+  rm -rf "$BEFORE"/.bootstrapped "$BEFORE" # in this order: one that is cut off is whole no more
 }
 
 # Paths inside a virtual environment are absolute: the new one is made in its place, and the one
