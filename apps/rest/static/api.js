@@ -82,19 +82,18 @@ async function stream(sent, happened, opened) {
   }
 }
 
-// Whether tabs can share a stream: a browser has six connections to a server, and seven streams would
-// leave none for anything else. Browsers offer locks to pages that come over TLS or from the same machine.
-export const canFollow = () => navigator.locks !== undefined;
-
 async function digest(text) {
   const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
   return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// The same of the stream that the tabs with this token have in common. The tab that holds their lock has
-// it, and tells the others; when that tab is gone, the next one has the lock.
+// The same of the stream that the tabs with this token have in common, since a browser has six connections
+// to a server. The tab that holds their lock has it, and tells the others; when that tab is gone, the next
+// one has the lock. Browsers offer locks to pages that come over TLS or from the same machine: elsewhere
+// each tab has a stream of its own.
 export async function follow(happened, opened) {
   const sent = token();
+  if (navigator.locks === undefined) return stream(sent, happened, opened);
   const name = `hydra-events ${await digest(sent ?? "")}`;
   const others = new BroadcastChannel(name);
   const waiting = new AbortController();

@@ -1,7 +1,7 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
 import * as actions from "./actions.js";
-import { Refused, canFollow, follow, get, mayBeToken, signIn, signOut, token } from "./api.js";
+import { Refused, follow, get, mayBeToken, signIn, signOut, token } from "./api.js";
 import * as day from "./day.js";
 import { by, clock, count, el, keepFocus, mbps, open, options, row, rows, say, told } from "./dom.js";
 import * as heat from "./heat.js";
@@ -13,7 +13,6 @@ import { gantt } from "./timeline.js";
 import { describe, explain, said } from "./why.js";
 
 const PAUSE_MS = 2000;
-const UNFOLLOWED_MS = 30_000; // between looks at who this is, without a stream that would end
 const SOON_MS = 100;
 const MOVING_MS = 400;
 const OVER = new Set(["done", "partial", "refused", "failed"]);
@@ -430,22 +429,15 @@ async function begin() {
 async function listen() {
   for (;;) {
     try {
-      if (!canFollow()) await unfollowed();
-      else await follow(happened, () => { by("connection").textContent = "● live"; });
+      await follow(happened, () => { by("connection").textContent = "● live"; });
     } catch (error) {
       if (error instanceof Refused && error.status !== 401 && !error.nobodyLeads) fail(error);
     }
-    if (canFollow()) say(by("connection"), "○ not live: connecting again");
+    say(by("connection"), "○ not live: connecting again");
     await new Promise((done) => setTimeout(done, PAUSE_MS));
     await signedIn();
     await become();
   }
-}
-
-// The page reads as often as it does while nothing happens.
-function unfollowed() {
-  say(by("connection"), `○ not live: read every ${PAUSE_MS / 1000} s`);
-  return new Promise((done) => setTimeout(done, UNFOLLOWED_MS));
 }
 
 const signedIn = () => new Promise((done) => {
