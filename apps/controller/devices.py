@@ -400,11 +400,13 @@ class Devices:
         """
         if rack not in self._tors:
             raise DeviceUnavailable(self._fabric.racks[rack].name, "not connected by OpenFlow")
-        up = self._of_those_there(rack, ports, lambda tor, there: tor.link_up(there))
+        up = self._of_those_there(
+            rack, ports, lambda tor, there: tor.link_up(there), knows_vlans=False
+        )
         return {**dict.fromkeys(ports, False), **up}
 
     def missing_ports(self, rack: RackId) -> frozenset[str]:
-        """Ports of a ToR that were not there when they were last asked for."""
+        """Ports of a ToR that were not there when their VLANs were last read or set."""
         return self._missing.get(rack, frozenset())
 
     def _of_those_there(
@@ -412,18 +414,29 @@ class Devices:
         rack: RackId,
         ports: Collection[str],
         action: Callable[[TorSwitch, Collection[str]], _ResultT],
+        *,
+        knows_vlans: bool = True,
     ) -> _ResultT:
-        """What ``action`` does with those of these ports that the ToR says it has."""
+        """What ``action`` does with those of these ports that the ToR says it has.
+
+        Unless it ``knows_vlans`` afterwards, ports that are back go on counting as missing.
+        """
 
         def act(tor: TorSwitch) -> _ResultT:
-            try:
-                result, missing = action(tor, ports), frozenset[str]()
-            except PortsMissing as error:
-                missing = error.ports
-                result = action(tor, [name for name in ports if name not in missing])
-                if not missing <= self.missing_ports(rack):
-                    LOG.warning("%s", error)
-            self._missing[rack] = self.missing_ports(rack) - set(ports) | missing
+            before, missing = self.missing_ports(rack), frozenset[str]()
+            while True:
+                try:
+                    result = action(tor, [name for name in ports if name not in missing])
+                except PortsMissing as error:
+                    if error.ports <= missing:
+                        raise
+                    missing |= error.ports
+                    if not error.ports <= before:
+                        LOG.warning("%s", error)
+                else:
+                    break
+            known = set(ports) if knows_vlans else set()
+            self._missing[rack] = before - known | missing
             return result
 
         return self._tors[rack].use(act)

@@ -242,7 +242,7 @@ class ReservationCare:
         )
 
     def _with_devices(self, error: NoRoom) -> DeviceMissing:
-        down = "; ".join(self._reach.down_planes())
+        down = "; ".join(self._reach.down_planes()) or "an optical switch was down until now"
         return DeviceMissing(
             f"{down}: {error}",
             error.alternatives,

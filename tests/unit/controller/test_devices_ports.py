@@ -80,6 +80,34 @@ def test_a_missing_port_is_known_until_it_is_asked_for_again(devices):
     assert devices.missing_ports(R1) == frozenset()
 
 
+def test_a_port_that_is_back_is_missing_until_its_vlans_are_known(devices):
+    """It came back between the order that passed it by and the look for its light."""
+    tor = devices._tors[R1].device
+    del tor.has["p1"]
+    devices.set_vlans(R1, {"p1": CIRCUIT, "p2": CIRCUIT})
+    tor.has["p1"] = NOTHING
+    assert devices.link_up(R1, ["p1", "p2"]) == {"p1": True, "p2": True}
+    assert devices.missing_ports(R1) == {"p1"}
+    devices.set_vlans(R1, {"p1": CIRCUIT})
+    assert devices.missing_ports(R1) == frozenset()
+
+
+def test_ports_may_vanish_one_after_the_other(devices):
+    tor = devices._tors[R1].device
+    del tor.has["p1"]
+
+    def check(ports, before=tor._check):
+        try:
+            before(ports)
+        except PortsMissing:
+            tor.has.pop("p2", None)
+            raise
+
+    tor._check = check
+    assert devices.vlans(R1, ["p1", "p2"]) == {}
+    assert devices.missing_ports(R1) == {"p1", "p2"}
+
+
 def test_an_ovsdb_tor_names_the_ports_that_are_missing(monkeypatch):
     tor = OvsTor("r1", "unix:/nowhere", "br1", timeout_s=1.0)
     monkeypatch.setattr(OvsTor, "_ports", lambda _self, _session: {"p2": None})
