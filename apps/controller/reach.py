@@ -103,9 +103,16 @@ class Reach:
         return self._blocked(*self._out_of_reach())
 
     def blocked_with_all_planes(self) -> frozenset[PortId]:
-        """Those that no plan could use if all optical switches could be commanded."""
-        _, racks = self._out_of_reach()
-        return self._blocked(frozenset(), racks)
+        """Those that no plan could use if all optical switches could be commanded, and had not
+        failed before.
+        """
+        planes, racks = self._out_of_reach()
+        ports, gone = self._fabric.ports, self._panels.ports() | self._not_there()
+        return frozenset(
+            port
+            for port in self._blocked(frozenset(), racks)
+            if ports[port].plane not in planes or ports[port].rack in racks or port in gone
+        )
 
     def _blocked(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> frozenset[PortId]:
         quarantined = self._quarantine.blocked() | self._panels.ports() | self._not_there()

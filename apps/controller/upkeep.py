@@ -37,6 +37,8 @@ _KeyT = TypeVar("_KeyT")
 _Dark = tuple[Circuit, PortId]
 """A circuit, and one of its ports, which has no carrier."""
 _LONGEST_WAIT_S: Final = 60.0
+_LONGEST_GAP_S: Final = 5.0
+"""The longest wait between looks for ports that a ToR lacks: it answers at once, unlike others."""
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
 
@@ -47,8 +49,12 @@ class Retries:
     An attempt at a device that swallows packets takes its whole time-out, and the conductor waits.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, longest_s: float = _LONGEST_WAIT_S
+    ) -> None:
+        """``longest_s``: the longest wait."""
         self._clock = clock
+        self._longest_s = longest_s
         self._waits: dict[object, tuple[float, float]] = {}
 
     def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
@@ -69,7 +75,7 @@ class Retries:
             if one not in failed:
                 self._waits.pop(one, None)
                 continue
-            wait_s = min(2 * self._waits.get(one, (0.0, 1.0))[1], _LONGEST_WAIT_S)
+            wait_s = min(2 * self._waits.get(one, (0.0, 1.0))[1], self._longest_s)
             self._waits[one] = (self._clock() + wait_s, wait_s)
 
 
@@ -102,6 +108,9 @@ class Upkeep:
     _spares_relays_until_s: float = field(default=0.0, init=False)
     _retries: Retries = field(default_factory=Retries, init=False)
     """By the name of a device, or a switch's datapath."""
+    _gap_retries: Retries = field(
+        default_factory=lambda: Retries(longest_s=_LONGEST_GAP_S), init=False
+    )
     _port_retries: Retries = field(default_factory=Retries, init=False)
     _meter_retries: Retries = field(default_factory=Retries, init=False)
     dark: frozenset[_Dark] = field(default=frozenset(), init=False)
@@ -150,22 +159,21 @@ class Upkeep:
         care.uncertain_planes |= planes
         care.uncertain_racks |= racks
         names = [fabric.planes[one].name for one in sorted(care.uncertain_planes)]
-        names += [fabric.racks[one].name for one in sorted(self._racks_to_read())]
+        names += [fabric.racks[one].name for one in sorted(care.uncertain_racks)]
         self._retries.forget(self._device_names.difference(names))
         due = self._retries.due(names)
+        lacking = self._gap_retries.due(self._lacking() - care.uncertain_racks)
         self._mend(
             [one for one in care.uncertain_planes if fabric.planes[one].name in due],
-            [one for one in self._racks_to_read() if fabric.racks[one].name in due],
+            [*lacking, *(one for one in care.uncertain_racks if fabric.racks[one].name in due)],
         )
         failed = {fabric.planes[one].name for one in care.uncertain_planes}
-        self._retries.note(due, failed | {fabric.racks[one].name for one in self._racks_to_read()})
+        self._retries.note(due, failed | {fabric.racks[one].name for one in care.uncertain_racks})
+        self._gap_retries.note(lacking, self._lacking())
 
-    def _racks_to_read(self) -> set[RackId]:
-        """Racks that are uncertain, or whose ToR lacks ports: such a port that comes back has
-        VLANs that nobody gave it.
-        """
-        lacking = {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
-        return self._care.uncertain_racks | lacking
+    def _lacking(self) -> set[RackId]:
+        """Racks whose ToR lacks ports: one that comes back has VLANs that nobody gave it."""
+        return {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
 
     def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
         if planes or racks:

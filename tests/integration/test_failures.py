@@ -259,6 +259,9 @@ def test_a_port_that_its_tor_has_lost_leads_nowhere(network):
     finally:
         again = ["add-port", bridge, name, "--", "set", "port", name, *vlans]
         vsctl(*again, "--", "set", "interface", name, f"ofport_request={number}")
+    network.api("DELETE", f"/v1/quarantine/r1/{name}")
+    body = {"demand": [{"src": "r1", "dst": "r3", "mbps": 80}], "use_planes": ["p1"]}
+    wait_until(lambda: network.api("POST", "/v1/plan", json=body).json()["connect"], 30)
 
 
 def vsctl(*arguments):

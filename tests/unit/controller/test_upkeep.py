@@ -82,7 +82,7 @@ class Stage:
         self.ledger.settle(state)
         self.quarantined = {}
         quarantine = SimpleNamespace(
-            blocked=frozenset,
+            blocked=lambda: frozenset(self.quarantined),
             put=lambda ends, why, _paths: self.quarantined.update(dict.fromkeys(ends, why)),
             put_each=lambda failed, _paths: self.quarantined.update(
                 (end, why) for ends, why in failed for end in ends
@@ -518,6 +518,10 @@ def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
     stage.down[FIRST] = "no connection"
     assert {FABRIC.ports[end].plane for end in stage.reach.blocked_ports()} == {FIRST}
     assert stage.reach.blocked_with_all_planes() == frozenset()
+    others = {port.id for port in FABRIC.ports if port.plane != FIRST}
+    stage.quarantined = dict.fromkeys((port.id for port in FABRIC.ports), "refused")
+    assert stage.reach.blocked_with_all_planes() == others
+    stage.quarantined = {}
     assert stage.reach.within_reach(PlanRequest()).planes == {PlaneId(1)}
     with pytest.raises(DeviceUnavailable, match="p1: down: wait, or name other planes"):
         stage.reach.within_reach(PlanRequest(planes=frozenset({FIRST})))
