@@ -64,6 +64,9 @@ class LedgerService:
     def port_rates_mbps(self) -> Mapping:
         return {}
 
+    def note_login(self, operator: str, address: str) -> None:
+        pass
+
 
 def random_request(
     fabric: Fabric, rng: random.Random, now_s: float, span_s: float

@@ -1,0 +1,30 @@
+"""The service that ``python -m benchmarks.rest`` puts behind the API."""
+
+import time
+
+import httpx
+
+from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from benchmarks.rest import LedgerService
+from tests.unit.core.fabrics import small_fabric
+
+
+def test_it_is_served(tmp_path):
+    fabric = small_fabric()
+    ledger = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
+    ledger.load()
+    server = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
+    server.start()
+    body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10, "start_unix_s": time.time() + 3600}
+    try:
+        with httpx.Client(base_url=server.url) as client:
+            made = client.post("/v1/reservations", json=body)
+            assert made.is_success, made.text
+            kept = client.get(f"/v1/reservations/{made.json()['id']}").json()
+    finally:
+        server.stop()
+        ledger.close()
+    assert kept == made.json()
