@@ -773,12 +773,11 @@ class Ledger:
     ) -> bool:
         """True if the book would admit it within these limits; the book stays as it is."""
         with self._lock:
-            reservation_id = uuid.uuid4().hex[:12]
             try:
-                self._book.add(reservation_id, request, time.time(), limits, None, notice_s)
+                tried = self.add(request, limits, notice_s=notice_s)
             except AdmissionError:
                 return False
-            self._book.remove(reservation_id)
+            self._book.remove(tried.id)
             return True
 
     def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
