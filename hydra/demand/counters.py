@@ -34,6 +34,11 @@ _CLOCK_RATIO: Final = 1.5
 Rule ages have whole seconds on some switches, and an answer may wait for a while."""
 _FEW: Final = 3
 """A rate that rests on fewer readings, so on a single interval, may be a burst's."""
+_STEP_READINGS: Final = 3
+_ALIKE: Final = 0.8
+"""Of readings in a row, the least is at least this part of the greatest: traffic that is steady."""
+_OVERTAKEN: Final = 0.5
+"""An average of which steady traffic has less than this part is of traffic that is no more."""
 _ARRIVAL_S: Final = 60.0
 """Switches that were not heard within this time of the first one are not waited for."""
 
@@ -76,6 +81,9 @@ class Sent:
 class DemandMeter:
     """Exponentially weighted rates from byte counters of 64 bits.
 
+    Traffic that has become steady at less than half of its average is taken at its new rate, three
+    readings later: an average would still tell of what it was. A pause is no rate to be steady at.
+
     One row per switch that counts what it sends (``Substrate.steering``): a server's, or a
     whole rack's. One that was not heard keeps its last rates and is reported stale.
     """
@@ -88,8 +96,8 @@ class DemandMeter:
     """Whose counters they are, row by row."""
     _bytes: NDArray[np.uint64] = field(init=False)
     _rates_mbps: NDArray[np.float64] = field(init=False)
-    _latest_mbps: NDArray[np.float32] = field(init=False)
-    _least_mbps: NDArray[np.float32] = field(init=False)
+    _recent_mbps: NDArray[np.float32] = field(init=False)
+    """Rates of the last intervals, shape (F, intervals, racks); the newest first."""
     _heard_s: NDArray[np.float64] = field(init=False)
     _rule_age_s: NDArray[np.float64] = field(init=False)
     _readings: NDArray[np.intp] = field(init=False)
@@ -109,8 +117,7 @@ class DemandMeter:
         shape = (len(self.sources), len(self.fabric.racks))
         self._bytes = np.zeros(shape, dtype=np.uint64)
         self._rates_mbps = np.zeros(shape)
-        self._latest_mbps = np.zeros(shape, dtype=np.float32)
-        self._least_mbps = np.zeros(shape, dtype=np.float32)
+        self._recent_mbps = np.zeros((shape[0], _STEP_READINGS, shape[1]), dtype=np.float32)
         self._heard_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
         self._readings = np.zeros(shape[0], dtype=np.intp)
@@ -167,10 +174,13 @@ class DemandMeter:
         weight = -math.expm1(-elapsed_s / self.window_s) if self._readings[source] else 1.0
         rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
+        recent = self._recent_mbps[source]
+        np.copyto(recent[1:], recent[:-1].copy(), where=known)
+        np.copyto(recent[0], rate, casting="same_kind", where=known)
+        least, most = recent.min(axis=0), recent.max(axis=0)
+        stepped = known & (least > 0) & (least >= _ALIKE * most) & (most < _OVERTAKEN * rates)
+        np.copyto(rates, recent.mean(axis=0), where=stepped)
         self._sending[source] = rates.any()
-        latest, least = self._latest_mbps[source], self._least_mbps[source]
-        np.minimum(rate, latest, out=least, casting="same_kind", where=known)
-        np.copyto(latest, rate, casting="same_kind", where=known)
         self._readings[source] += 1
         if went_back.any():
             return Anomaly.COUNTER_WENT_BACK
@@ -206,8 +216,8 @@ class DemandMeter:
         source = rows[place]
         away = self._rack[source] != to
         source, to = source[away], to[away]
-        latest = self._latest_mbps[source, to].astype(np.float64)
-        least = self._least_mbps[source, to].astype(np.float64)
+        latest, before = self._recent_mbps[source, :2, to].astype(np.float64).T
+        least = np.minimum(latest, before)
         return Sent(source, to, self._rates_mbps[source, to], latest, least)
 
     def counted(

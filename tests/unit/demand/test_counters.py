@@ -75,6 +75,31 @@ def test_a_rate_that_one_interval_alone_tells_is_none():
     assert least == pytest.approx([0, 8, 0, 0, 8])
 
 
+@pytest.mark.parametrize(
+    ("each_mbit", "expected_mbps"),
+    [
+        ((20, 4, 4, 4), 4.0),
+        ((20, 4, 3.5, 4.2), 3.9),
+        ((20, 6, 11, 4, 4), None),  # not steady, then of three readings only two
+        ((20, 0, 0, 0), None),  # a pause
+        ((20, 11, 11, 11), None),  # more than half: the average follows soon enough
+        ((4, 20, 20, 20), None),  # one that grows, as a burst does
+    ],
+)
+def test_traffic_that_is_steady_at_less_than_half_is_taken_at_its_new_rate(
+    each_mbit, expected_mbps
+):
+    demand = meter(window_s=8.0)
+    sums = np.cumsum((0, *each_mbit))
+    for second, mbit in enumerate(sums):
+        demand.update(H11, totals(0, mbit, mbit), float(second))
+    averaged = each_mbit[0]
+    for mbit in each_mbit[1:]:
+        averaged += (1 - math.exp(-1 / 8)) * (mbit - averaged)
+    expected = averaged if expected_mbps is None else expected_mbps
+    assert demand.matrix()[0] == pytest.approx([0, expected, expected], rel=1e-6)
+
+
 def test_a_counter_that_is_not_available_moves_no_rate_then_or_when_it_is_back():
     """OpenFlow 1.3.5, section 5.8: it is 2^64 - 1, beside which all that was ever sent is new."""
     demand = meter()
