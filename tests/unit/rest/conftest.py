@@ -10,10 +10,12 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import load
-from hydra.model import Fabric
+from hydra.lifecycle import ReservationState
+from hydra.model import Fabric, NetworkState, Topology, VlanId
+from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
 
-from .fake_service import FakeService
+from .fake_service import FakeService, relay_path
 
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
@@ -32,6 +34,20 @@ def fabric() -> Fabric:
 @pytest.fixture
 def service(fabric) -> FakeService:
     return FakeService(fabric)
+
+
+@pytest.fixture
+def network(service) -> FakeService:
+    """The same with two circuits, a path over both, and a reservation that has it."""
+    path = relay_path()
+    service.network = NetworkState(
+        3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)}
+    )
+    service.reconfigure(None, "periodic")
+    service.finish("c0")
+    service.reserve(ReservationRequest("r1", "r2", 40.0))
+    service.settle("v0", ReservationState.ACTIVE, path=path)
+    return service
 
 
 @pytest.fixture
