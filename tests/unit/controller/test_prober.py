@@ -8,7 +8,7 @@ from hydra.forwarding.frames import parse_probe, probe
 from hydra.model import NetworkState
 from hydra.policy import Policy
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
-from tests.unit.openflow.test_fleet import VSWITCH_PORTS
+from tests.unit.openflow.fleet_switches import VSWITCH_PORTS
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
 PATH = path_of(FABRIC, 0, 1)

@@ -13,120 +13,48 @@ from apps.openflow import fleet as fleet_module
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.seam import MOST_PORTS, PortInfo
 from drivers.codecs.openflow.messages import (
-    BUNDLE_COMMIT,
-    BUNDLE_DISCARD,
-    BUNDLE_OPEN,
     TYPE_BARRIER_REQUEST,
-    TYPE_EXPERIMENTER,
     TYPE_FLOW_MOD,
     TYPE_MULTIPART_REQUEST,
     TYPE_PACKET_OUT,
-    encode_bundle_control,
     encode_flow_stats_request,
 )
 from drivers.codecs.openflow.rules import (
-    NO_BUNDLES,
-    NO_GENERATION,
-    ROLE_NO_CHANGE,
-    ROLE_SLAVE,
-    TAKEN_OVER,
-    TYPE_ROLE_REQUEST,
     encode_port_stats_request,
 )
 from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.pipeline import Port
-from hydra.forwarding.rules import Install, divert_rule, round_rule
+from hydra.forwarding.rules import divert_rule, round_rule
 from hydra.model import DatapathId, RackId, VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.switches import Switches
 from tests.unit.core.fabrics import small_fabric
-from tests.unit.openflow.ryu_reference import split
 
-FABRIC = small_fabric(racks=2, planes=1, servers=1)
-H11, H21 = FABRIC.servers
-V1, V2 = H11.vswitch.datapath_id, H21.vswitch.datapath_id
-TOR1 = FABRIC.racks[0].tor.datapath_id
-RULES1 = Question(V1, 1)
-REFUSED = FailureKind.REFUSED
-CHANGES = (Install(divert_rule(RackId(1), 1)),)
-
-
-def port_table(*names, up=True):
-    return {number: PortInfo(number, name, up) for number, name in enumerate(names, start=4)}
-
-
-VSWITCH_PORTS = port_table("host", "optical", "electrical")
-
-
-class Switch:
-    """A connection that keeps what it is sent and answers as ``answer`` says, but no echo."""
-
-    address = "192.0.2.1:6653"
-
-    def __init__(self, fleet, datapath, answer=None, ports=VSWITCH_PORTS):
-        self.fleet, self.datapath, self.answer = fleet, datapath, answer
-        self.sent = []
-        fleet.switch_connected(datapath, self, ports)
-
-    def ask(self, tell):
-        tell(False)
-
-    def close(self):
-        self.disconnect()
-
-    def send(self, message):
-        self.sent += split(message)
-        xid = struct.unpack_from("!I", message, 4)[0]
-        if self.answer is not None:
-            self.answer(self, xid)
-
-    def disconnect(self):
-        self.fleet.switch_disconnected(self.datapath, self)
-
-
-def refusal(name):
-    return Failure("openflow", name, REFUSED, "OpenFlow error type 4, code 2")
-
-
-def away(name):
-    return Failure("openflow", name, FailureKind.NOT_CONNECTED, "not connected")
-
-
-def unknown(reason):
-    return Failure("openflow", "v-h11", FailureKind.UNKNOWN, reason)
-
-
-NO_ANSWER = unknown("no answer within 0.02 s: outcome unknown")
-
-
-def agrees(switch, xid):
-    switch.fleet.barrier_replied(switch, xid)
-
-
-def refuses(switch, xid):
-    switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 4, code 2")
-    switch.fleet.error_replied(switch, xid, REFUSED, "another one")
-    agrees(switch, xid)
-
-
-def hangs_up(switch, xid):
-    switch.disconnect()
-
-
-def replies_with(*parts):
-    def answer(switch, xid):
-        for number, part in enumerate(parts, start=1):
-            more = number < len(parts)
-            switch.fleet.statistics_replied(switch, xid, part, more=more)
-
-    return answer
-
-
-@pytest.fixture
-def fleet():
-    return Fleet(FABRIC, post=lambda function: function())
+from .fleet_switches import (
+    CHANGES,
+    FABRIC,
+    H11,
+    H21,
+    NO_ANSWER,
+    REFUSED,
+    RULES1,
+    TOR1,
+    V1,
+    V2,
+    VSWITCH_PORTS,
+    Switch,
+    agrees,
+    away,
+    end,
+    hangs_up,
+    port_table,
+    refusal,
+    refuses,
+    replies_with,
+    unknown,
+)
 
 
 def test_a_barrier_confirms_a_change(fleet):
@@ -136,132 +64,6 @@ def test_a_barrier_confirms_a_change(fleet):
     assert kinds[-1] == TYPE_BARRIER_REQUEST
     assert len(kinds) == 1 + 1 + 1 + 1  # bundle opened, the rule, committed, barrier
     assert len({message[4:8] for message in switch.sent}) == 1
-
-
-def commits_only(switch, xid):
-    """A switch that has been given a bundle answers barriers, and nothing before."""
-    if switch.sent[-1][1] == TYPE_BARRIER_REQUEST:
-        agrees(switch, xid)
-
-
-def kinds(messages):
-    """Of each its OpenFlow type and, if it opens, commits or discards a bundle, which of these."""
-    controls = encode_bundle_control(0, BUNDLE_OPEN, 0)[8:16]
-    return [
-        (
-            message[1],
-            struct.unpack_from("!H", message, 20)[0] if message[8:16] == controls else None,
-        )
-        for message in messages
-    ]
-
-
-OPENED, COMMITTED, DISCARDED = (
-    (TYPE_EXPERIMENTER, what) for what in (BUNDLE_OPEN, BUNDLE_COMMIT, BUNDLE_DISCARD)
-)
-ADDED, BARRIER = (TYPE_EXPERIMENTER, None), (TYPE_BARRIER_REQUEST, None)
-WHOLE = [OPENED, ADDED, COMMITTED, BARRIER]
-
-
-def test_of_what_was_staged_only_the_commit_is_sent(fleet):
-    switch = Switch(fleet, V1, commits_only)
-    fleet.stage({V1: CHANGES})
-    assert kinds(switch.sent) == [OPENED, ADDED]
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
-    assert len({message[4:8] for message in switch.sent}) == 1
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[4:]) == WHOLE, "a bundle is committed once"
-
-
-def test_something_else_is_sent_whole_while_a_bundle_waits(fleet):
-    switch = Switch(fleet, V1, commits_only)
-    fleet.stage({V1: CHANGES})
-    other = (Install(divert_rule(RackId(1), 2)),)
-    assert fleet.apply({V1: other}, 1.0) == {V1: None}
-    assert kinds(switch.sent[2:]) == WHOLE
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[6:]) == [COMMITTED, BARRIER]
-
-
-def test_what_is_staged_takes_the_place_of_what_was(fleet):
-    switch = Switch(fleet, V1, commits_only)
-    fleet.stage({V1: CHANGES})
-    other = (Install(divert_rule(RackId(1), 2)),)
-    fleet.stage({V1: other})
-    assert kinds(switch.sent[2:]) == [DISCARDED, OPENED, ADDED]
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[5:]) == WHOLE
-
-
-def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
-    def refuses_the_first_commit(switch, xid):
-        if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
-            switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 17, code 2")
-        commits_only(switch, xid)
-
-    switch = Switch(fleet, V1, refuses_the_first_commit)
-    fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[4:]) == WHOLE
-
-
-def test_a_bundle_that_is_refused_twice_is_an_error(fleet):
-    Switch(fleet, V1, lambda switch, xid: switch.sent[2:] and refuses(switch, xid))
-    fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: refusal("v-h11")}
-
-
-def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
-    def knows_no_experimenters(switch, xid):
-        if any(
-            message[1] == TYPE_EXPERIMENTER and message[4:8] == xid.to_bytes(4, "big")
-            for message in switch.sent
-        ):
-            switch.fleet.error_replied(switch, xid, FailureKind.NO_BUNDLES, NO_BUNDLES)
-        commits_only(switch, xid)  # fmt: skip
-
-    switch = Switch(fleet, V1, knows_no_experimenters)
-    fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[-2:]) == [(TYPE_FLOW_MOD, None), BARRIER]
-    assert [record.message for record in caplog.records] == [
-        f"v-h11: a change takes effect rule by rule there, not at once: {NO_BUNDLES}"
-    ]
-    seen = len(switch.sent)
-    fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[seen:]) == [(TYPE_FLOW_MOD, None), BARRIER]
-    again = Switch(fleet, V1, commits_only)
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(again.sent) == WHOLE
-
-
-def test_a_commit_without_an_answer_is_not_tried_again(fleet):
-    switch = Switch(fleet, V1)
-    fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
-    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER, BARRIER], (
-        "the last asks for life"
-    )
-
-
-@pytest.mark.parametrize("again", [VSWITCH_PORTS, port_table("electrical", "host", "optical")])
-def test_a_switch_that_comes_back_has_nothing_staged(fleet, again):
-    Switch(fleet, V1, commits_only).fleet.stage({V1: CHANGES, V2: CHANGES})
-    switch = Switch(fleet, V1, commits_only, again)
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent) == WHOLE
-
-
-def test_a_bundle_with_old_port_numbers_is_not_committed(fleet):
-    switch = Switch(fleet, V1, commits_only)
-    fleet.stage({V1: CHANGES})
-    fleet.port_changed(
-        V1, switch, PortInfo(44, FABRIC.servers[0].vswitch.electrical_port, True), deleted=False
-    )
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
-    assert kinds(switch.sent[2:]) == WHOLE
 
 
 def test_an_error_before_the_barrier_is_the_outcome(fleet):
@@ -827,10 +629,6 @@ def rules_to_end(switch):
     return [int.from_bytes(frame[14 + 20 + 2 : 14 + 20 + 4], "big") for frame in frames]
 
 
-def end(fleet, switch, number):
-    fleet.rule_ended(switch.datapath, switch, round_rule(number).cookie)
-
-
 def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_the_other(fleet):
     switch = Switch(fleet, V1)
     with ThreadPoolExecutor() as pool:
@@ -876,103 +674,6 @@ def test_a_switch_that_does_not_tell_is_late(fleet):
     assert fleet.await_rounds((V1,), 0.01) == {V1}
 
 
-def roles(messages):
-    """Role and generation of each request for one; each has a barrier behind it."""
-    kinds = [message[1] for message in messages]
-    assert kinds == [TYPE_ROLE_REQUEST, TYPE_BARRIER_REQUEST] * (len(kinds) // 2)
-    return [struct.unpack_from("!I4xQ", message, 8) for message in messages[::2]]
-
-
-class Ruled:
-    """A switch with roles, whose generation others raise; it says stale as Open vSwitch does."""
-
-    def __init__(self, generation, *, raised_by=()):
-        self.generation, self.raised_by = generation, list(raised_by)
-
-    def __call__(self, switch, xid):
-        if [one[1] for one in switch.sent[-2:-1]] != [TYPE_ROLE_REQUEST]:
-            return
-        ((role, named),) = roles(switch.sent[-2:])
-        if role == ROLE_SLAVE and self.raised_by:
-            self.generation += self.raised_by.pop()
-        if role != ROLE_NO_CHANGE and named < self.generation != NO_GENERATION:
-            switch.fleet.error_replied(switch, xid, FailureKind.TAKEN_OVER, TAKEN_OVER)
-        else:
-            switch.fleet.role_replied(switch, xid, self.generation)
-        agrees(switch, xid)
-
-
-def test_who_does_not_lead_becomes_a_slave_and_sends_nothing_else():
-    """A standby hears of rules that end; a leader that was paused has messages waiting."""
-    over = [True]
-    fleet = Fleet(FABRIC, lambda function: function(), lambda: over[0])
-    switch = Switch(fleet, V1, Ruled(7 << 28))
-    end(fleet, switch, 0)
-    fleet.send_frames({V1: [(Port.OPTICAL, b"frame")]})
-    fleet.send_messages({V1: b"message"})
-    assert fleet.await_rounds((V1,), 0.01) == {V1}
-    (failure,) = fleet.become_master({V1: 7}, 0.01).values()
-    assert failure.kind is FailureKind.UNKNOWN
-    assert roles(switch.sent) == [(ROLE_NO_CHANGE, 0), (ROLE_SLAVE, 7 << 28)]
-    over[0] = False
-    del switch.sent[:]
-    end(fleet, switch, 0)
-    assert [message[1] for message in switch.sent] == [TYPE_FLOW_MOD]
-    over[0] = True
-    fleet.stand_aside()
-    assert roles(switch.sent[1:]) == [(ROLE_NO_CHANGE, 0), (ROLE_SLAVE, 7 << 28)]
-
-
-def test_a_standby_of_a_switch_that_never_had_a_master_names_the_first_generation():
-    fleet = Fleet(FABRIC, lambda function: function(), lambda: True)
-    switch = Switch(fleet, V1, Ruled(NO_GENERATION))
-    assert roles(switch.sent) == [(ROLE_NO_CHANGE, 0), (ROLE_SLAVE, 0)]
-
-
-def test_a_standby_asks_again_where_the_switch_got_a_master_meanwhile(caplog):
-    fleet = Fleet(FABRIC, lambda function: function(), lambda: True)
-    switch = Switch(fleet, V1, Ruled(7, raised_by=[2]))
-    again = [(ROLE_NO_CHANGE, 0), (ROLE_SLAVE, 9)]
-    assert roles(switch.sent) == [(ROLE_NO_CHANGE, 0), (ROLE_SLAVE, 7), *again]
-    assert caplog.records == []
-    switch.disconnect()
-    endless = Switch(fleet, V1, Ruled(7, raised_by=[1] * 100))
-    assert len(roles(endless.sent)) == 10
-    assert [record.message for record in caplog.records] == [
-        f"v-h11 does not have this controller as its slave: {TAKEN_OVER}"
-    ]
-
-
-def test_a_standby_that_leads_before_it_was_answered_becomes_no_slave():
-    over = [True]
-    fleet = Fleet(FABRIC, lambda function: function(), lambda: over[0])
-    switch = Switch(fleet, V1)
-    (xid,) = {int.from_bytes(message[4:8], "big") for message in switch.sent}
-    over[0] = False
-    fleet.role_replied(switch, xid, 7)
-    assert roles(switch.sent) == [(ROLE_NO_CHANGE, 0)]
-
-
-def test_a_standby_is_a_slave_on_second_connections_too_and_none_of_strangers():
-    fleet = Fleet(FABRIC, lambda function: function(), lambda: True)
-    first, second = Switch(fleet, V1, Ruled(7)), Switch(fleet, V1)
-    stranger = Switch(fleet, 0x999)
-    assert roles(first.sent)[-1] == (ROLE_SLAVE, 7)
-    assert (roles(second.sent), stranger.sent) == ([(ROLE_NO_CHANGE, 0)], [])
-    second.disconnect()
-    assert not fleet._pending, "what was asked of it is forgotten with it"
-
-
-def test_a_refused_role_is_known_at_once(fleet):
-    """The switch says no more than that it is stale."""
-    Switch(fleet, V1, Ruled(9))
-    (failure,) = fleet.become_master({V1: 7}, 30.0).values()
-    assert failure.kind is FailureKind.TAKEN_OVER
-
-
-# -- threads ----------------------------------------------------------------------------------
-
-
 def test_many_callers_at_once_each_get_their_own_answer():
     """Answers come from one other thread, as the hub's do, in whatever order."""
     mailbox, wake = deque(), threading.Event()
@@ -999,28 +700,3 @@ def test_many_callers_at_once_each_get_their_own_answer():
         stopping.set()
         thread.join()
     assert all(o == {V1: None, V2: refusal("v-h21")} for o in outcomes)
-
-
-def tells_generations(generation):
-    """Answers role requests: what it knows, then what it is told."""
-
-    def answer(switch, xid):
-        ((role, told),) = roles(switch.sent[-2:])
-        known = told if role == 2 else generation
-        switch.fleet.role_replied(switch, xid, known)
-
-    return answer
-
-
-def test_generations_are_read_and_told(fleet):
-    first = Switch(fleet, V1, tells_generations(41))
-    fresh = Switch(fleet, V2, tells_generations(2**64 - 1))
-    assert fleet.generations([V1, V2], 1.0) == {V1: 41, V2: 2**64 - 1}
-    assert fleet.become_master({V1: 42, V2: 0}, 1.0) == {V1: None, V2: None}
-    assert [roles(switch.sent)[-1] for switch in (first, fresh)] == [(2, 42), (2, 0)]
-
-
-def test_a_switch_that_does_not_answer_has_no_new_master(fleet):
-    Switch(fleet, V1)
-    errors = fleet.become_master({V1: 1, V2: 1}, 0.05)
-    assert errors == {V1: unknown("no answer within 0.05 s: outcome unknown"), V2: away("v-h21")}
