@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from apps.openflow.package import RYU, VARIABLE
+from mininet_scenarios.emulators.ports import free_port
 
 APPLICATION = """
 import threading, time
@@ -18,7 +19,7 @@ from apps.openflow import framework, seam
 seam.STOP_S = STOP_S
 
 class Application:
-    openflow_address = ("127.0.0.1", 0)
+    openflow_address = ("127.0.0.1", PORT)
     openflow_tls = events = None
     openflow_connections = 10
 
@@ -55,7 +56,7 @@ def give_up():
     seam.give_up(HydraError("nothing can be done here"))
 
 class Application:
-    openflow_address = ("127.0.0.1", 0)
+    openflow_address = ("127.0.0.1", PORT)
     openflow_tls = events = None
     openflow_connections = 10
 
@@ -98,12 +99,18 @@ class Deleting(app_manager.RyuApp):
 """
 
 
+def written(directory: Path, program: str) -> Path:
+    """An app; where it names a ``PORT``, one that nobody uses: Ryu takes 0 for its usual ones."""
+    app = directory / "app.py"
+    app.write_text(f"PORT = {free_port()}\n{program}")
+    return app
+
+
 def ended_by(
     number: signal.Signals, program: str, ready: str, directory: Path
 ) -> tuple[int, str, str]:
     """Start an app, signal it when it says ``ready``; its exit code, output and complaints."""
-    app = directory / "app.py"
-    app.write_text(program)
+    app = written(directory, program)
     manager = Path(sys.executable).with_name("ryu-manager")
     process = subprocess.Popen(
         [manager, "--ofp-tcp-listen-port", "0", app],
@@ -195,7 +202,7 @@ class Native:
 lines._lines = Native()
 
 class Application:
-    openflow_address = ("127.0.0.1", 0)
+    openflow_address = ("127.0.0.1", PORT)
     openflow_tls = events = None
     openflow_connections = 10
 
@@ -213,8 +220,7 @@ class App(framework.OpenFlowApp):
 
 def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
     """The thread of C would go on answering echoes."""
-    app = tmp_path / "unread.py"
-    app.write_text(UNREAD)
+    app = written(tmp_path, UNREAD)
     manager = Path(sys.executable).with_name("ryu-manager")
     ended = subprocess.run([manager, app], check=False, capture_output=True, text=True, timeout=20)
     assert ended.returncode == 1
@@ -225,8 +231,7 @@ def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
 @pytest.mark.parametrize("where", ["compose", "start"])
 def test_what_gives_up_before_the_hub_runs_says_why(where, tmp_path, package):
     """Else the process would end as if it were told to, and nothing would start it again."""
-    app = tmp_path / "app.py"
-    app.write_text(f"WHERE = {where!r}\n{GIVES_UP}")
+    app = written(tmp_path, f"WHERE = {where!r}\n{GIVES_UP}")
     manager = Path(sys.executable).with_name("ryu-manager")
     done = subprocess.run(
         [manager, "--ofp-tcp-listen-port", "0", app],
