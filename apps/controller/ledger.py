@@ -119,7 +119,7 @@ class Ledger:
         self._late_ends: set[str] = set()
         """Changes in stages that are over, as the journal is yet to be told."""
         self._late_state: str | None = None
-        self._next_try_s = 0.0
+        self._next_try_s = float("-inf")
         self._failure: tuple[float, JournalError] | None = None
         self._history = History()
         self._builders = Builders(fabric)
