@@ -31,6 +31,7 @@ from apps.cli.parameters import (
     read_rate,
     with_options,
 )
+from apps.cli.patience import ended_by_ctrl_c
 from apps.connection import JsonObject
 from apps.process.files import is_there
 from hydra.policy import MOST_PATHS_PER_PAIR
@@ -307,7 +308,8 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
     if options["compare"] and options["graph"] is not None:
         raise click.UsageError("--graph is of one plan: leave out --compare")
     # Not at the top: the planner takes a while to load, and is not needed to ask a controller.
-    offline = import_module("apps.cli.offline")
+    with ended_by_ctrl_c():
+        offline = import_module("apps.cli.offline")
     del options["only_if_it_pays"]
     offline.run(offline.Job(as_json=as_json, **options))
 
