@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -326,6 +327,8 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
         for flow in [part] if isinstance(part, dict) else _flows(part, racks):
             pair = flow["src"], flow["dst"]
             total[pair] = total.get(pair, 0.0) + flow["mbps"]
+    if endless := next((pair for pair, mbps in total.items() if not math.isfinite(mbps)), None):
+        raise click.UsageError(f"--demand from {':'.join(endless)} adds up to no finite rate")
     body["demand"] = [{"src": a, "dst": b, "mbps": mbps} for (a, b), mbps in total.items()]
     if len(total) > len(racks) and {name for pair in total for name in pair} <= set(racks):
         del body["demand"]
