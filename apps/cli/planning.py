@@ -337,6 +337,28 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
     return body
 
 
+def demand_as_measured(client: ControllerClient) -> JsonObject:
+    """The part of a body that asks for what would be planned for now; nothing where nobody
+    measures.
+
+    Of guesses it has what is expected of them, too; earlier releases neither tell nor take that.
+    """
+    document = client.get("/v1/demand")
+    if document["source"] != "measured":
+        return {}
+    demand = []
+    for entry in document["entries"]:
+        planned, estimated = entry["planned_mbps"], entry["estimated_mbps"]
+        expected = entry.get("expected_mbps", estimated)
+        if planned:
+            one = {"src": entry["src"], "dst": entry["dst"], "mbps": planned}
+            guess = (
+                {} if expected == estimated else {"expected_mbps": planned * expected / estimated}
+            )
+            demand.append(one | guess)
+    return {"demand": demand}
+
+
 def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
     if source.isalpha() and not is_there(source):
         raise click.UsageError(f"--demand {source}: made-up demand is for plans with --fabric")
