@@ -36,14 +36,18 @@ class Load:
         return self.requests / self.seconds
 
 
+def check_wrk() -> None:
+    """Raises SystemExit where there is no wrk."""
+    if shutil.which("wrk") is None:
+        raise SystemExit("no wrk here: install it (apt-get install wrk)")
+
+
 def load(url: str, kind: str, choices: Sequence[str], ahead_s: float) -> Load:
     """``kind`` is ``healthz``, ``read``, ``page`` or ``reserve``; see the script.
 
     ``choices`` are ids of reservations, or names of racks; ``ahead_s`` is the farthest that a new
     reservation begins ahead. Raises RuntimeError if anything went wrong.
     """
-    if shutil.which("wrk") is None:
-        raise RuntimeError("wrk is not installed: apt-get install wrk")
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("\n".join(choices))
         file.flush()

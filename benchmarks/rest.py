@@ -25,7 +25,7 @@ from apps.process.garbage import spare_what_stays
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report
-from benchmarks._wrk import CLIENTS, load
+from benchmarks._wrk import CLIENTS, check_wrk, load
 from hydra.errors import AdmissionError
 from hydra.model import Fabric
 from hydra.reservations.book import ReservationBook
@@ -136,6 +136,7 @@ def admission_ms(fabric: Fabric, booked: int) -> tuple[float, float]:
 
 
 def main() -> int:
+    check_wrk()
     fabric = load_configuration(CONFIG).fabric
     racks = [rack.name for rack in fabric.racks]
     results = []

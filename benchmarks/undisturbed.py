@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from benchmarks._wrk import CLIENTS, SECONDS, Load, load
+from benchmarks._wrk import CLIENTS, SECONDS, Load, check_wrk, load
 from benchmarks.rest import RESERVATIONS, filled_ledger
 from mininet_scenarios import plain_http
 from mininet_scenarios.kills import UNHURRIED
@@ -118,6 +118,7 @@ def _look(url: str, seen: Watched, over: threading.Event) -> None:
 
 
 def main(_: Sequence[str] = ()) -> int:
+    check_wrk()
     results = []
     loads: list[Load] = []
     with demo_stage() as stage:

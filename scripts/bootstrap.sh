@@ -41,6 +41,7 @@ declare -A NEEDS=(
 declare -A TESTS_NEED=(
   [/usr/bin/tcpdump]=tcpdump
   [/usr/bin/curl]=curl
+  [/usr/bin/wrk]=wrk
   [/usr/sbin/netconfd]=netconfd
   [/usr/sbin/sshd]=openssh-server
   [/usr/bin/ssh-keygen]=openssh-client

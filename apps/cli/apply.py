@@ -15,6 +15,7 @@ from apps.cli.parameters import with_options
 from apps.cli.patience import progress_bar
 from apps.cli.planning import (
     body_with_demand,
+    demand_as_measured,
     planning_options,
     print_plan,
     print_stages,
@@ -23,6 +24,7 @@ from apps.connection import WAIT_S, JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
 
 _PATH: Final = "/v1/reconfigurations"
+_DRY_RUN: Final = "/v1/plan"
 _LOOK_S: Final = 0.1
 _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 """States of a reconfiguration under way, in order."""
@@ -36,23 +38,37 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     """Show what would change, ask, and carry it out.
 
-    Asks again if the network has changed meanwhile. Waits for the end. Exit status 1 if it failed;
-    circuits that failed alone leave it at 0 and are listed.
+    The demand stays what it was when the dry run began. Asks again if the network has changed
+    meanwhile, and the plan with it. Waits for the end. Exit status 1 if it failed; circuits that
+    failed alone leave it at 0 and are listed.
     """
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
-        while True:
-            dry_run = client.post("/v1/plan", body)
-            if not as_json:
-                print_plan(dry_run)
-            if yes:
-                break
-            click.confirm("Carry it out?", abort=True, err=True)
-            if client.get("/v1/topology")["epoch"] == dry_run["current_epoch"]:
-                break
-            warn("the network has changed meanwhile")
+        if not options["demand"]:
+            body |= demand_as_measured(client)
+        dry_run = _shown(client.post(_DRY_RUN, body), as_json, yes)
+        while not yes and client.get("/v1/topology")["epoch"] != dry_run["current_epoch"]:
+            agreed, dry_run = dry_run, client.post(_DRY_RUN, body)
+            if _comes_to(dry_run) != _comes_to(agreed):
+                warn("the network has changed meanwhile")
+                _shown(dry_run, as_json, yes)
         document = _followed(client, client.post(_PATH, body)["id"])
     _tell(document, as_json)
+
+
+def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:
+    """A dry run that is shown, and agreed to."""
+    if not as_json:
+        print_plan(dry_run)
+    if not yes:
+        click.confirm("Carry it out?", abort=True, err=True)
+    return dry_run
+
+
+def _comes_to(dry_run: JsonObject) -> list[object]:
+    """What people agree to: circuits, paths whatever their VLAN-IDs, and what is at risk."""
+    paths = [{**path, "vlan": None} for path in dry_run["paths"]]
+    return [dry_run["connect"], dry_run["disconnect"], paths, dry_run["at_risk"]]
 
 
 def _followed(client: ControllerClient, identifier: str) -> JsonObject:
@@ -86,7 +102,7 @@ def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: An
         raise click.UsageError("--stages changes nothing, so there is no end: leave out --wait")
     with ControllerClient(url) as client:
         if stages:
-            found = client.post("/v1/plan", body_with_demand(client, options))["stages"]
+            found = client.post(_DRY_RUN, body_with_demand(client, options))["stages"]
             if as_json:
                 print_json({"stages": found})
             else:

@@ -139,8 +139,9 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
 def support(target: Path | None, config: Path, log: Path | None, url: str, as_json: bool) -> None:
     """Collect what a report of a problem needs, without secrets, in one file.
 
-    Versions, the configuration, the journal's last entries, and what the controller says of itself
-    where it answers. Passwords, tokens, keys and logins are left out; look before you send it.
+    Versions, the configuration, the journal's last entries, and what the controller says of itself:
+    of these, whatever there is. Passwords, tokens, keys and logins are left out; look before you
+    send it.
     """
     target = target or Path(f"hydra-support-{time.strftime('%Y%m%dT%H%M%S')}.tar.gz")
     answers = {}
@@ -155,5 +156,5 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
                 break
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
-    names = archive.support_bundle(load_configuration(config), target, answers, log, warn)
+    names = archive.support_bundle(config, target, answers, log, warn)
     print_outcome({"file": str(target), "names": names}, f"{target}: {', '.join(names)}", as_json)

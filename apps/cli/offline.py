@@ -24,6 +24,7 @@ from hydra.errors import PlanError, UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
 from hydra.names import did_you_mean
 from topology.algorithms import ENTRIES
+from topology.problem import validate_demand
 from topology.synthetic import KINDS, synthetic_demand
 
 
@@ -125,6 +126,11 @@ def _planes(fabric: Fabric, names: Sequence[str]) -> frozenset[PlaneId] | None:
 
 def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
     """The sum of everything that ``--demand`` named."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite then is refused
+        return validate_demand(_sum(fabric, job), len(fabric.racks))
+
+
+def _sum(fabric: Fabric, job: Job) -> DemandMatrix:
     total = np.zeros((len(fabric.racks),) * 2)
     for part in job.demand:
         if isinstance(part, dict):

@@ -10,12 +10,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from apps.cli.output import warn
+
 Option = Callable[[Any], Any]
 Options = Sequence[Option]
 _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
 GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 """Formats of topologies as graphs, by the ending of their files."""
+_LOCAL: Final = "%Y-%m-%dT%H:%M:%S"
 
 
 class FiniteRange(click.FloatRange):
@@ -55,13 +58,32 @@ def read_positive(_ctx: click.Context, _param: click.Parameter, value: str | Non
 
 
 def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    """Unix seconds of a point in time, in local time unless the text says otherwise."""
+    """Unix seconds of a point in time, in local time unless the text says otherwise.
+
+    A local time that comes twice, as clocks are put back, is the first of the two, with a warning;
+    one that is left out, as they are put forward, is refused.
+    """
     if value is None:
         return None
     try:
-        return datetime.fromisoformat(value).timestamp()
-    except ValueError:
+        given = datetime.fromisoformat(value)
+        unix_s = given.timestamp()
+        told = datetime.fromtimestamp(unix_s)
+        second_s = given.replace(fold=1).timestamp()
+    except (ValueError, OverflowError):
         raise click.BadParameter(f"{value!r} is not like 2026-12-01T08:00 or …T08:00Z") from None
+    if given.tzinfo is None and second_s != unix_s:
+        first, second = (datetime.fromtimestamp(one).astimezone() for one in (unix_s, second_s))
+        if told != given:
+            raise click.BadParameter(
+                f"there is no {value}: clocks are put forward then; give {told:{_LOCAL}}, or a "
+                f"time with its offset, such as {first.isoformat()}"
+            )
+        warn(
+            f"{value} comes twice, since clocks are put back: the first one is taken, "
+            f"{first.isoformat()}; the second is {second.isoformat()}"
+        )
+    return unix_s
 
 
 def with_options(options: Options) -> Callable[[_CommandT], _CommandT]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -31,6 +32,7 @@ from apps.cli.parameters import (
     read_rate,
     with_options,
 )
+from apps.cli.patience import ended_by_ctrl_c
 from apps.connection import JsonObject
 from apps.process.files import is_there
 from hydra.policy import MOST_PATHS_PER_PAIR
@@ -307,7 +309,8 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
     if options["compare"] and options["graph"] is not None:
         raise click.UsageError("--graph is of one plan: leave out --compare")
     # Not at the top: the planner takes a while to load, and is not needed to ask a controller.
-    offline = import_module("apps.cli.offline")
+    with ended_by_ctrl_c():
+        offline = import_module("apps.cli.offline")
     del options["only_if_it_pays"]
     offline.run(offline.Job(as_json=as_json, **options))
 
@@ -324,12 +327,36 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
         for flow in [part] if isinstance(part, dict) else _flows(part, racks):
             pair = flow["src"], flow["dst"]
             total[pair] = total.get(pair, 0.0) + flow["mbps"]
+    if endless := next((pair for pair, mbps in total.items() if not math.isfinite(mbps)), None):
+        raise click.UsageError(f"--demand from {':'.join(endless)} adds up to no finite rate")
     body["demand"] = [{"src": a, "dst": b, "mbps": mbps} for (a, b), mbps in total.items()]
     if len(total) > len(racks) and {name for pair in total for name in pair} <= set(racks):
         del body["demand"]
         rows = [[total.get((a, b), 0.0) for b in racks] for a in racks]
         body["demand_matrix"] = {"racks": racks, "mbps": rows}
     return body
+
+
+def demand_as_measured(client: ControllerClient) -> JsonObject:
+    """The part of a body that asks for what would be planned for now; nothing where nobody
+    measures.
+
+    Of guesses it has what is expected of them, too; earlier releases neither tell nor take that.
+    """
+    document = client.get("/v1/demand")
+    if document["source"] != "measured":
+        return {}
+    demand = []
+    for entry in document["entries"]:
+        planned, estimated = entry["planned_mbps"], entry["estimated_mbps"]
+        expected = entry.get("expected_mbps", estimated)
+        if planned:
+            one = {"src": entry["src"], "dst": entry["dst"], "mbps": planned}
+            guess = (
+                {} if expected == estimated else {"expected_mbps": planned * expected / estimated}
+            )
+            demand.append(one | guess)
+    return {"demand": demand}
 
 
 def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:

@@ -119,7 +119,7 @@ class Ledger:
         self._late_ends: set[str] = set()
         """Changes in stages that are over, as the journal is yet to be told."""
         self._late_state: str | None = None
-        self._next_try_s = 0.0
+        self._next_try_s = float("-inf")
         self._failure: tuple[float, JournalError] | None = None
         self._history = History()
         self._builders = Builders(fabric)
@@ -586,14 +586,19 @@ class Ledger:
             self._leave_nothing(lambda one: one == pair)
 
     def _leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
-        """The same of all pairs that are concerned; of those being released, their end tells it."""
+        if gone := self._left_nothing(concerned):
+            self._write_in_time(self._by_id(gone))
+
+    def _left_nothing(self, concerned: Callable[[Pair], bool]) -> tuple[Reservation, ...]:
+        """The same of all pairs that are concerned, in the book alone; of those being released,
+        their end tells it.
+        """
         over = [
             one.id
             for one in self._book.leaving()
             if one.state is not ReservationState.RELEASING and concerned(one.pair)
         ]
-        if over:
-            self._write_in_time(self._by_id(self._book.leave_nothing(over)))
+        return self._book.leave_nothing(over)
 
     # -- reconfigurations and decisions -----------------------------------------------------------
 
@@ -827,10 +832,13 @@ class Ledger:
         state: ReservationState,
         reason: str = "",
         seen: Reservation | None = None,
+        *,
+        leaves_nothing: bool = False,
     ) -> Reservation:
         """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now.
 
-        Raises Changed if it is not as it was ``seen``.
+        ``leaves_nothing``: with it goes what :meth:`leave_nothing` notes of its pair. Raises
+        Changed if it is not as it was ``seen``.
         """
         with self._lock:
             self._check_unchanged(seen)
@@ -843,10 +851,13 @@ class Ledger:
             now_s = time.time()
             reservation = self._book.transition(reservation_id, state, reason, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
+            pair = reservation.pair
+            gone = self._left_nothing(lambda one: one == pair) if leaves_nothing else ()
+            reservation = self._book.get(reservation_id)
             self._note_of([reservation])
             self._note_of(staying, _STAYS)
             self._write_in_time(
-                *self._records(reservation, staying), _news([reservation, *staying])
+                *self._records(reservation, [*staying, *gone]), _news([reservation, *staying])
             )
             return reservation
 

@@ -175,15 +175,21 @@ class Mastership:
 
     def _count(self) -> None:
         while not self._closing.wait(_COUNT_S):
-            with self._lock:
-                counted = sorted(self._generations)[:_COUNTED]
-                following = {dp: _beyond(self._generations[dp], 1) for dp in counted}
-                self._generations |= following
-                self._last |= following
-            for datapath, failure in self._fleet.become_master(following, _COUNT_S).items():
-                if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
-                    LOG.error("%s: %s", self._names[datapath], failure)
-                    self.forget(datapath)
+            try:
+                self._count_on()
+            except Exception:
+                LOG.exception("a count of generations failed; the next one follows")
+
+    def _count_on(self) -> None:
+        with self._lock:
+            counted = sorted(self._generations)[:_COUNTED]
+            following = {dp: _beyond(self._generations[dp], 1) for dp in counted}
+            self._generations |= following
+            self._last |= following
+        for datapath, failure in self._fleet.become_master(following, _COUNT_S).items():
+            if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
+                LOG.error("%s: %s", self._names[datapath], failure)
+                self.forget(datapath)
 
 
 def _beyond(generation: int, by: int) -> int:

@@ -567,7 +567,12 @@ class ReservationCare:
         if self._ends or reservation.state is not ReservationState.RELEASING:
             return  # asked for before :meth:`resume`, which has seen to it, or will
         self._take_down(reservation)
-        self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
+        self._ledger.change(
+            reservation.id,
+            ReservationState.RELEASED,
+            reservation.reason,
+            leaves_nothing=not self._is_unwanted(reservation.pair),
+        )
         self._note_taken_down(reservation.pair)
 
     def _take_down(self, reservation: Reservation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -10,6 +11,8 @@ from apps.demand.poller import StatsPoller
 from hydra.demand.load import LOAD_INTERVAL_S, NOT_RECORDED, Load, LoadLog
 from hydra.model import Circuit, Fabric, PortId, RackId
 from hydra.policy import Policy
+
+LOG = logging.getLogger("hydra.load")
 
 
 class LoadRecorder:
@@ -49,7 +52,10 @@ class LoadRecorder:
     def _repeat(self) -> None:
         due_s = self._clock() + self._interval_s
         while not self._closing.wait(max(0.0, due_s - self._clock())):
-            self.sample()
+            try:
+                self.sample()
+            except Exception:
+                LOG.exception("a sample of the load failed; the next one follows")
             due_s = max(due_s + self._interval_s, self._clock())
 
     def sample(self) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 from apps.jobs.mpi import PATTERNS, Host
 from hydra.errors import HydraError
 
+_JOB_ID: Final = re.compile(r"[0-9]{1,20}")
 _WISH: Final = re.compile(r"(?:^|\s)hydra:(?P<pattern>[^\s=]*)=?(?P<rate>\S*)")
 _LISTED: Final = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 _BRACKET: Final = re.compile(r"\[([^\]]*)\]")
@@ -54,8 +55,13 @@ class Job:
 def job_number(variables: Mapping[str, str]) -> str:
     """Raises HydraError if Slurm does not say which job it is."""
     number = variables.get("SLURM_JOB_ID", "")
-    if not number.isdecimal():
+    if not number:
         raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
+    if not _JOB_ID.fullmatch(number):
+        raise HydraError(
+            f"SLURM_JOB_ID is {number!r}, which is no job's: Slurm sets it where it runs this, see "
+            "PrologSlurmctld; by hand, set it to the job's number, as squeue lists it"
+        )
     return number
 
 

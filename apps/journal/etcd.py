@@ -44,7 +44,7 @@ from apps.journal.layout import (
     texts,
 )
 from apps.journal.reading import Reading
-from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind
+from hydra.journal import AGEING, KEPT, TRUSTED_S, Change, JournalError, JournalTaken, Kind
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
@@ -52,7 +52,6 @@ _FULL: Final = "space exceeded"
 _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
 _T = TypeVar("_T")
-_AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
 _NOTHING: Final = Work({}, ())
 
 _Delta = dict[tuple[Kind, int], Held | None]
@@ -63,8 +62,8 @@ class EtcdJournal:
     """A :class:`hydra.journal.Journal`.
 
     With ``read_only`` nothing is owned and nothing is changed. With ``later`` it is closed until
-    :meth:`open`. Entries and history older than
-    ``kept_days`` go when a new one comes; None: only their number counts.
+    :meth:`open`. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING`
+    counts, go when a new one comes; None: only their number counts.
     """
 
     def __init__(
@@ -194,7 +193,7 @@ class EtcdJournal:
     def _remember(self, delta: _Delta) -> None:
         for (kind, order), held in delta.items():
             self._held[kind].set(order, held)
-        for kind in _AGEING.intersection(kind for (kind, _), held in delta.items() if held is None):
+        for kind in AGEING.intersection(kind for (kind, _), held in delta.items() if held is None):
             self._held[kind].see_oldest()
 
     def _delta(self, changes: Iterable[Change]) -> tuple[_Delta, int]:
@@ -241,15 +240,20 @@ class EtcdJournal:
         if excess > 0:
             for order, _ in zip(chain(held.records, new), range(excess), strict=False):
                 delta[kind, order] = None
-        if kind not in _AGEING or unix_s is None:
+        if kind not in AGEING or unix_s is None:
             return
-        too_old_s = unix_s - self._kept_s
-        if held.oldest_s >= too_old_s and all(
-            one.unix_s is None or one.unix_s >= too_old_s for one in new.values()
-        ):
+        times_s = {order: one.unix_s for order, one in new.items() if one.unix_s is not None}
+        if min(held.oldest_s, *times_s.values()) >= unix_s - self._kept_s:
             return
-        for order, one in chain(held.records.items(), new.items()):
-            if one.unix_s is not None and one.unix_s < too_old_s:
+        times_s |= {
+            order: one.unix_s for order, one in held.records.items() if one.unix_s is not None
+        }
+        trusted_s = max(
+            (one_s for one_s in times_s.values() if one_s <= unix_s - TRUSTED_S),
+            default=float("-inf"),
+        )
+        for order, one_s in times_s.items():
+            if one_s < trusted_s - self._kept_s:
                 delta[kind, order] = None
 
     def _work(self, delta: _Delta, before: _Delta) -> Work:

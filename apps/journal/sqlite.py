@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
-from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind, entry
+from hydra.journal import AGEING, KEPT, TRUSTED_S, Change, JournalError, JournalTaken, Kind, entry
 
 SCHEMA_VERSION: Final = 4
 """To be raised with every change of tables or records that earlier releases can't read."""
@@ -46,8 +46,8 @@ class SqliteJournal:
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
     A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; read-only, its
     content is shown as it was at that moment. A file that is damaged or cut is refused: it may have
-    held promises. Entries and history older than ``kept_days`` go
-    when a new one comes; None: only their number counts.
+    held promises. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING`
+    counts, go when a new one comes; None: only their number counts.
     """
 
     def __init__(
@@ -227,9 +227,11 @@ class SqliteJournal:
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
             (kind, KEPT[kind]),
         )
-        if kind in {Kind.ENTRY, Kind.HISTORY} and unix_s is not None:
+        if kind in AGEING and unix_s is not None:
             self._db.execute(
-                "DELETE FROM records WHERE kind = ? AND unix_s < ?", (kind, unix_s - self._kept_s)
+                "DELETE FROM records WHERE kind = ?1 AND unix_s < "
+                "(SELECT MAX(unix_s) FROM records WHERE kind = ?1 AND unix_s <= ?2) - ?3",
+                (kind, unix_s - TRUSTED_S, self._kept_s),
             )
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:

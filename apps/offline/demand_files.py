@@ -38,7 +38,8 @@ def read_demand(path: Path, racks: Sequence[str]) -> DemandMatrix:
         known = ", ".join(_READERS)
         raise PlanError(f"{path}: what it holds can't be told from its name: end it in {known}")
     try:
-        return validate_demand(read(path, _Racks(racks)), len(racks))
+        with np.errstate(over="ignore"):  # what is infinite then is refused
+            return validate_demand(read(path, _Racks(racks)), len(racks))
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
     except OSError as error:

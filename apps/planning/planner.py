@@ -38,7 +38,9 @@ _START_S: Final = 60.0
 _LOOK_S: Final = 0.5
 """Seconds between two looks at an idle planner."""
 _LONGEST_PAUSE_S: Final = 30.0
-"""Longest pause between attempts to start a process that does not start."""
+"""Longest pause between attempts to start a process that does not start, or does not stay."""
+_STAYS_S: Final = 30.0
+"""Seconds after which the end of an idle process is none of those before it."""
 _ROOT: Final = str(Path(__file__).parents[2])
 
 _AnswerT = TypeVar("_AnswerT")
@@ -164,6 +166,8 @@ class Planner:
         self._calls: queue.PriorityQueue[_Call] = queue.PriorityQueue()
         self._numbers = itertools.count()
         self._process: _Process | None = None
+        self._started_s = 0.0
+        self._pause_s, self._next_start_s = _LOOK_S, 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
 
@@ -269,16 +273,13 @@ class Planner:
     def _serve(self) -> None:
         # A new process inherits this: Ctrl-C must not end it before it can say so itself.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        pause_s, next_start_s = _LOOK_S, 0.0
         while not self._closing.is_set():
-            if self._living() is None and time.monotonic() >= next_start_s:
+            if self._living() is None and time.monotonic() >= self._next_start_s:
                 try:
                     self._start_process()
-                    pause_s = _LOOK_S
                 except _Died as death:
                     self._complain("the planner does not start: it %s", death)
-                    next_start_s = time.monotonic() + pause_s
-                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                    self._put_off()
             try:
                 call = self._calls.get(timeout=_LOOK_S)
             except queue.Empty:
@@ -292,9 +293,21 @@ class Planner:
         if not self._closing.is_set():
             LOG.error(message, *details)
 
+    def _put_off(self) -> float:
+        """Have the next start, unless a request needs it, wait for so many seconds: each time
+        longer.
+        """
+        pause_s = self._pause_s
+        self._next_start_s = time.monotonic() + pause_s
+        self._pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return pause_s
+
     def _living(self) -> _Process | None:
         if self._process is not None and not self._process.alive:
-            self._complain("the planner has ended by itself: starting another")
+            if time.monotonic() - self._started_s >= _STAYS_S:
+                self._pause_s = _LOOK_S
+            pause_s = self._put_off()
+            self._complain("the planner has ended by itself: another one starts in %g s", pause_s)
             self._process.end()
             self._process = None
         return self._process
@@ -313,6 +326,7 @@ class Planner:
             if isinstance(error, _Died):
                 raise
             raise _Died(f"can't be run: {error}") from error
+        self._started_s = time.monotonic()
         return process
 
     def _settle(self, future: Future[Any], request: Request) -> None:

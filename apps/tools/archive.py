@@ -23,13 +23,14 @@ import yaml
 
 from apps.journal.opening import looked_into
 from apps.journal.sqlite import SqliteJournal, beside_journal, copy_journal, set_aside
+from apps.process.configuration import load_configuration
 from apps.process.files import give_to, making, sync_folder
 from apps.process.single_instance import journal_held
 from apps.tools import migration
 from drivers.credentials import secret
 from hydra import __version__
 from hydra.config import Loaded
-from hydra.config.source import parse_yaml
+from hydra.config.source import YamlError, parse_yaml
 from hydra.errors import HydraError
 from hydra.journal import Kind
 from hydra.model import Login
@@ -165,7 +166,7 @@ def _put_in_place(content: bytes, journal: Path) -> Path | None:
 
 
 def support_bundle(
-    loaded: Loaded,
+    config: Path,
     target: Path,
     answers: Mapping[str, str],
     log: Path | None,
@@ -174,31 +175,23 @@ def support_bundle(
     """Write the contents of a problem report to ``target``, a new .tar.gz, without secrets.
 
     ``answers`` are the controller's, by file name. Returns the names in the bundle. ``warn`` is
-    told why the journal is not in it. Raises HydraError.
+    told why the configuration or the journal is not in it. Raises HydraError.
     """
-    known = _known_secrets(loaded)
-    configuration = Path(loaded.source).read_text("utf-8")
-    texts = {
-        "system.json": _json(_system()),
-        "configuration.yaml": redacted_configuration(configuration),
-        **answers,
-    }
-    settings = loaded.controller
-    if settings.etcd is not None or Path(settings.journal).is_file():
-        try:
-            with looked_into(settings) as opened:
-                kinds = (Kind.ENTRY, Kind.HISTORY)
-                kept = {kind: opened.records(kind, newest=500) for kind in kinds}
-                hooks = opened.records(Kind.WEBHOOK)
-        except HydraError as error:
-            texts["journal.txt"] = str(error)
-            warn(
-                "the journal is not in the bundle, and keys and addresses of webhooks, which it "
-                f"has, are left out of nothing: {error}"
-            )
-        else:
-            texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
-            known |= {str(hook[key]) for hook in hooks for key in ("secret", "url")}
+    texts = {"system.json": _json(_system()), **answers}
+    with suppress(OSError, ValueError, YamlError):  # else what is wrong with it is told below
+        texts["configuration.yaml"] = redacted_configuration(config.read_text("utf-8"))
+    known: set[str] = set()
+    try:
+        loaded = load_configuration(config)
+    except HydraError as error:
+        texts["configuration.txt"] = str(error)
+        warn(
+            "the configuration can't be used, so that the journal is not in the bundle, and "
+            f"passwords of devices and keys of webhooks are left out of nothing: {error}"
+        )
+    else:
+        known = _known_secrets(loaded)
+        known |= _add_journal(texts, loaded.controller, warn)
     if log is not None:
         try:
             text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
@@ -207,6 +200,30 @@ def support_bundle(
         texts["log.txt"] = text
     _write(target, {name: hide(text, known).encode() for name, text in texts.items()})
     return sorted(texts)
+
+
+def _add_journal(
+    texts: dict[str, str], settings: ControllerSettings, warn: Callable[[str], None]
+) -> set[str]:
+    """Add the journal's last entries, or why they are not there; returns keys and addresses of
+    webhooks, which it has.
+    """
+    if settings.etcd is None and not Path(settings.journal).is_file():
+        return set()
+    try:
+        with looked_into(settings) as opened:
+            kinds = (Kind.ENTRY, Kind.HISTORY)
+            kept = {kind: opened.records(kind, newest=500) for kind in kinds}
+            hooks = opened.records(Kind.WEBHOOK)
+    except HydraError as error:
+        texts["journal.txt"] = str(error)
+        warn(
+            "the journal is not in the bundle, and keys and addresses of webhooks, which it "
+            f"has, are left out of nothing: {error}"
+        )
+        return set()
+    texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
+    return {str(hook[key]) for hook in hooks for key in ("secret", "url")}
 
 
 def _known_secrets(loaded: Loaded) -> set[str]:

@@ -31,6 +31,7 @@ from tests.journals import SqliteJournal
 
 REPOSITORY = Path(__file__).parents[2]
 DAY_S = 86_400.0
+HOUR_S = 3_600.0
 
 
 class SqliteStore:
@@ -175,10 +176,34 @@ def test_the_oldest_that_were_appended_go(journal):
 def test_entries_go_with_age(store):
     journal = store.open(kept_days=2)
     journal.write([Change(Kind.DECISION, None, {"unix_s": 0.0})])
-    for day in range(5):
+    for day in range(6):
         journal.write([entry(day * DAY_S, f"day {day}", {})])
-    assert [one["what"] for one in journal.records(Kind.ENTRY)] == ["day 2", "day 3", "day 4"]
+    kept = ["day 2", "day 3", "day 4", "day 5"]  # as day 4 counts: day 5 may be wrong
+    assert [one["what"] for one in journal.records(Kind.ENTRY)] == kept
     assert journal.records(Kind.DECISION) == [{"unix_s": 0.0}]
+
+
+@pytest.mark.parametrize("days", [1.5, 30.0, 10_000.0])
+def test_a_clock_that_jumps_ahead_and_is_set_right_makes_nothing_old(store, days):
+    journal = store.open(kept_days=2)
+    for hour in range(0, 48, 12):
+        journal.write([entry(hour * HOUR_S, f"hour {hour}", {})])
+    before = journal.records(Kind.ENTRY)
+    for hour in (40, 41, 42):
+        journal.write([entry(hour * HOUR_S + days * DAY_S, "in the future", {})])
+    journal.close()
+    journal = store.open(kept_days=2)
+    journal.write([entry(43 * HOUR_S, "set right", {})])
+    assert journal.records(Kind.ENTRY)[: len(before)] == before
+
+
+def test_what_is_there_from_before_a_long_pause_goes_a_day_after_it(store):
+    journal = store.open(kept_days=2)
+    told = []
+    for day in (0, 100, 100.9, 101.1):
+        journal.write([entry(day * DAY_S, f"day {day}", {})])
+        told.append(len(journal.records(Kind.ENTRY)))
+    assert told == [1, 2, 3, 3]
 
 
 def random_change(rng: random.Random) -> Change:

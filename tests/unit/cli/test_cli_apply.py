@@ -49,13 +49,53 @@ def test_it_asks_again_if_the_network_has_changed_meanwhile(
         asked.append(len(service.plan_requests))
         if len(asked) == 1:
             service.network = replace(service.network, epoch=service.network.epoch + 1)
+            service.away = ["vswitch h42 is not connected"]
 
     monkeypatch.setattr("click.confirm", agree)
     result = call("apply", "--demand", "r1:r2=80")
     assert result.exit_code == 0, result.output
     assert asked == [1, 2]
+    assert "at risk: vswitch h42 is not connected" in result.stderr
     assert "the network has changed meanwhile" in result.stderr
     assert len(service.reconfigurations()) == 1
+
+
+def test_it_does_not_ask_again_where_the_plan_is_the_same(call, service, carried_out, monkeypatch):
+    asked = []
+
+    def agree(*_arguments, **_options):
+        asked.append(len(service.plan_requests))
+        service.network = replace(service.network, epoch=service.network.epoch + 1)
+
+    monkeypatch.setattr("click.confirm", agree)
+    result = call("apply", "--demand", "r1:r2=80")
+    assert result.exit_code == 0, result.output
+    assert asked == [1]
+    assert "changed meanwhile" not in result.stderr
+    assert len(service.reconfigurations()) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",)])
+def test_what_was_measured_for_the_dry_run_is_what_the_change_is_for(
+    call, service, carried_out, monkeypatch, options
+):
+    before = service.demand()
+
+    def agree(*_arguments, **_options):
+        pass
+
+    def later():
+        return replace(before, rate_mbps=before.rate_mbps * 7)
+
+    measured = iter([before])
+    monkeypatch.setattr("click.confirm", agree)
+    monkeypatch.setattr(service, "demand", lambda: next(measured, None) or later())
+    result = call("apply", *options)
+    assert result.exit_code == 0, result.output
+    shown, made = service.plan_requests
+    for request in (shown, made):
+        assert request.demand == pytest.approx(before.planned_mbps)
+        assert request.weights == pytest.approx(before.counted_on_mbps)
 
 
 def test_it_waits_for_the_end(call, service, carried_out):

@@ -493,6 +493,29 @@ def test_without_a_journal_that_can_be_read_there_is_a_bundle_too(run, config, t
     assert "configuration.yaml" in contents(target)
 
 
+@pytest.mark.parametrize("wrong", ["no YAML", "unknown key", "not there"])
+def test_without_a_configuration_that_can_be_used_there_is_a_bundle_too(
+    call, config, tmp_path, wrong
+):
+    if wrong == "no YAML":
+        config.write_text("fabric: [demo\ncontroller: {tokens: tulip}\n")
+    elif wrong == "unknown key":
+        document = yaml.safe_load(config.read_text())
+        config.write_text(yaml.safe_dump(document | {"fabrik": "demo", "password": "tulip"}))
+    else:
+        config.unlink()
+    log, target = tmp_path / "hydra.log", tmp_path / "bundle.tar.gz"
+    log.write_text("ERROR it does not start\n")
+    result = call("support", "--config", str(config), "--log", str(log), str(target))
+    assert result.exit_code == 0, result.output
+    assert "the configuration can't be used" in result.stderr
+    files = contents(target)
+    assert {"system.json", "configuration.txt", "v1-topology.txt", "log.txt"} <= files.keys()
+    assert ("configuration.yaml" in files) == (wrong == "unknown key")
+    assert str(config) in files["configuration.txt"]
+    assert not any("tulip" in text for text in files.values())
+
+
 def test_a_bundle_has_the_configuration_as_a_controller_reads_it(run, config, tmp_path):
     """YAML 1.1 would read a name as a truth, and a date that is none not at all."""
     document = yaml.safe_load(config.read_text())

@@ -571,10 +571,46 @@ def test_slow_plans_say_so_and_ctrl_c_ends_them_at_once():
         process.wait()
 
 
+INTERRUPTED = """
+import os, signal, sys
+from apps.cli import main
+
+class Presses:
+    def find_spec(self, name, path=None, target=None):
+        if name == "apps.cli.offline":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Presses())
+main()
+"""
+
+
+def test_ctrl_c_while_the_planner_is_loaded_ends_it_in_the_same_way():
+    command = [sys.executable, "-c", INTERRUPTED, "plan", "--fabric", "4x1", "--demand", "dense"]
+    ended = subprocess.run(
+        command, cwd=CONFIGS.parent, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")  # a shell says 130
+
+
 def test_ctrl_c_is_pythons_again_afterwards(run):
     before = signal.getsignal(signal.SIGINT)
     assert run("plan", "--fabric", "4x1", "--demand", "dense").exit_code == 0
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("source", ["options", "file"])
+def test_demand_that_adds_up_to_no_number_is_refused_without_a_warning(run, tmp_path, source):
+    flows = tmp_path / "flows.csv"
+    flows.write_text("src,dst,mbps\n0,1,1e308\n0,1,1e308\n")
+    demand = {
+        "options": ("--demand", "r1:r2=1e308", "--demand", "r1:r2=1e308"),
+        "file": ("--demand", str(flows)),
+    }[source]
+    result = run("plan", "--fabric", "4x1", *demand)
+    assert result.exit_code == 1
+    assert "Mbps: entries must be finite" in result.stderr, result.exception
 
 
 def test_what_is_quick_says_nothing(run):

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 import time
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -202,6 +203,39 @@ def test_times_that_are_none(call, service, arguments, words):
     assert result.exit_code == 2
     assert words in result.stderr
     assert service.reservations() == []
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("option", ["--start", "--end"])
+def test_a_local_time_that_clocks_leave_out_is_refused(call, service, berlin, option):
+    result = call("reserve", "r1", "r2", "--mbps", "30", option, "2099-03-29T02:30")
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert "there is no 2099-03-29T02:30: clocks are put forward then" in said
+    assert "give 2099-03-29T03:30:00" in said
+    assert service.reservations() == []
+
+
+def test_of_a_local_time_that_comes_twice_it_is_told_which_one_was_taken(call, service, berlin):
+    span = ("--start", "2099-10-25T02:30", "--duration", "60")
+    result = call("reserve", "r1", "r2", "--mbps", "30", *span)
+    assert result.exit_code == 0, result.output
+    first = datetime.fromisoformat("2099-10-25T02:30:00+02:00")
+    assert "2099-10-25T02:30 comes twice" in result.stderr
+    assert f"the first one is taken, {first.isoformat()}" in result.stderr
+    assert [one.starts_unix_s for one in service.reservations()] == [first.timestamp()]
+    span = ("--start", "2099-10-25T02:30+01:00", "--duration", "60")
+    assert call("reserve", "r1", "r3", "--mbps", "30", *span).stderr == ""
+    span = ("--start", "2099-10-25T03:30", "--duration", "60")
+    assert call("reserve", "r1", "r3", "--mbps", "30", *span).stderr == ""
 
 
 def test_less_will_do(call):

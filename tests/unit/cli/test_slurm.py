@@ -321,3 +321,14 @@ def test_processors_of_each_host():
 def test_variables_that_are_not_slurms(variables):
     with pytest.raises(HydraError):
         Job.from_environment(variables)
+
+
+@pytest.mark.parametrize("number", ["../7", "12_3", "seven", "\u0667"])
+@pytest.mark.parametrize("command", ["prolog", "epilog"])
+def test_a_malformed_job_id_is_named(run, monkeypatch, tmp_path, command, number):
+    monkeypatch.setenv("SLURM_JOB_ID", number)
+    result = run("slurm", command, "--state", str(tmp_path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: SLURM_JOB_ID is {number!r}, which is no job's: ")
+    assert "set it to the job's number" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -196,6 +196,15 @@ def test_what_has_happened_is_written_once_that_can_be(ledger, disk, metrics, ca
     assert again.state == STANDING
 
 
+def test_an_outage_right_after_the_machine_has_started_is_logged(disk, monkeypatch, caplog):
+    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: 3.0)
+    ledger = Ledger(FABRIC, disk)
+    disk.full = True
+    with pytest.raises(JournalError):
+        reserve(ledger)
+    assert [line for line in caplog.messages if "disk is full" in line]
+
+
 def told(ledger):
     return [line.text for line in reversed(ledger.history(0.0, float("inf"), (), 100))]
 

@@ -190,3 +190,21 @@ def test_where_devices_are_claimed_the_later_one_wins_at_once():
     switch = SharedSwitch()
     with commanding(switch, counts=False), commanding(switch, counts=False) as (_, second):
         assert switch.master is second
+
+
+def test_a_count_that_fails_is_logged_and_the_next_one_follows(monkeypatch, caplog):
+    monkeypatch.setattr(mastership_module, "_COUNT_S", 0.01)
+    switch = SharedSwitch()
+    with commanding(switch) as (_, fleet):
+        become_master, fails = fleet.become_master, iter([True])
+
+        def once_wrong(*arguments):
+            if next(fails, False):
+                raise KeyError(V1)
+            return become_master(*arguments)
+
+        monkeypatch.setattr(fleet, "become_master", once_wrong)
+        words = "a count of generations failed; the next one follows"
+        wait_until(lambda: words in caplog.messages)
+        before = switch.generation
+        wait_until(lambda: switch.generation > before)

@@ -748,6 +748,25 @@ def test_a_path_goes_whose_reservation_was_let_go_before_a_restart(journal):
     assert new.ledger.state.topology.paths == (), "nobody wants it"
 
 
+def test_the_end_of_a_release_is_written_once(journal, monkeypatch):
+    stage = Stage(journal)
+    one = stage.reservations.reserve(TO_R3)
+    stage.conduct()
+    written, write = [], journal.write
+
+    def note(changes):
+        changes = list(changes)
+        written.extend(change.record for change in changes if change.key == one.id)
+        write(changes)
+
+    monkeypatch.setattr(journal, "write", note)
+    stage.reservations.release(one.id)
+    stage.conduct()
+    assert [record["state"] for record in written] == ["releasing", "released"]
+    assert stage.ledger.leaving() == ()
+    assert journal.records(Kind.RESERVATION) == written[-1:]
+
+
 @pytest.mark.parametrize("lasts_s", [None, 0.5], ids=["released", "expired"])
 def test_a_path_that_could_not_be_taken_down_goes_after_a_restart(journal, lasts_s):
     stage = Stage(journal)

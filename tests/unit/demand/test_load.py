@@ -194,6 +194,24 @@ def test_samples_are_taken_until_the_end(monkeypatch):
     assert len(running.load((), 10).unix_s) == many
 
 
+def test_a_sample_that_fails_is_logged_and_the_next_one_is_taken(monkeypatch, caplog):
+    monkeypatch.setattr("apps.demand.load_recorder.LOAD_INTERVAL_S", 0.01)
+    running = recorder(0.01, time.monotonic)
+    fails = iter([True])
+    take = running.sample
+
+    def sample():
+        if next(fails, False):
+            raise KeyError("a port that is gone")
+        take()
+
+    monkeypatch.setattr(running, "sample", sample)
+    running.start()
+    wait_until(lambda: len(running.load((), 10).unix_s) >= 1)
+    running.stop()
+    assert "a sample of the load failed; the next one follows" in caplog.messages
+
+
 @pytest.mark.parametrize(("poll_s", "interval_s"), [(0.5, 10.0), (60.0, 60.0)])
 def test_polls_are_thinned_to_one_in_ten_seconds(poll_s, interval_s):
     running = recorder(poll_s)

@@ -170,6 +170,34 @@ def test_one_that_dies_idle_is_replaced_before_anybody_asks():
         assert propose(planner).target.topology.paths
 
 
+def test_one_that_ends_again_and_again_is_started_ever_later(monkeypatch, caplog):
+    monkeypatch.setattr(planner_module, "_LOOK_S", 0.05)
+    starts = []
+    exchange = planner_module._Process.exchange
+
+    def dies_once_set_up(process, message, timeout_s):
+        answer = exchange(process, message, timeout_s)
+        starts.append(time.monotonic())
+        process.kill()
+        process._process.wait()
+        return answer
+
+    monkeypatch.setattr(planner_module._Process, "exchange", dies_once_set_up)
+    with running() as planner:
+        wait_until(lambda: len(starts) >= 4)
+        with pytest.raises(PlanError, match="planner"):
+            propose(planner)  # it waits for no pause
+    told = [line for line in caplog.messages if "ended by itself" in line]
+    assert told[:3] == [
+        f"the planner has ended by itself: another one starts in {pause_s:g} s"
+        for pause_s in (0.05, 0.1, 0.2)
+    ]
+    assert all(
+        later - earlier >= pause_s
+        for earlier, later, pause_s in zip(starts, starts[1:], (0.05, 0.1, 0.2), strict=False)
+    )
+
+
 def refuse(error):
     def refused(*_arguments):
         raise error

@@ -3,13 +3,23 @@
 import time
 
 import httpx
+import pytest
 
 from apps.controller.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from benchmarks import rest, undisturbed
 from benchmarks.rest import LedgerService
 from tests.unit.core.fabrics import small_fabric
+
+
+@pytest.mark.parametrize("benchmark", [rest, undisturbed])
+def test_without_wrk_it_says_what_to_install(monkeypatch, benchmark):
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main()
+    assert str(ended.value) == "no wrk here: install it (apt-get install wrk)"
 
 
 def test_it_is_served(tmp_path):
