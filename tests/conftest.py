@@ -81,7 +81,9 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     """Who wants a quiet machine says why: it costs everybody that time.
 
     Files that take long come first, after all others have put the tests into their order: begun
@@ -92,10 +94,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if mark is not None and not (mark.args and mark.args[0]):
             raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.quiet("measures a rate")')
     yield
-    takes_s = {
-        item.path: mark.args[0] for item in items if (mark := item.get_closest_marker("takes"))
-    }
-    items.sort(key=lambda item: -takes_s.get(item.path, 0))
+    takes_s = {item.path: _takes_s(item, config.option.markexpr == "quiet") for item in items}
+    items.sort(key=lambda item: -takes_s[item.path])
+
+
+def _takes_s(item: pytest.Item, quiet: bool) -> float:
+    """Time that its file says to take: the quiet tests in it alone, or all others."""
+    mark = item.get_closest_marker("quiet" if quiet else "takes")
+    if mark is None:
+        return 0
+    return mark.kwargs.get("takes_s", 0) if quiet else mark.args[0]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

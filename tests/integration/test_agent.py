@@ -16,7 +16,7 @@ from mininet_scenarios.testbed.shell import run
 
 from .live import DEMO_CONFIG, PATIENT, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
 
 POLICY = {
     **PATIENT,

@@ -17,6 +17,7 @@ from .live import live, wait_until
 
 pytestmark = [
     pytest.mark.ovs,
+    pytest.mark.takes(25),
     pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module"),
 ]
 _PID_FILE = Path("/var/run/openvswitch/ovs-vswitchd.pid")

@@ -9,7 +9,10 @@ from mininet_scenarios.chaos.faults import FAULTS
 from mininet_scenarios.chaos.harness import play_round
 from mininet_scenarios.chaos.server_faults import UplinkDown
 
-pytestmark = [pytest.mark.ovs, pytest.mark.quiet("asks how soon the network is whole again")]
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.quiet("asks how soon the network is whole again", takes_s=60),
+]
 
 SEED = 1
 INCIDENTS = 1

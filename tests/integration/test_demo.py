@@ -14,7 +14,7 @@ from mininet_scenarios.testbed import clean_up
 
 from .test_testbed_cleanup import Machine
 
-pytestmark = [pytest.mark.takes(35), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+pytestmark = [pytest.mark.takes(50), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
 
 
 def wait_until_it_runs(demo: subprocess.Popen[str], out: Path) -> None:

@@ -12,7 +12,7 @@ from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def fig7(machine: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return results, json.loads((results / "fig7" / "result.json").read_text())
 
 
-@pytest.mark.quiet("the experiment compares how long programs ran")
+@pytest.mark.quiet("the experiment compares how long programs ran", takes_s=75)
 def test_mpi_is_faster_on_circuits_and_went_through_the_network(fig7):
     _, result = fig7
     assert [row["figure"] for row in result["rows"] if row["met"] is False] == []
@@ -66,7 +66,7 @@ def test_mpi_is_faster_on_circuits_and_went_through_the_network(fig7):
     assert {row[2] for row in result["tables"][0]["rows"]} == {"0", "3", "4"}  # circuits
 
 
-@pytest.mark.quiet("the experiment compares how long programs ran")
+@pytest.mark.quiet("the experiment compares how long programs ran", takes_s=75)
 def test_every_rank_is_a_host_of_its_own(fig7):
     results, _ = fig7
     raw = json.loads((results / "fig7" / "raw-1.json").read_text())
@@ -77,7 +77,7 @@ def test_every_rank_is_a_host_of_its_own(fig7):
         assert all(rank["verified"] for rank in ranks)
 
 
-@pytest.mark.quiet("the experiment compares how long programs ran")
+@pytest.mark.quiet("the experiment compares how long programs ran", takes_s=75)
 def test_the_report_has_it(fig7, tmp_path):
     results, _ = fig7
     command = [HYDRA, "experiment", "report", "--results", results, "--to", tmp_path / "page.html"]

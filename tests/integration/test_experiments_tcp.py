@@ -51,7 +51,7 @@ pytestmark = [
     pytest.mark.ovs,
     pytest.mark.usefixtures("machine"),
 ]
-rates = pytest.mark.quiet("compares rates or times with what the network could do")
+rates = pytest.mark.quiet("compares rates or times with what the network could do", takes_s=95)
 
 
 @pytest.fixture(autouse=True)

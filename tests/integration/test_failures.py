@@ -269,7 +269,7 @@ def vsctl(*arguments):
     return done.stdout.strip()
 
 
-@pytest.mark.quiet("asks how soon a pair is elsewhere, while a change waits for 5 s")
+@pytest.mark.quiet("asks how soon a pair is elsewhere, while a change waits for 5 s", takes_s=35)
 def test_a_cut_fibre_does_not_wait_for_a_change_that_waits_for_a_mute_switch(network):
     network.reserve("r1", "r2")
     assert network.planes_between("r1", "r2") == ("p1",)

@@ -24,7 +24,7 @@ from mininet_scenarios.testbed.links import Cable, lay, limit_rates
 
 from .live import wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(45)]
 
 REPOSITORY = Path(__file__).parents[2]
 PORTS = (1, 2, 3, 4)

@@ -18,7 +18,7 @@ from .certificates import authority, connected, of_openflow, use_certificates, v
 from .live import DEMO_CONFIG, on_both_packages, wait_until
 from .warm import warm
 
-pytestmark = [pytest.mark.ovs, on_both_packages]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(40), on_both_packages]
 
 
 @pytest.fixture(scope="module")

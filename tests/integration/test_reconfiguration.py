@@ -9,7 +9,9 @@ from mininet_scenarios.stage.streams import paced_stream
 from .live import live, on_each_substrate
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(30), on_each_substrate]
-no_bursts = pytest.mark.quiet("not one datagram may be lost, and a busy machine sends in bursts")
+no_bursts = pytest.mark.quiet(
+    "not one datagram may be lost, and a busy machine sends in bursts", takes_s=25
+)
 
 ORDER = ["divert", "drain", "move", "carrier", "announce", "probe", "activate"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from .live import live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(30)]
 
 
 @pytest.fixture(scope="module")

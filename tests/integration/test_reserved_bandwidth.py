@@ -35,7 +35,7 @@ def reserve(network):
         release(network, reservation)
 
 
-@pytest.mark.quiet("measures the rates of streams that compete")
+@pytest.mark.quiet("measures the rates of streams that compete", takes_s=15)
 def test_a_reservation_is_kept_against_greedy_tcp_which_uses_the_rest(network, reserve):
     kept_against_greedy_tcp(network, reserve())
 

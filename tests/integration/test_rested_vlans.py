@@ -16,7 +16,9 @@ from .live import live, on_each_substrate
 
 pytestmark = [
     pytest.mark.ovs,
-    pytest.mark.quiet("floods switches so that they forget late, which slows down others, too"),
+    pytest.mark.quiet(
+        "floods switches so that they forget late, which slows down others, too", takes_s=25
+    ),
     on_each_substrate,
 ]
 

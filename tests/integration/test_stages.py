@@ -20,7 +20,7 @@ SECONDS = 8
 POLICY = {"poll_interval_s": 0.5, "demand_window_s": 1.0}
 
 
-@pytest.mark.quiet("its datagrams fill six sevenths of the electrical network")
+@pytest.mark.quiet("its datagrams fill six sevenths of the electrical network", takes_s=15)
 def test_it_is_made_in_stages_that_lose_nothing(demo_testbed, tmp_path):
     wanted = [PairDemand("r2", "r3", 80), PairDemand("r1", "r4", 80)]
     asked = {"demand": [entry for pair in wanted for entry in pair.entries()]}

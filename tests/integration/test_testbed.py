@@ -18,7 +18,7 @@ from mininet_scenarios.testbed.shell import run
 
 from . import static_rules as rules
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(20)]
 rates = pytest.mark.quiet("measures the rates of links")
 
 CIRCUIT_VLAN = VlanId(100)
