@@ -50,9 +50,9 @@ KEPT: Final[Mapping[Kind, int]] = {
 }
 """Number of the appended records that stay: the newest of each kind."""
 AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
-"""Kinds whose records go with age, too: of them, a record is as old as the newest one of before
-:data:`TRUSTED_S` is younger. So a clock that jumps ahead, and is set right within that time, makes
-nothing old, however far it jumps.
+"""Kinds whose records go with age, too. Age is counted back from the newest record that is at least
+:data:`TRUSTED_S` old, not from now: a clock that jumps ahead, and is set right within that time,
+makes nothing old, however far it jumps.
 """
 TRUSTED_S: Final = 86_400.0
 """Seconds until what the clock said when a record came counts as true."""
