@@ -88,12 +88,17 @@ class Played:
 def play(
     stage: Stage, client: ControllerClient, workload: Workload, seconds: int, spill: str
 ) -> Played:
-    """Traffic from the first second on, so that what is tried and taken back counts."""
+    """Traffic from the first second on, so that what is tried and taken back counts.
+
+    UDP begins first: iperf3 does not say again that it begins, if a full queue drops that.
+    """
     client.amend({"spill": spill})
     streams = (*workload.streams, *workload.others)
+    order = sorted(range(len(streams)), key=lambda number: streams[number].mbps is None)
     with ExitStack() as stack:
-        transfers = []
-        for number, one in enumerate(streams):
+        started = {}
+        for number in order:
+            one = streams[number]
             ends = one.src, one.dst, _PORT + number, float(seconds)
             if one.mbps is None:
                 transfer = tcp_transfer(stage, *ends, streams=one.connections)
@@ -102,10 +107,12 @@ def play(
                 transfer = udp_transfer(
                     stage, *ends, average_mbps=mbps, datagram_bytes=_DATAGRAM_BYTES
                 )
-            transfers.append(stack.enter_context(transfer))
+            started[number] = stack.enter_context(transfer)
         time.sleep(seconds - _LOOK_S)
         share = client.electrical_share("r1", "r2")
-        received = [transfer.finish(_PATIENCE_S)[0].average_mbps for transfer in transfers]
+        received = [
+            started[number].finish(_PATIENCE_S)[0].average_mbps for number in range(len(streams))
+        ]
     client.amend({"spill": "off"})
     hot = len(workload.streams)
     return Played(sum(received[:hot]), sum(received[hot:]), share)
