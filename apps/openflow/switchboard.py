@@ -51,6 +51,8 @@ _ABOUT_TO_S = 1.0
 _SENT_TOGETHER = 16
 """Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
 _STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
+_MOST_STRANGERS = 100
+"""Switches that are not the fabric's of which the log tells."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 
@@ -122,6 +124,8 @@ class Switchboard(Requests):
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
+        self._strangers: set[DatapathId] = set()
+        """Those that were logged."""
 
     def watch(
         self,
@@ -149,8 +153,26 @@ class Switchboard(Requests):
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None:
         identity = DatapathId(datapath)
+        if identity not in self._names:
+            self._tell_of_stranger(identity, connection)
         names = {port.name: port for port in ports.values()}
         self._enter(identity, ConnectedSwitch(connection, self._numbers(identity, names), names))
+
+    def _tell_of_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
+        """Log a datapath id that is none of the fabric's, once: any neighbour may name as many as
+        it likes, so that further ones are not told.
+        """
+        if datapath in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
+            return
+        self._strangers.add(datapath)
+        LOG.warning(
+            "a switch that the configuration does not have, with datapath id %#018x, connected "
+            "from %s, and is left alone: if it should be one of the fabric, correct its datapath "
+            "id, there or in the configuration%s",
+            datapath,
+            connection.address,
+            "; further ones are not told" if len(self._strangers) == _MOST_STRANGERS else "",
+        )
 
     def _enter(self, datapath: DatapathId, newcomer: ConnectedSwitch) -> None:
         with self._changed:

@@ -170,6 +170,14 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
             for pair in pairs
         )
 
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """As of the base; what is read before the edit is within its time."""
+        with self._netconf.bounded():
+            super().change(disconnect, connect)
+
     def _make(self, change: Difference) -> None:
         """Tear down and set up in one edit, which the device makes whole or not at all."""
         self._netconf.edit(self._config(change), lambda: self._check_result(change))

@@ -13,6 +13,7 @@ from lxml import etree
 from drivers.codecs import openconfig as codec
 from drivers.codecs.openconfig import Leaves
 from drivers.codecs.yang_json import Json
+from drivers.exclusive import exclusive
 from drivers.tor import openconfig
 from drivers.tor.openconfig import Container, Dialect, OpenconfigTor
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
@@ -20,7 +21,7 @@ from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, Problem
 from hydra.model import Rack
-from hydra.roles import TorSwitch
+from hydra.roles import PortVlans, TorSwitch
 
 CAPABILITIES: Final = openconfig.CAPABILITIES
 
@@ -65,7 +66,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
     netconf = NetconfTransport(
         rack.name, tor.address, tor.login, options, timeout_s=timeout_s, datastore=options.datastore
     )
-    return OpenconfigTor(rack.name, NetconfInterfaces(rack.name, netconf))
+    return OpenconfigNetconfTor(rack.name, netconf)
 
 
 def check(rack: Rack) -> Iterator[Problem]:
@@ -73,6 +74,19 @@ def check(rack: Rack) -> Iterator[Problem]:
     yield from endpoint_problems(rack.tor.address)
     yield from login_problems(rack.tor.login, keys=True)
     yield from option_problems(Options, rack.tor.options)
+
+
+class OpenconfigNetconfTor(OpenconfigTor):
+    """An :class:`OpenconfigTor` whose changes have one deadline, with what they read before."""
+
+    def __init__(self, name: str, netconf: NetconfTransport) -> None:
+        super().__init__(name, NetconfInterfaces(name, netconf))
+        self._netconf = netconf
+
+    @exclusive
+    def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
+        with self._netconf.bounded():
+            super().set_vlans(wanted)
 
 
 class NetconfInterfaces:

@@ -90,7 +90,8 @@ class NetconfTransport:
     capability it takes no requests on a session that carries notifications: then the subscription
     has a second session.
     ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate where there is one.
-    ``timeout_s`` covers one call, however many requests it takes; an edit with what it reads back.
+    ``timeout_s`` covers one call, however many requests it takes; an edit with what it reads back;
+    and all calls within :meth:`bounded` together.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class NetconfTransport:
         self._requests: _Link | None = None
         self._events: _Link | None = None
         self._told: set[str] = set()
-        self._edit_until: float | None = None
+        self._until: float | None = None
 
     @property
     def connected(self) -> bool:
@@ -137,6 +138,18 @@ class NetconfTransport:
             if link is not None:
                 link.close()
         self._requests = self._events = None
+
+    @contextmanager
+    def bounded(self) -> Iterator[float]:
+        """Have all calls in this block end by one deadline, by the monotonic clock: the edit, and
+        what is read before and after it.
+        """
+        before, deadline = self._until, self._deadline()
+        self._until = deadline
+        try:
+            yield deadline
+        finally:
+            self._until = before
 
     def get(self, *subtrees: Element, whole: bool = False) -> Element:
         """``<data>`` with configuration and state below these subtree filters.
@@ -168,14 +181,14 @@ class NetconfTransport:
         DeviceUnavailable or DeviceError when nothing was changed, OutcomeUnknown when that can't
         be told.
         """
-        deadline = self._deadline()
-        target = self._target(self._ensure(deadline))
-        with self._bounded(deadline), self._locked(target, deadline) as link:
-            if target == "candidate":
-                self._edit_candidate(link, config, verify, deadline)
-            else:
-                self._edit_running(link, {"config": config}, deadline)
-                self._verify(verify)
+        with self.bounded() as deadline:
+            target = self._target(self._ensure(deadline))
+            with self._locked(target, deadline) as link:
+                if target == "candidate":
+                    self._edit_candidate(link, config, verify, deadline)
+                else:
+                    self._edit_running(link, {"config": config}, deadline)
+                    self._verify(verify)
 
     def edit_text(self, text: str, verify: Callable[[float], None]) -> None:
         """Apply CLI text to the running configuration in one ``edit-config`` (``<config-text>``).
@@ -334,15 +347,6 @@ class NetconfTransport:
         return "running"
 
     @contextmanager
-    def _bounded(self, deadline: float) -> Iterator[None]:
-        """Have calls that are made meanwhile end by this deadline."""
-        self._edit_until = deadline
-        try:
-            yield
-        finally:
-            self._edit_until = None
-
-    @contextmanager
     def _locked(self, target: str, deadline: float) -> Iterator[_Link]:
         """Hold the lock of a datastore; one that others hold is waited for until the deadline."""
         while True:
@@ -438,8 +442,8 @@ class NetconfTransport:
         return DeviceUnavailable(self._device, f"{error} ({self._address})")
 
     def _deadline(self) -> float:
-        if self._edit_until is not None:
-            return self._edit_until
+        if self._until is not None:
+            return self._until
         return time.monotonic() + self._timeout_s
 
 

@@ -12,6 +12,7 @@ import paramiko
 import pytest
 from lxml import etree
 
+from drivers.optical.polatis_netconf import Options, PolatisNetconf
 from drivers.registry import optical_switch
 from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransport
 from drivers.transports.ssh import SshOptions
@@ -249,6 +250,47 @@ def test_the_model_before_2017(switch):
         4: PortState.UNKNOWN,
     }
     assert not any("port-config" in request for request in asked)
+
+
+def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
+    """A switch that takes some of the time to say what it has, and then does not write."""
+    monkeypatch.setenv(VARIABLE, "root")
+    over = threading.Event()
+
+    def answer(request: str) -> str:
+        if "cross-connects" in request and "edit-config" not in request:
+            time.sleep(1.5)
+            return "<data/>"
+        if "product-information" in request:
+            leaves = (("manufacturer", "Polatis"), ("model-name", "I-OST-16x16-LU1"))
+            leaves += (("serial-number", "002414"), ("software-version", "6.4"))
+            told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in leaves)
+            return (
+                f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
+            )
+        if "edit-config" in request:
+            over.wait(20)
+        return "<ok/>" if re.search(r"<(\w+:)?(lock|unlock|create-)", request) else "<data/>"
+
+    front = SshFront(served(answer, "2018-03-22"))
+    driver = PolatisNetconf(
+        "p1",
+        front.address,
+        Login("admin", password_env=VARIABLE),
+        Options(host_key=front.host_key),
+        timeout_s=4.0,
+    )
+    try:
+        driver.open()
+        assert driver.size() == (16, 16)
+        started = time.monotonic()
+        with pytest.raises(OutcomeUnknown):
+            driver.change([], [CrossConnect(3, 27)])
+        assert time.monotonic() - started < 5.2
+    finally:
+        over.set()
+        driver.close()
+        front.stop()
 
 
 def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):

@@ -295,6 +295,20 @@ def test_strangers_are_no_switches_of_the_fabric(fleet):
     assert fleet.own_connected() == {V1, TOR1}
 
 
+def test_a_stranger_is_logged_once_and_not_any_number_of_them(fleet, caplog):
+    Switch(fleet, V1)
+    Switch(fleet, TOR1)
+    assert caplog.messages == []
+    for _ in range(2):
+        Switch(fleet, DatapathId(0xDEAD)).disconnect()
+    (told,) = caplog.messages
+    assert "datapath id 0x000000000000dead, connected from 192.0.2.1:6653" in told
+    for number in range(1000):
+        Switch(fleet, DatapathId(0xBEEF0000 + number)).disconnect()
+    assert len(caplog.messages) == 100
+    assert caplog.messages[-1].endswith("; further ones are not told")
+
+
 def test_names_of_ports_do_not_pile_up(fleet):
     """A port has one name; and a switch no more ports than there may be when it connects."""
     switch = Switch(fleet, V1)
