@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,9 +28,11 @@ from apps.connection import (
     resource,
 )
 from apps.rest import models
-from hydra.events import EventKind
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, ServiceClass
+
+if TYPE_CHECKING:
+    from hydra.events import EventKind
 
 __all__ = ["ClientError", "HydraClient", "NoAnswer", "NotActive", "Refused"]
 

@@ -35,8 +35,9 @@ from apps.process.tracing import traces
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
-from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls, trust_in
+from apps.rest.server import MOST_CONNECTIONS, RestServer
 from apps.rest.tokens import TokenFile
+from apps.rest.trust import Tls, trust_in
 from apps.rest.webhook_addresses import Reach
 from apps.rest.webhook_delivery import Webhooks
 from apps.workers.opening import needs_workers

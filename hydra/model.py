@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
-from typing import TYPE_CHECKING, NamedTuple, NewType
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, NewType, TypeAlias
 
 if TYPE_CHECKING:
     import networkx as nx
+    import numpy as np
+    from numpy.typing import NDArray
 
 RackId = NewType("RackId", int)
 PlaneId = NewType("PlaneId", int)
@@ -469,5 +468,5 @@ class Fabric:
         return (there,) if circuit.one_way else (there, CrossConnect(b.ingress, a.egress))
 
 
-DemandMatrix = NDArray[np.float64]
+DemandMatrix: TypeAlias = "NDArray[np.float64]"
 """Shape (N, N), Mbps from row rack to column rack; the diagonal is zero."""

@@ -17,8 +17,8 @@ from apps.journal.opening import check_journal, needs_etcd
 from apps.openflow.seam import OpenFlowTls
 from apps.process.configuration import load_configuration
 from apps.process.single_instance import check_writable
-from apps.rest.server import Tls, trust_in
 from apps.rest.tokens import TokenFile
+from apps.rest.trust import Tls, trust_in
 from apps.workers.opening import check_keys
 from hydra.config import Loaded
 from hydra.errors import ConfigError, HydraError, Problem

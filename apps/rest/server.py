@@ -11,8 +11,6 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
@@ -23,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from apps.process.certificates import Renewable
 from apps.process.doors import OUT_OF_RESOURCES, Door, Sparing
+from apps.rest.trust import Tls
 from hydra.errors import HydraError
 
 _BACKLOG: Final = 128
@@ -42,26 +41,6 @@ MOST_CONNECTIONS: Final = 512
 logging.getLogger("uvicorn.error").addFilter(Sparing(lambda record: record.levelno < logging.ERROR))
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM files: the certificate with its chain, and its key."""
-
-    certificate: str
-    key: str
-
-    def context(self) -> ssl.SSLContext:
-        """Raises HydraError unless the two can be used together."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise HydraError(
-                f"REST can't use the certificate {self.certificate} with the key {self.key} "
-                f"({error.strerror or error}): check controller.tls_certificate and tls_key"
-            ) from error
-        return context
-
-
 class _Presenting(ssl.SSLContext):
     """Begins each connection with the certificate that is in its files by then."""
 
@@ -76,30 +55,6 @@ class _Presenting(ssl.SSLContext):
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         return self.files.context().wrap_bio(*args, **options)
-
-
-Trust = Callable[[], ssl.SSLContext]
-"""The context for the next connection."""
-
-
-def trust_in(authority: str | None) -> Trust | None:
-    """Contexts in which others are known by certificates of this authority, a file of PEM.
-
-    None for None: the system's authorities are trusted. Raises HydraError if it can't be used.
-    """
-    if authority is None:
-        return None
-
-    def context() -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=authority)
-        except OSError as error:  # ssl.SSLError is one
-            raise HydraError(
-                f"no authority can be read from {authority} ({error.strerror or error}): check "
-                "controller.authority"
-            ) from error
-
-    return Renewable((authority,), context).context
 
 
 class RestServer:

@@ -15,7 +15,8 @@ import pytest
 from cryptography import x509
 
 from apps.rest.app import create_app
-from apps.rest.server import RestServer, Tls
+from apps.rest.server import RestServer
+from apps.rest.trust import Tls
 from tests.unit.rest.fake_service import FakeService
 
 

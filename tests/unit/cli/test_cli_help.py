@@ -94,6 +94,24 @@ def test_help_loads_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_command_with_bandwidth_loads_neither_planner_nor_configuration():
+    """Batch systems start it for every job, two or three times."""
+    code = (
+        "import sys, apps.cli.bandwidth, apps.cli.slurm; "
+        "print(sorted({'numpy', 'yaml', 'fastapi', 'hydra.config', 'hydra.service'} "
+        "& set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=CONFIGS.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_version(run):
     result = run("--version")
     assert result.exit_code == 0

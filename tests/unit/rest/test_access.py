@@ -17,8 +17,9 @@ from apps.rest import guard
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Guard
 from apps.rest.rate import Limiter
-from apps.rest.server import RestServer, Tls
+from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, read_tokens, write_tokens
+from apps.rest.trust import Tls
 from apps.tools.authority import Use, create_authority, issue
 from hydra.access import Caller, Role, identify, make_token
 from hydra.errors import Alternative, DeviceMissing, HydraError

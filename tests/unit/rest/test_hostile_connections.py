@@ -13,7 +13,8 @@ from apps.process import doors
 from apps.process.doors import Door, Sparing, reserve_descriptors
 from apps.rest import server as rest_server
 from apps.rest.app import create_app
-from apps.rest.server import RestServer, Tls
+from apps.rest.server import RestServer
+from apps.rest.trust import Tls
 from hydra.errors import HydraError
 
 HEAD = b"POST /v1/reservations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

@@ -17,8 +17,9 @@ from apps.client import HydraClient, Refused
 from apps.controller.stored import StoredView
 from apps.process.term import Standby
 from apps.rest.app import create_app
-from apps.rest.server import RestServer, Tls, trust_in
+from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
+from apps.rest.trust import Tls, trust_in
 from apps.tools.authority import create_authority
 from hydra.access import Role, make_token
 from hydra.faults.quarantine import quarantine_record
