@@ -323,17 +323,20 @@ def set_controller(bridge: str, controller: str) -> None:
     _transact(_controller_arguments(bridge, controller))
 
 
-def set_controllers(bridge: str, controllers: Sequence[str]) -> None:
-    """Have a bridge connect to all of these controllers at once."""
+def set_controllers(bridges: Iterable[str], controllers: Sequence[str]) -> None:
+    """Have each of these bridges connect to all of these controllers at once."""
     arguments: list[str] = []
-    names = [f"@c{number}" for number in range(len(controllers))]
-    for name, controller in zip(names, controllers, strict=True):
-        arguments += [
-            *("--", f"--id={name}", "create", "controller", f"target={json.dumps(controller)}"),
-            f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
-            f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
-        ]
-    _transact([*arguments, "--", "set", "bridge", bridge, f"controller={','.join(names)}"])
+    for place, bridge in enumerate(bridges):
+        names = [f"@c{place}_{number}" for number in range(len(controllers))]
+        for name, controller in zip(names, controllers, strict=True):
+            arguments += [
+                *("--", f"--id={name}", "create", "controller", f"target={json.dumps(controller)}"),
+                f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
+                f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
+            ]
+        arguments += ["--", "set", "bridge", bridge, f"controller={','.join(names)}"]
+    if arguments:
+        _transact(arguments)
 
 
 def _controller_arguments(bridge: str, controller: str) -> list[str]:
