@@ -153,9 +153,8 @@ def replicas(
             these.processes[name] = process
             stack.callback(process.kill)
             targets.append(f"tcp:{openflow}")
-        for bridge in bridges:
-            stack.callback(ovs.set_controller, bridge, before)
-            ovs.set_controllers(bridge, targets)
+        stack.callback(ovs.set_controllers, bridges, [before])
+        ovs.set_controllers(bridges, targets)
         for name in names:
             these.processes[name].start(ready=name == names[0])
         these.standing_by(len(names) - 1)

@@ -146,9 +146,8 @@ def workers(
         for worker in these.values():
             stack.callback(worker.kill)
             worker.start()
-        for bridge in bridges:
-            stack.callback(ovs.set_controller, bridge, before)
-            ovs.set_controllers(bridge, [one.target for one in these.values()])
+        stack.callback(ovs.set_controllers, bridges, [before])
+        ovs.set_controllers(bridges, [one.target for one in these.values()])
         stack.callback(process.kill)
         try:
             process.start()

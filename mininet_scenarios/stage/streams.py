@@ -213,6 +213,6 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
     """Have both ends resolve each other: a kernel keeps three datagrams while it waits for ARP."""
-    ping = ["ping", "-c", "3", "-i", "0.2", "-w", str(_ACQUAINTED_S), address]
+    ping = ["ping", "-c", "1", "-i", "0.2", "-w", str(_ACQUAINTED_S), address]
     with stage.job(source, "ping", ping) as job:
         job.finish(2 * _ACQUAINTED_S)

@@ -65,6 +65,7 @@ class Testbed:
         one; ``queues`` are the transmitters'.
         """
         self.fabric = fabric
+        self._openflow = settings.openflow_host, settings.openflow_port
         self._controller = f"tcp:{settings.openflow_host}:{settings.openflow_port}"
         self._switching_ms = switching_ms
         self._debounce_ms = debounce_ms
@@ -210,13 +211,15 @@ class Testbed:
         host_cables = tuple(map(self._host_cable, self.fabric.servers))
         links.lay((*planned.fabric_cables, *host_cables))
         self._build_electrical()
-        ovs.create(planned.bridges, self._datapath)
-        links.limit_rates((*planned.fabric_cables, *host_cables), self._queue_size)
-        for bridge in planned.learning:
-            ovs.set_flows(bridge, _LEARN)
-        self._start_ocs()
-        for server in self.fabric.servers:
-            configure(self._hosts[server.name], server)
+        held = sum(bridge.controller is not None for bridge in planned.bridges)
+        with ovs.connected_once(self._openflow, held):
+            ovs.create(planned.bridges, self._datapath)
+            links.limit_rates((*planned.fabric_cables, *host_cables), self._queue_size)
+            for bridge in planned.learning:
+                ovs.set_flows(bridge, _LEARN)
+            self._start_ocs()
+            for server in self.fabric.servers:
+                configure(self._hosts[server.name], server)
         for ocs in self._ocs.values():
             ocs.wait_until_ready()
 

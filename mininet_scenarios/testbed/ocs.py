@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, Protocol
 
 import mininet_scenarios
 from hydra.model import Fabric, Plane
@@ -18,6 +19,26 @@ from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
 _READY_TIMEOUT_S: Final = 60.0
 _ADMIN_OFFSET: Final = 10_000
+
+
+class _Spawned(Protocol):
+    """Part of :class:`subprocess.Popen` that is used."""
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+def _spawn(module: str, arguments: Sequence[str], log: BinaryIO) -> _Spawned:
+    """Run a module as a program, its output into ``log``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdout=log,
+        stderr=log,
+        cwd=Path(mininet_scenarios.__file__).parents[1],  # scenarios are in no wheel
+        env=member_environment(),
+        start_new_session=True,  # Ctrl-C is for the scenario, which then ends this process
+    )
 
 
 class OcsProcess:
@@ -37,7 +58,8 @@ class OcsProcess:
         self.admin_address = (host, int(port) + _ADMIN_OFFSET)
         self.admin = AdminClient(*self.admin_address)
         self.log = log
-        self._command = [sys.executable, "-m", _emulator_of(plane), "--name", plane.name]
+        self._module = _emulator_of(plane)
+        self._command = ["--name", plane.name]
         self._command += ["--listen", f"{host}:{port}"]
         self._command += ["--admin", f"{host}:{self.admin_address[1]}"]
         self._command += ["--ports", f"{plane.ports}", "--switching-ms", f"{switching_ms:g}"]
@@ -49,19 +71,12 @@ class OcsProcess:
             if wired.plane == plane.id:
                 ends = f"{ocs_interface(plane, wired)}:{wired.tor_port}"
                 self._command += ["--port", f"{wired.ingress}:{wired.egress}:{ends}"]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: _Spawned | None = None
 
     def start(self) -> None:
         """Start the process; :meth:`wait_until_ready` tells when it serves."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdout=log,
-                stderr=log,
-                cwd=Path(mininet_scenarios.__file__).parents[1],  # scenarios are in no wheel
-                env=member_environment(),
-                start_new_session=True,  # Ctrl-C is for the scenario, which then ends this process
-            )
+            self._process = _spawn(self._module, self._command, log)
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,6 +42,12 @@ _MENDED_IN: Final = {(2, 17): (2, 17, 8), (3, 0): (3, 0, 5), (3, 1): (3, 1, 3)}
 
 CONTROLLER_MAX_BACKOFF_MS: Final = 1000
 CONTROLLER_INACTIVITY_PROBE_MS: Final = 5000
+
+_CONNECTS_WITHIN_S: Final = 30.0
+_HELLO, _ECHO_REQUEST, _ECHO_REPLY = (
+    struct.pack("!BBHI", 4, kind, 8, number) for kind, number in ((0, 1), (2, 2), (3, 2))
+)
+"""Messages of OpenFlow 1.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +173,56 @@ def kill(daemon: str) -> None:
         time.sleep(0.005)
 
 
+@contextlib.contextmanager
+def connected_once(address: tuple[str, int], bridges: int) -> Iterator[None]:
+    """Let in so many bridges, which the block has connect to this address, until they heed pauses.
+
+    Open vSwitch takes over ``max_backoff`` for a connection that stands when something is
+    configured; as long as it has seen none, it pauses for up to 8 s between attempts. Whoever
+    listens at the address already is left alone.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            door = stack.enter_context(socket.create_server(address, backlog=bridges))
+        except OSError:
+            yield
+            return
+        door.settimeout(_CONNECTS_WITHIN_S)
+        with ThreadPoolExecutor(1) as beside:
+            heeding = beside.submit(_let_in, door, bridges)
+            try:
+                yield
+                heeding.result()
+            except BaseException:
+                door.shutdown(socket.SHUT_RDWR)  # nobody else comes
+                raise
+
+
+def _let_in(door: socket.socket, bridges: int) -> None:
+    """Have something configured while so many bridges are connected."""
+    with contextlib.ExitStack() as stack:
+        answered = 0
+        while answered < bridges:
+            bridge, _ = door.accept()
+            stack.enter_context(bridge)
+            bridge.settimeout(_CONNECTS_WITHIN_S)
+            answered += _answers(bridge)
+        if bridges:
+            apply()
+
+
+def _answers(bridge: socket.socket) -> bool:
+    """Take up OpenFlow; False if the bridge hangs up, as for another identity: it comes again."""
+    heard = b""
+    with contextlib.suppress(ConnectionError):
+        bridge.sendall(_HELLO + _ECHO_REQUEST)
+        while more := bridge.recv(4096):
+            heard += more
+            if _ECHO_REPLY in heard:
+                return True
+    return False
+
+
 def _exists(pid: int) -> bool:
     """False once its parent knows that it has ended."""
     try:
@@ -263,17 +323,20 @@ def set_controller(bridge: str, controller: str) -> None:
     _transact(_controller_arguments(bridge, controller))
 
 
-def set_controllers(bridge: str, controllers: Sequence[str]) -> None:
-    """Have a bridge connect to all of these controllers at once."""
+def set_controllers(bridges: Iterable[str], controllers: Sequence[str]) -> None:
+    """Have each of these bridges connect to all of these controllers at once."""
     arguments: list[str] = []
-    names = [f"@c{number}" for number in range(len(controllers))]
-    for name, controller in zip(names, controllers, strict=True):
-        arguments += [
-            *("--", f"--id={name}", "create", "controller", f"target={json.dumps(controller)}"),
-            f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
-            f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
-        ]
-    _transact([*arguments, "--", "set", "bridge", bridge, f"controller={','.join(names)}"])
+    for place, bridge in enumerate(bridges):
+        names = [f"@c{place}_{number}" for number in range(len(controllers))]
+        for name, controller in zip(names, controllers, strict=True):
+            arguments += [
+                *("--", f"--id={name}", "create", "controller", f"target={json.dumps(controller)}"),
+                f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
+                f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
+            ]
+        arguments += ["--", "set", "bridge", bridge, f"controller={','.join(names)}"]
+    if arguments:
+        _transact(arguments)
 
 
 def _controller_arguments(bridge: str, controller: str) -> list[str]:

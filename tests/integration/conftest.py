@@ -11,9 +11,9 @@ import yaml
 from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from mininet_scenarios.stage.controller_process import ControllerProcess
-from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock
+from mininet_scenarios.testbed import Testbed, ocs, open_vswitch, testbed_lock
 
-from .warm import cool
+from .warm import cool, spawn_emulator
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs"
@@ -26,8 +26,9 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(scope="session")
 def machine() -> Iterator[None]:
-    """This session has the machine's Open vSwitch for itself."""
-    with testbed_lock():
+    """This session has the machine's Open vSwitch for itself, and its emulators are forked."""
+    with testbed_lock(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ocs, "_spawn", spawn_emulator)
         yield
 
 

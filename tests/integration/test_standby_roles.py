@@ -161,7 +161,7 @@ def test_standbys_are_slaves_on_every_connection(pair):
         return a.role, b.role
 
     def connect(*some):
-        ovs.set_controllers(BRIDGE, [one.target for one in some])
+        ovs.set_controllers([BRIDGE], [one.target for one in some])
 
     connect(a)
     wait_until(lambda: a.does("write") == REFUSED)  # by a switch that never had a master

@@ -157,7 +157,7 @@ def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
         use_certificates(authority(tmp_path / "other"))
         bridge, target = bridges_of(stage)[0], these["w1"].target
         vsctl("del-controller", bridge)  # or it keeps the connection
-        ovs.set_controllers(bridge, [target])
+        ovs.set_controllers([bridge], [target])
         wait_until(lambda: "is not let in as a switch" in these["w1"].log_tail())
         wait_until(lambda: seen_by(process)()[0]["switches"] == len(bridges_of(stage)) - 1)
         use_certificates(lab)
@@ -198,9 +198,8 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
         )
         stack.callback(worker.kill)
         worker.start()
-        for bridge in bridges:
-            stack.callback(ovs.set_controller, bridge, before)
-            ovs.set_controllers(bridge, [worker.target])
+        stack.callback(ovs.set_controllers, bridges, [before])
+        ovs.set_controllers(bridges, [worker.target])
         a, b = controllers["a"], controllers["b"]
         a.start()
         b.start(ready=False)

@@ -1,15 +1,18 @@
 """Controllers that are forked off a process which has imported all that ``ryu-manager`` imports.
 
-So are the processes in which they plan. The imports are most of a start. How users start it is for
-``test_launch``, ``test_controller_process``, the demo, the tutorial and the experiments to test.
+So are the processes in which they plan, and off another process emulators of optical switches. The
+imports are most of a start. How users start them is for ``test_launch``,
+``test_controller_process``, ``test_ocs_emulator``, the demo, the tutorial and the experiments to
+test.
 
-``python -m tests.integration.warm FD`` is that process; it ends, with its controllers, when the
-other end of the socket FD is closed.
+``python -m tests.integration.warm FD controllers`` is that process, ``… FD emulators`` the other;
+each ends, with all that it has forked, when the other end of the socket FD is closed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import select
@@ -19,7 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -34,39 +37,60 @@ from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
 _STATUS = struct.Struct("!i")
 _MAX_ORDER = 65536
 _NO_MEMBER = b"0"
+_CONTROLLERS, _EMULATORS = "controllers", "emulators"
 
 
-class Warm:
-    """Starts the process at first use."""
+class _Warm:
+    """A process that forks others."""
 
-    def __init__(self, package: str) -> None:
-        self._package = {VARIABLE: package}
+    def __init__(self, of: str, variables: Mapping[str, str]) -> None:
+        self._variables = variables
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), of],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={
                     **os.environ,
-                    **self._package,
+                    **variables,
                     MEMBER_VARIABLE: _NO_MEMBER.decode(),
                     "PYTHONUNBUFFERED": "1",
                 },
             )
 
-    def launch(self, config: Path, log: BinaryIO) -> Forked:
-        """As ``controller_process.launch``."""
+    def fork(self, words: Sequence[str], variables: Mapping[str, str], log: BinaryIO) -> Forked:
+        """A process that does what ``words`` say, with these variables beside ours."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            variables = {"HYDRA_CONFIG": str(config), **self._package}
-            order = json.dumps(member_environment(variables)).encode()
+            environment = member_environment({**self._variables, **variables})
+            order = json.dumps([words, environment]).encode()
             socket.send_fds(self._socket, [order], [log.fileno(), theirs.fileno()])
         return Forked(ours)
 
     def close(self) -> None:
         self._socket.close()
         self._process.wait(10)
+
+
+class Warm(_Warm):
+    """Forks controllers."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(_CONTROLLERS, {VARIABLE: package})
+
+    def launch(self, config: Path, log: BinaryIO) -> Forked:
+        """As ``controller_process.launch``."""
+        return self.fork([], {"HYDRA_CONFIG": str(config)}, log)
+
+
+class _WarmEmulators(_Warm):
+    def __init__(self) -> None:
+        super().__init__(_EMULATORS, {})
+
+    def spawn(self, module: str, arguments: Sequence[str], log: BinaryIO) -> Forked:
+        """As ``testbed.ocs._spawn``."""
+        return self.fork([module, *arguments], {}, log)
 
 
 class Forked:
@@ -106,6 +130,7 @@ class Forked:
 
 
 _started: dict[str, Warm] = {}
+_emulators: list[_WarmEmulators] = []
 
 
 def warm(package: str = NAME) -> Warm:
@@ -115,16 +140,29 @@ def warm(package: str = NAME) -> Warm:
     return _started[package]
 
 
+def spawn_emulator(module: str, arguments: Sequence[str], log: BinaryIO) -> Forked:
+    """As ``testbed.ocs._spawn``, off a process that :func:`cool` ends."""
+    if not _emulators:
+        _emulators.append(_WarmEmulators())
+    return _emulators[0].spawn(module, arguments, log)
+
+
 def cool() -> None:
     """Close all that were started."""
     while _started:
         _started.popitem()[1].close()
+    while _emulators:
+        _emulators.pop().close()
 
 
 class _Server:
-    """Forks controllers for a session, and planners for these controllers."""
+    """Forks processes for a session, and planners for its controllers."""
 
-    def __init__(self, orders: socket.socket) -> None:
+    def __init__(self, orders: socket.socket, become: Callable[..., None]) -> None:
+        """``become``: what a child does, with its words, its log and where planners are asked for,
+        after its environment is set.
+        """
+        self._become = become
         self._orders = orders
         self._planners, self._asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._children: dict[int, tuple[int, socket.socket]] = {}
@@ -153,7 +191,11 @@ class _Server:
                         _be_a_member()
                         if ordered_by is self._planners:
                             return partial(_become_planner, *given)
-                        return partial(_become_controller, json.loads(order), *given, self._asking)
+                        words, environment = json.loads(order)
+                        os.environ.clear()
+                        os.environ.update(environment)
+                        _write_to(*given)
+                        return partial(self._become, words, self._asking)
                     _group(pid)
                     for descriptor in given:
                         os.close(descriptor)
@@ -207,10 +249,7 @@ def _write_to(log: int) -> None:
     os.close(log)
 
 
-def _become_controller(environment: dict[str, str], log: int, asking: socket.socket) -> None:
-    _write_to(log)
-    os.environ.clear()
-    os.environ.update(environment)
+def _become_controller(_words: Sequence[str], asking: socket.socket) -> None:
     sys.argv = ["ryu-manager", str(Path(apps.__file__).with_name("main.py"))]
     planner._spawn = partial(_forked_planner, asking)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -231,7 +270,22 @@ def _become_planner(connection: int, log: int) -> None:
     planner_process.main()
 
 
-if __name__ == "__main__":
+def _become_emulator(words: Sequence[str], _asking: socket.socket) -> None:
+    module, *arguments = words
+    sys.exit(process.run(import_module(module).PRODUCT, arguments))
+
+
+if __name__ == "__main__" and sys.argv[2] == _EMULATORS:
+    from mininet_scenarios.emulators import kernel_mirrors, process  # noqa: F401 - loads pyroute2
+    from mininet_scenarios.emulators.catalogue import EMULATORS
+
+    for one in EMULATORS.values():
+        if not one.has_directory:
+            import_module(one.path)
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as below
+    _Server(socket.socket(fileno=int(sys.argv[1])), _become_emulator).serve()()
+elif __name__ == "__main__":
     from apps.launcher import ryu_manager
     from apps.openflow import framework, package
 
@@ -245,4 +299,4 @@ if __name__ == "__main__":
 
     spare_what_stays()  # each controller would look at all that was imported, twice
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
-    _Server(socket.socket(fileno=int(sys.argv[1]))).serve()()
+    _Server(socket.socket(fileno=int(sys.argv[1])), _become_controller).serve()()
