@@ -85,10 +85,10 @@ async function refresh() {
     fail(error);
   }
   reading = false;
-  // A large fabric takes a moment to describe: no more than a quarter of the time goes into it. That
-  // nobody answers takes long, too, and is a reason to ask again soon.
+  // A large fabric takes a moment to describe: no more than a quarter of the time goes into it. But
+  // what takes long may be a controller that hangs, and that is a reason to ask again soon.
   const moving = seen.reconfigurations?.some((one) => !OVER.has(one.state));
-  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, silent ? 0 : 3 * (performance.now() - started));
+  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, silent ? 0 : Math.min(3 * (performance.now() - started), LATE_MS));
   again = false;
   look(pause);
 }

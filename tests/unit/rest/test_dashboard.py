@@ -568,6 +568,27 @@ def test_a_controller_that_hangs_is_asked_again(server, network, page):
     expect(page.locator("#error")).to_be_hidden()
 
 
+ANSWERED_LATE = """
+const [now, really] = [performance.now.bind(performance), window.fetch];
+let behind = 0;
+performance.now = () => now() + behind;
+window.fetch = async (path, ...more) => {
+  const answer = await really(path, ...more);
+  if (path === "/v1/demand" && !behind) behind = 60_000;
+  return answer;
+};
+"""
+"""The first reading takes a minute longer than it does."""
+
+
+def test_a_controller_that_answered_late_is_looked_at_again_soon(server, network, page):
+    page.add_init_script(ANSWERED_LATE)
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    network.network = NetworkState(4)
+    expect(page.locator("#summary")).to_contain_text("epoch 4")
+
+
 def test_a_stream_that_is_silent_is_not_live(server, network, page):
     page.clock.install()
     page.goto(server.url)
