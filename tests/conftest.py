@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "quiet" or collection_path.suffix != ".py":
         return None
     return None if "mark.quiet" in collection_path.read_text() else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Workers come to each file at once: one rewrites its asserts, and the others read them."""
+    if not isinstance(collector, pytest.Module) or not hasattr(collector.config, "workerinput"):
+        return (yield)
+    with collector.path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
