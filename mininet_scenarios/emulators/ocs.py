@@ -125,6 +125,11 @@ class EmulatedOcs:
         self.check_port(port)
         return port in self._disabled
 
+    @property
+    def closed(self) -> frozenset[int]:
+        """Ports whose shutters are closed."""
+        return frozenset(self._disabled)
+
     def set_enabled(self, ports: Collection[int], *, enabled: bool) -> None:
         """Open or close shutters; the port state shows it, but no light is cut."""
         for port in ports:

@@ -16,6 +16,14 @@ SOCKET: Final = "redis.sock"
 _PROGRAM: Final = "/usr/bin/redis-server"
 _START_S: Final = 30.0
 _POLL_S: Final = 0.02
+_ROWS: Final = """
+local found = {}
+for _, name in ipairs(redis.call('KEYS', ARGV[1] .. '|*')) do
+  found[#found + 1] = {name, redis.call('HGETALL', name)}
+end
+return found
+"""
+"""Names and rows of a table."""
 
 Row = Mapping[str, str]
 PubSub = redis.asyncio.client.PubSub
@@ -69,14 +77,11 @@ class Databases:
 
     def rows(self, database: str, table: str) -> dict[str, dict[str, str]]:
         """All rows by their keys, read at one time."""
-        client = self._clients[database]
-        names = sorted(client.scan_iter(f"{table}|*", count=1000))
-        with client.pipeline() as together:
-            for name in names:
-                together.hgetall(name)
-            found = together.execute()
-        keys = [name.partition("|")[2] for name in names]
-        return {key: _fields(row) for key, row in zip(keys, found, strict=True) if row}
+        found = self._clients[database].eval(_ROWS, 0, table)
+        return {
+            name.partition("|")[2]: _fields(dict(zip(row[::2], row[1::2], strict=True)))
+            for name, row in sorted(found)
+        }
 
     def row(self, database: str, table: str, key: str) -> dict[str, str] | None:
         """One row; None if there is none of this key."""
@@ -86,7 +91,7 @@ class Databases:
         return _fields(found) if found else None
 
     def keys(self, database: str, table: str) -> set[str]:
-        found = self._clients[database].scan_iter(f"{table}|*", count=1000)
+        found = self._clients[database].keys(f"{table}|*")
         return {str(name).partition("|")[2] for name in found}
 
     def write(

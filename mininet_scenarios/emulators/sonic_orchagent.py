@@ -94,6 +94,8 @@ class Orchagent:
         """What became of the pairs that are configured."""
         self._carried: set[Pair] = set()
         """Pairs that mirrors were told of."""
+        self._told: object = None
+        """What the rows of all ports were made of."""
         self._ports: dict[str, dict[str, str]] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._alarms: dict[tuple[int, str], str] = {}
@@ -211,9 +213,14 @@ class Orchagent:
             self._databases.write("STATE_DB", CROSS_CONNECT_STATES, [*rows], {})
 
     def _tell_ports(self) -> None:
+        present, closed = {**self._ocs.cross_connects}, self._ocs.closed
+        broken = {ingress for ingress in present if self._ocs.in_fault(ingress)}
+        told = present, closed, broken, {**self._words}
+        if told == self._told:
+            return
+        self._told = told
         states: dict[str, dict[str, str]] = {}
         overrides: dict[str, dict[str, str]] = {}
-        present = {**self._ocs.cross_connects}
         targets = {b: a for a, b in present.items()}
         for port in range(1, 2 * self._ocs.size + 1):
             peer = present.get(port) if port <= self._ocs.size else targets.get(port)
@@ -225,11 +232,11 @@ class Orchagent:
                 word = "tuning"
                 if said == self._dialect.made:
                     word = self._dialect.made_at_port
-                elif self._ocs.in_fault(pair[0]):
+                elif pair[0] in broken:
                     word = "failed"
                 row["target_simplex_port_id"] = self._name(peer)
             states[self._name(port)] = {**row, self._dialect.port_field: word}
-            status = "force_blocked" if self._ocs.disabled(port) else "normal"
+            status = "force_blocked" if port in closed else "normal"
             overrides[self._name(port)] = {"config_status": status}
         for database, table, new, old in (
             ("STATE_DB", PORT_STATES, states, self._ports),
