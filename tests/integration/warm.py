@@ -11,6 +11,7 @@ each ends, with all that it has forked, when the other end of the socket FD is c
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import json
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 import apps
-from apps.openflow.package import NAME, VARIABLE
+from apps.openflow.package import NAME, RYU, VARIABLE
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
 
 _STATUS = struct.Struct("!i")
@@ -249,7 +250,16 @@ def _write_to(log: int) -> None:
     os.close(log)
 
 
+def _watch_alone() -> None:
+    """Make anew what watches descriptors: it is there once it is imported, for all children."""
+    if NAME == RYU:
+        import_module("eventlet.hubs").use_hub()
+    else:
+        import_module("apps.openflow.looped").LOOP = asyncio.new_event_loop()
+
+
 def _become_controller(_words: Sequence[str], asking: socket.socket) -> None:
+    _watch_alone()
     sys.argv = ["ryu-manager", str(Path(apps.__file__).with_name("main.py"))]
     planner._spawn = partial(_forked_planner, asking)
     signal.signal(signal.SIGINT, signal.default_int_handler)
