@@ -22,7 +22,7 @@ demo:  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, 2½ minutes;
 # Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
 # allows that. Those that look at what the machine can do come last.
 AT_A_TIME := 5
-NETWORKS := 5
+NETWORKS := 4
 QUIET := 2
 # In the order of tests/conftest.py: xdist's own begins with the files that have most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
