@@ -54,7 +54,8 @@ TARGET: Final = 97.0
 _PORT: Final = 5201
 _LOOK_S: Final = 0.05
 _DATAGRAM_BYTES: Final = 1200
-_SETTLE_S: Final = 3.0
+_SETTLE_S: Final = 15.0
+"""Before a run: five time constants of the controller's averages, which tell of the run before."""
 
 Joined = frozenset[tuple[str, str]]
 """Pairs of racks with a path of circuits."""
