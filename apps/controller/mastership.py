@@ -177,7 +177,7 @@ class Mastership:
         while not self._closing.wait(_COUNT_S):
             try:
                 self._count_on()
-            except Exception:
+            except Exception:  # of one round: else the thread ends, and nobody sees
                 LOG.exception("a count of generations failed; the next one follows")
 
     def _count_on(self) -> None:

@@ -54,7 +54,7 @@ class LoadRecorder:
         while not self._closing.wait(max(0.0, due_s - self._clock())):
             try:
                 self.sample()
-            except Exception:
+            except Exception:  # of one round: else the thread ends, and nobody sees
                 LOG.exception("a sample of the load failed; the next one follows")
             due_s = max(due_s + self._interval_s, self._clock())
 

@@ -193,8 +193,8 @@ def connected_once(address: tuple[str, int], bridges: int) -> Iterator[None]:
             try:
                 yield
                 heeding.result()
-            except BaseException:
-                door.shutdown(socket.SHUT_RDWR)  # nobody else comes
+            except BaseException:  # Ctrl-C, too: the thread would wait for bridges that never come
+                door.shutdown(socket.SHUT_RDWR)
                 raise
 
 

@@ -286,9 +286,10 @@ def _become_emulator(words: Sequence[str], _asking: socket.socket) -> None:
 
 
 if __name__ == "__main__" and sys.argv[2] == _EMULATORS:
-    from mininet_scenarios.emulators import kernel_mirrors, process  # noqa: F401 - loads pyroute2
+    from mininet_scenarios.emulators import process
     from mininet_scenarios.emulators.catalogue import EMULATORS
 
+    import_module("mininet_scenarios.emulators.kernel_mirrors")  # half of the imports
     for one in EMULATORS.values():
         if not one.has_directory:
             import_module(one.path)

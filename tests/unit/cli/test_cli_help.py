@@ -77,39 +77,31 @@ def test_help_names_the_exit_codes(run):
     assert "4  a change was sent to a device, and its outcome is not known" in text
 
 
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys, apps.cli; apps.cli.hydra(['--help'], standalone_mode=False); "
-        "print(sorted({'numpy', 'pydantic', 'yaml', 'httpx', 'rich', 'scipy', 'fastapi'} "
-        "& set(sys.modules)))"
-    )
+def loaded(code, modules):
+    """Which of these modules a process has imported once it has run the code."""
+    told = f"import sys; {code}; print(sorted({modules!r} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", told],
         cwd=CONFIGS.parent,
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout.splitlines()[-1]
+
+
+def test_help_loads_nothing_heavy():
+    code = "import apps.cli; apps.cli.hydra(['--help'], standalone_mode=False)"
+    heavy = {"numpy", "pydantic", "yaml", "httpx", "rich", "scipy", "fastapi"}
+    assert loaded(code, heavy) == "[]"
 
 
 def test_a_command_with_bandwidth_loads_neither_planner_nor_configuration():
     """Batch systems start it for every job, two or three times."""
-    code = (
-        "import sys, apps.cli.bandwidth, apps.cli.slurm; "
-        "print(sorted({'numpy', 'yaml', 'fastapi', 'hydra.config', 'hydra.service'} "
-        "& set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=CONFIGS.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout == "[]\n"
+    code = "import apps.cli.bandwidth, apps.cli.slurm"
+    heavy = {"numpy", "yaml", "fastapi", "hydra.config", "hydra.service"}
+    assert loaded(code, heavy) == "[]"
 
 
 def test_version(run):

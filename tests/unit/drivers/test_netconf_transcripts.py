@@ -218,18 +218,20 @@ def test_a_refusal_to_read_back_leaves_the_outcome_unknown(switch):
         switch(refuse_afterwards).change([], [CrossConnect(1, 17)])
 
 
+def product_information() -> str:
+    leaves = (("manufacturer", "Polatis"), ("model-name", "I-OST-16x16-LU1"))
+    leaves += (("serial-number", "002414"), ("software-version", "6.4"))
+    told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in leaves)
+    return f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
+
+
 def test_the_model_before_2017(switch):
     asked: list[str] = []
 
     def answer(request: str) -> str:
         asked.append(request)
         if "product-information" in request:
-            leaves = (("manufacturer", "Polatis"), ("model-name", "I-OST-16x16-LU1"))
-            leaves += (("serial-number", "002414"), ("software-version", "6.4"))
-            told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in leaves)
-            return (
-                f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
-            )
+            return product_information()
         if "ports" in request:
             told = "".join(
                 f"<port><port-id>{port}</port-id><port-state>{state}</port-state></port>"
@@ -262,12 +264,7 @@ def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
             time.sleep(1.5)
             return "<data/>"
         if "product-information" in request:
-            leaves = (("manufacturer", "Polatis"), ("model-name", "I-OST-16x16-LU1"))
-            leaves += (("serial-number", "002414"), ("software-version", "6.4"))
-            told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in leaves)
-            return (
-                f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
-            )
+            return product_information()
         if "edit-config" in request:
             over.wait(20)
         return "<ok/>" if re.search(r"<(\w+:)?(lock|unlock|create-)", request) else "<data/>"
