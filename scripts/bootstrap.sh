@@ -73,6 +73,8 @@ declare -A ONLY_FOR_TESTS=(
 SYSTEMD=/run/systemd/system # is there while systemd runs
 SERVICE_POLICY=/usr/sbin/policy-rc.d
 
+WITHOUT_ROOT='tests without Open vSwitch run by: .venv/bin/python -m pytest -m "not ovs"'
+
 say() { echo "bootstrap: $*"; }
 fail() { echo "bootstrap: $*" >&2; exit 1; }
 
@@ -97,7 +99,8 @@ install_debian_packages() {
   mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
   command -v apt-get >/dev/null ||
     fail "this is no Debian: install ${missing[*]} by other means, then run this again"
-  ((EUID == 0)) || fail "${missing[*]} must be installed: run this as root"
+  ((EUID == 0)) ||
+    fail "${missing[*]} must be installed: run \"make bootstrap\" as root once; then $WITHOUT_ROOT"
   say "installing Debian packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   # Tests start daemons of their own. Those for everybody are not ours to open: where there was
@@ -251,7 +254,7 @@ pip_install() {
     fail "pip could not install the above; is the network there?"
 }
 
-((EUID == 0)) || say "not root: the tests and the demo will need it"
+((EUID == 0)) || say "you are not root, and Open vSwitch and Mininet need root; $WITHOUT_ROOT"
 take_turn
 put_back # where a run was killed
 trap - HUP INT TERM

@@ -22,6 +22,8 @@ CHROMIUM = "/usr/bin/chromium-headless-shell"
 PATIENCE_MS = 20_000
 """A busy machine."""
 expect.set_options(timeout=PATIENCE_MS)
+RARE_MARKERS = {"quiet": "mark.quiet", "ovs and not quiet and core": "mark.core"}
+"""Selections of scripts/run_tests.py for which few files have tests: what such a file contains."""
 
 # A busy machine is no defect, and a submission meets what its author met: the same examples.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -53,10 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where only those marked ``quiet`` are wanted, don't import hundreds of files for a few."""
-    if config.option.markexpr != "quiet" or collection_path.suffix != ".py":
+    """If only tests with a rare marker are wanted, import only the files that name the marker."""
+    marker = RARE_MARKERS.get(config.option.markexpr)
+    if marker is None or collection_path.suffix != ".py":
         return None
-    return None if "mark.quiet" in collection_path.read_text() else True
+    return None if marker in collection_path.read_text() else True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,15 +100,16 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Who wants a quiet machine says why: it costs everybody that time.
+    """A test that is ``quiet`` or ``core`` says why: each run of ``make test`` pays for the test.
 
     Files that take long come first, after all others have put the tests into their order: begun
     last, one of them would keep one worker busy while the others have nothing left.
     """
     for item in items:
-        mark = item.get_closest_marker("quiet")
-        if mark is not None and not (mark.args and mark.args[0]):
-            raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.quiet("measures a rate")')
+        for name in ("quiet", "core"):
+            mark = item.get_closest_marker(name)
+            if mark is not None and not (mark.args and mark.args[0]):
+                raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.{name}("reason")')
     yield
     takes_s = {item.path: _takes_s(item, config.option.markexpr == "quiet") for item in items}
     items.sort(key=lambda item: -takes_s[item.path])

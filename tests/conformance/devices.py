@@ -218,6 +218,7 @@ CANDIDATES = [
         "polatis-tl1",
         emulated("polatis-tl1"),
         faults=TL1_FAULTS,
+        marks=(pytest.mark.core("a vendor's driver over its protocol"),),
     ),
     Candidate(
         "polatis-tl1",

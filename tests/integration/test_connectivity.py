@@ -29,6 +29,9 @@ def network(running):
     running.give_everything_back()
 
 
+@pytest.mark.core(
+    "the three substeps on each substrate; a reservation from REST to the first frame"
+)
 def test_all_pairs_before_and_with_a_circuit(network):
     assert network.everyone_reaches_everyone()
     with network.testbed.frames_at("h11", "circuits", expression="vlan") as before:

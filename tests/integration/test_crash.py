@@ -27,7 +27,13 @@ def network(demo_testbed, tmp_path):
         yield network
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    "phase",
+    [
+        *(phase for phase in PHASES if phase != "moving"),
+        pytest.param("moving", marks=pytest.mark.core("recovery after SIGKILL")),
+    ],
+)
 def test_killed_in_each_phase(network, phase):
     """The pair that moves is cut off in no phase, with a dead controller and with the next one."""
     assert network.reserve("r3", "r4")["state"] == "active"

@@ -58,6 +58,7 @@ def dry_run(network, page):
     raise AssertionError("the page never offered a plan")
 
 
+@pytest.mark.core("the dashboard in a browser")
 def test_an_operator_sees_a_reconfiguration_happen(network, page):
     page.goto(network.process.base_url)
     expect(page.locator("#connection")).to_have_text("● live")

@@ -105,7 +105,10 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("launch", LAUNCHES)
+@pytest.mark.parametrize(
+    "launch",
+    [pytest.param("ryu-manager", marks=pytest.mark.core("launch by ryu-manager")), "hydra"],
+)
 def test_it_gets_ready_and_ends_with_0(demo_testbed, config, launch, number):
     log = config.with_name("log")
     with started(*command_line(launch, config), log) as process:
