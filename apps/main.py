@@ -301,10 +301,10 @@ def _end_at_once(why: str) -> NoReturn:
 
     What is under way is left as it is, as by a kill; whoever leads next resumes it.
     """
-    message = f"this controller leads no more, and ends at once: {why}. It is to be started again\n"
-    teller = threading.Thread(target=lambda: LOG.critical("%s", message.rstrip()), daemon=True)
-    teller.start()
-    teller.join(_LAST_WORDS_S)  # a log that nobody reads does not keep it
+    LOG.critical(
+        "this controller leads no more, and ends at once: %s. It is to be started again", why
+    )
+    logs.flush(_LAST_WORDS_S)
     os._exit(LOST_LEASE)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import logging
 import os
 import socket
@@ -69,8 +68,7 @@ def run_manager(arguments: list[str], stopping: Stopping) -> None:
         impatient = bool(signals)
         signals.append(number)
         if not impatient:
-            # A thread of C: it needs neither the hub nor the interpreter's lock.
-            faulthandler.dump_traceback_later(seam.STOP_S, exit=True)
+            seam.end_in_time()
         eventlet.hubs.get_hub().schedule_call_global(0, leave if impatient else end)
         if eventlet.getcurrent() is main:
             raise KeyboardInterrupt  # swallowed if it meets a destructor: then the hub sees to it

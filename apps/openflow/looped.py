@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import faulthandler
 import logging
 import os
 import socket
@@ -93,8 +92,7 @@ def _end_at_signals(stopping: Stopping, over: asyncio.Future[None]) -> None:
         impatient = bool(signals)
         signals.append(number)
         if not impatient:
-            # A thread of C: it needs neither the loop nor the interpreter's lock.
-            faulthandler.dump_traceback_later(seam.STOP_S, exit=True)
+            seam.end_in_time()
         if not LOOP.is_running():
             raise KeyboardInterrupt
         LOOP.call_soon_threadsafe(leave if impatient else end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import ssl
@@ -40,9 +41,12 @@ MOST_WAITING_BYTES: Final = 1 << 28
 """What waits for a switch that does not read; rules of a switch are a thousandth of that."""
 IN_A_ROW: Final = 32
 """Messages of one switch, or functions posted, before others have their turn. Ryu reads 2048."""
-STOP_S = 80.0
-"""From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread. The
-unit of systemd gives it 90."""
+STOP_S = 75.0
+"""From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread."""
+TRACEBACK_S = 5.0
+"""For writing the traceback, which nobody may read: then the kernel ends the process. The unit of
+systemd gives it 90 in all."""
+_STDERR: Final = 2
 SILENT_WORDS: Final = f"it left {UNANSWERED_ECHOES + 1} echo requests unanswered"
 FLOODED_WORDS: Final = f"{MOST_WAITING_BYTES >> 20} MiB wait for it, and it does not read"
 
@@ -242,6 +246,14 @@ def at_signals(handler: Callable[[int, FrameType | None], None]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
     return reader
+
+
+def end_in_time() -> None:
+    """Have the process end by STOP_S and TRACEBACK_S from now, whatever its threads wait for."""
+    # A thread of C: it needs neither the hub nor the interpreter's lock.
+    faulthandler.dump_traceback_later(STOP_S, exit=True, file=_STDERR)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, STOP_S + TRACEBACK_S)
 
 
 Stopping = Callable[[], list[threading.Thread]]

@@ -2,27 +2,39 @@
 
 Levels: DEBUG is every step and command; INFO one line when something begins and one when it ends;
 WARNING something failed that the controller deals with itself; ERROR somebody should look.
+
+A log that nobody reads keeps no thread waiting: lines beyond a bound are dropped and counted.
 """
 
 from __future__ import annotations
 
+import io
 import logging
+import logging.handlers
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Final, TextIO
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pythonjsonlogger.json import JsonFormatter
 
+from apps.process.sinks import Sink, write_whole
 from hydra.errors import HydraError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMAT_VARIABLE: Final = "HYDRA_LOG_FORMAT"
 LEVEL_VARIABLE: Final = "HYDRA_LOG_LEVEL"
 _TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s%(about)s: %(message)s"
+_STDERR: Final = 2
+_LAST_WORDS_S: Final = 1.0
+"""How long the end of the process waits for lines that are not written yet."""
 _RECONFIGURATION: ContextVar[str] = ContextVar("reconfiguration", default="")
 
 
@@ -39,16 +51,25 @@ def about(reconfiguration_id: str) -> Iterator[None]:
         _RECONFIGURATION.reset(token)
 
 
-def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
-    """Log to ``stream``, or standard error, in this format and from this level on; nowhere else.
+def set_up(log_format: str, level: str, descriptor: int = _STDERR) -> None:
+    """Log to ``descriptor``, in this format and from this level on; nowhere else.
 
-    Raises HydraError for an unknown format or level.
+    What others write to ``sys.stderr``, such as tracebacks of threads, goes the same way. Nobody
+    who logs waits for ``descriptor``. Raises HydraError for an unknown format or level.
     """
     _check("log format", log_format, FORMATS, FORMAT_VARIABLE)
     _check("log level", level, LEVELS, LEVEL_VARIABLE)
-    handler = logging.StreamHandler(stream or sys.stderr)
+    formatter = _json() if log_format == "json" else _Text(_TEXT)
+    sink = Sink("log", partial(write_whole, descriptor), partial(_dropped, formatter))
+    handler = _Handler(sink)
     handler.addFilter(_add_context)
-    handler.setFormatter(_json() if log_format == "json" else _Text(_TEXT))
+    handler.setFormatter(formatter)
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(_Stderr(sink, descriptor)),
+        "utf-8",
+        "backslashreplace",
+        line_buffering=True,
+    )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(logging.INFO, _number(level)))  # libraries' own details are not ours to tell
@@ -56,6 +77,71 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(_number(level))
     for name in ("ryu", "os_ken", "httpx", "asyncio", "uvicorn"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def flush(timeout_s: float) -> None:
+    """Wait until what was logged is written, for so long at most."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _Handler):
+            handler.sink.flush(timeout_s)
+
+
+class _Handler(logging.handlers.QueueHandler):
+    """Hands formatted lines to a sink."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink.queue)
+        self.sink = sink
+
+    def prepare(self, record: logging.LogRecord) -> bytes:
+        return _line(self.format(record))
+
+    # The name is the library's, and the record what `prepare` returns.
+    def enqueue(self, record: bytes) -> None:  # type: ignore[override]
+        self.sink.put(record)
+
+    def flush(self) -> None:
+        """Wait a little for what is not written yet: :mod:`logging` asks for it at the end."""
+        self.sink.flush(_LAST_WORDS_S)
+
+
+class _Stderr(io.RawIOBase):
+    """Standard error of Python code."""
+
+    def __init__(self, sink: Sink, descriptor: int) -> None:
+        super().__init__()
+        self._sink = sink
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        line = bytes(data)
+        self._sink.put(line)
+        return len(line)
+
+
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode("utf-8", "backslashreplace")
+
+
+def _dropped(formatter: logging.Formatter, lines: int) -> bytes:
+    """The line that tells how many lines were dropped."""
+    record = logging.LogRecord(
+        "hydra.logs",
+        logging.WARNING,
+        "",
+        0,
+        "%d lines of the log were dropped: nobody has read standard error meanwhile",
+        (lines,),
+        None,
+    )
+    _add_context(record)
+    return _line(formatter.format(record))
 
 
 class _Text(logging.Formatter):

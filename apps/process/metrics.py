@@ -23,6 +23,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from apps.process.sinks import dropped_lines
 from apps.process.term import Term
 from apps.process.worker_list import SessionEnd, Workers
 from hydra import __version__
@@ -50,6 +51,7 @@ class Metrics:
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
         registry.register(ThreadsCollector())
+        registry.register(SinksCollector())
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
@@ -206,6 +208,20 @@ class ThreadsCollector(Collector):
         names = (thread.name for thread in threading.enumerate())
         for name, many in sorted(Tally(_NUMBER.sub("", name) for name in names).items()):
             family.add_metric([name], many)
+        yield family
+
+
+class SinksCollector(Collector):
+    """Lines that were dropped since the log, or the audit log's file, stood still."""
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "hydra_dropped_lines",
+            "Lines that were dropped since what takes them stood still, by what takes them.",
+            labels=["sink"],
+        )
+        for name, lines in dropped_lines().items():
+            family.add_metric([name], lines)
         yield family
 
 

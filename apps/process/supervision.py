@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 LOG = logging.getLogger("hydra.supervision")
+_SEND_S: Final = 1.0
 _PER_INTERVAL: Final = 3
 """Signs of life per watchdog interval; sd_watchdog_enabled(3) asks for at least two."""
 
@@ -26,9 +27,10 @@ def notify(message: str, environment: Mapping[str, str] = os.environ) -> bool:
         address = "\0" + address[1:]  # the abstract name space
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.settimeout(_SEND_S)  # its queue may be full, and nobody read it
             sender.sendto(message.encode(), address)
     except OSError as error:
-        LOG.warning("the service manager at NOTIFY_SOCKET does not listen: %s", error.strerror)
+        LOG.warning("the service manager at NOTIFY_SOCKET does not listen: %s", error)
         return False
     return True
 

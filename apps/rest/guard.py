@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from apps.process.sinks import MOST_HELD_BYTES, Sink, write_whole
 from apps.rest.access import PUBLIC, UNRECORDED, roles
 from apps.rest.context import CALLER, STANDING
 from apps.rest.problems import (
@@ -39,6 +43,8 @@ _MISSING: Final = (
 _WRONG: Final = (
     "this token is not valid: it is mistyped, or was revoked; an operator makes another one"
 )
+_WRITTEN_S: Final = 1.0
+"""How long a request waits for its line to be in the audit log's file."""
 _AWAY_S: Final = 3600.0
 """Seconds after which an operator who comes again has logged in again."""
 
@@ -46,7 +52,9 @@ _AWAY_S: Final = 3600.0
 class AuditLog:
     """Audit log: a JSON object a line for each request that changes something or is refused.
 
-    Who, from where, what, and with which outcome; never a header or a body.
+    Who, from where, what, and with which outcome; never a header or a body. A file that stands
+    still holds up no request for longer than :data:`_WRITTEN_S`, and that but once: lines beyond
+    what a sink holds are dropped and counted.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -60,8 +68,13 @@ class AuditLog:
                 raise HydraError(
                     f"can't write controller.audit_log {path}: {error.strerror}"
                 ) from error
+            self._sink = Sink("audit", partial(self._append, self._path), _dropped)
+        self._late = False
+        """True while lines wait that were not written within :data:`_WRITTEN_S`."""
 
-    def record(self, scope: Scope, caller: Caller | None, status: int, taken_s: float) -> None:
+    async def record(
+        self, scope: Scope, caller: Caller | None, status: int, taken_s: float
+    ) -> None:
         client = scope.get("client") or ("", 0)
         entry = {
             "unix_s": round(time.time(), 3),
@@ -73,17 +86,57 @@ class AuditLog:
             "status": status,
             "ms": round(taken_s * 1000, 1),
         }
-        self._write(json.dumps(entry))
-
-    def _write(self, line: str) -> None:
+        line = json.dumps(entry)
         if self._path is None:
             LOG.info("%s", line)
-            return
+        elif self._sink.put(line.encode() + b"\n") and not self._late:
+            await self._written()
+
+    async def _written(self) -> None:
+        """Wait until all lines so far are in the file, or say that they are late."""
+        loop = asyncio.get_running_loop()
+        written = asyncio.Event()
+        self._sink.call_when_written(lambda: _call_in(loop, written.set))
         try:
-            with self._path.open("a", encoding="utf-8") as file:  # anew: it may be rotated
-                file.write(line + "\n")
+            async with asyncio.timeout(_WRITTEN_S):
+                await written.wait()
+        except TimeoutError:
+            if self._late:
+                return
+            self._late = True
+            LOG.error(
+                "the audit log %s has taken no line for %g s: requests do not wait for it any "
+                "more, and lines beyond %d MiB are dropped. Look at the disk, or at who reads it",
+                self._path,
+                _WRITTEN_S,
+                MOST_HELD_BYTES >> 20,
+            )
+            self._sink.call_when_written(lambda: _call_in(loop, self._in_time))
+
+    def _in_time(self) -> None:
+        self._late = False
+        LOG.warning("the audit log %s takes lines again", self._path)
+
+    @staticmethod
+    def _append(path: Path, line: bytes) -> None:
+        """Append one line; in the sink's thread. Raises OSError if that can't be done."""
+        try:
+            with path.open("ab", buffering=0) as file:  # anew: it may be rotated
+                write_whole(file.fileno(), line)
         except OSError as error:
-            LOG.error("the audit log %s can't be written (%s): %s", self._path, error, line)
+            words = line.decode().rstrip()
+            LOG.error("the audit log %s can't be written (%s): %s", path, error, words)
+            raise
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop has ended meanwhile
+        loop.call_soon_threadsafe(callback)
+
+
+def _dropped(lines: int) -> bytes:
+    """The line that tells how many lines of the audit log were dropped."""
+    return json.dumps({"unix_s": round(time.time(), 3), "dropped_lines": lines}).encode() + b"\n"
 
 
 class Logins:
@@ -134,9 +187,9 @@ class Guard:
         caller = self._identify(scope)
         refusal = self._refusal(scope, caller)
 
-        def record(status_code: int) -> None:
+        async def record(status_code: int) -> None:
             if refusal is not None or self._changes(scope):
-                self._audit.record(scope, caller, status_code, time.monotonic() - started_s)
+                await self._audit.record(scope, caller, status_code, time.monotonic() - started_s)
 
         outcome = _Outcome(send, record)
         if refusal is None:
@@ -146,7 +199,7 @@ class Guard:
                 known = {CALLER: caller or NOBODY, STANDING: lambda: self._stands(scope, caller)}
                 await self._app({**scope, **known}, receive, outcome)
             except Exception:
-                outcome.note(status.HTTP_500_INTERNAL_SERVER_ERROR)
+                await outcome.note(status.HTTP_500_INTERNAL_SERVER_ERROR)
                 raise
         else:
             problem, detail, headers = refusal
@@ -208,18 +261,18 @@ class Guard:
 class _Outcome:
     """Passes messages on; the status is on record before the client hears of it."""
 
-    def __init__(self, send: Send, record: Callable[[int], None]) -> None:
+    def __init__(self, send: Send, record: Callable[[int], Awaitable[None]]) -> None:
         self._send = send
         self._record = record
         self._noted = False
 
-    def note(self, status_code: int) -> None:
+    async def note(self, status_code: int) -> None:
         """Only the first counts."""
         if not self._noted:
             self._noted = True
-            self._record(status_code)
+            await self._record(status_code)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.note(message["status"])
+            await self.note(message["status"])
         await self._send(message)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
 import os
 import platform
 import re
+import stat
 import tarfile
 import time
 import zlib
@@ -194,12 +196,23 @@ def support_bundle(
         known |= _add_journal(texts, loaded.controller, warn)
     if log is not None:
         try:
-            text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
+            text = _tail(log).decode("utf-8", "replace")
         except OSError as error:
             raise ArchiveError(f"the log {log} can't be read: {error.strerror}") from error
         texts["log.txt"] = text
     _write(target, {name: hide(text, known).encode() for name, text in texts.items()})
     return sorted(texts)
+
+
+def _tail(log: Path) -> bytes:
+    """The end of a log. Raises OSError, also if it is no file: a pipe might never end."""
+    handle = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a file: copy what it has into one")
+        file.seek(max(0, status.st_size - _LOG_TAIL_BYTES))
+        return file.read(_LOG_TAIL_BYTES)
 
 
 def _add_journal(

@@ -23,6 +23,7 @@ from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ControllerProcessError
 
 _BLOCK_BYTES: Final = 4096
+_REFUSED_REQUESTS: Final = 100
 _PLANNER_S: Final = 15.0
 _STAGED_MBPS: Final = 80.0
 _STAGED_SHARE: Final = 0.002
@@ -183,6 +184,19 @@ class PlannerKilled(ControllerFault):
                     if client.post("/v1/plan", json={"demand": []}).is_success:
                         return
                 time.sleep(_POLL_S)
+
+
+class LogUnread(ControllerFault):
+    """Nobody reads the controller's log, which is told more than its pipe holds."""
+
+    def strike(self) -> None:
+        self.field.log_reader.stand_still()
+        with rest(self.field.process.base_url) as client, contextlib.suppress(httpx.TransportError):
+            for _ in range(_REFUSED_REQUESTS):  # a line of more than 100 bytes each
+                client.delete("/v1/reservations/nobody-s")
+
+    def heal(self) -> None:
+        self.field.log_reader.read_on()
 
 
 class DiskFull(Fault):

@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 from hydra.model import Fabric, Server
 from mininet_scenarios.chaos.readers import Dark, Watch
 from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.log_reader import LogReader
 from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.stage import Stage
 
@@ -40,6 +41,7 @@ class Field:
     """The journal's file system, which is small."""
     preloaded: Preloaded
     """The controller's time of day, and how slow its disk is."""
+    log_reader: LogReader
 
     @property
     def fabric(self) -> Fabric:

@@ -21,6 +21,7 @@ from mininet_scenarios.chaos.controller_faults import (
     DiskSlow,
     JournalCut,
     JournalRolledBack,
+    LogUnread,
     PlannerKilled,
     Strangers,
 )
@@ -132,6 +133,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "journal-rolled-back": lambda field, _: JournalRolledBack(field),
     "controller-stopped": lambda field, _: ControllerStopped(field),
     "planner-killed": lambda field, _: PlannerKilled(field),
+    "log-unread": lambda field, _: LogUnread(field),
     "disk-full": lambda field, _: DiskFull(field),
     "disk-slow": lambda field, chance: DiskSlow(field, chance.uniform(0.02, 0.2)),
     "clock-stepped": lambda field, chance: ClockStepped(field, chance.randint(-_DAY_S, _DAY_S)),

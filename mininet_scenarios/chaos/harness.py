@@ -39,6 +39,7 @@ from mininet_scenarios.chaos.pairs import Outage, Pairs, clock, every_pair
 from mininet_scenarios.chaos.readers import Dark, Watch
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.log_reader import LogReader
 from mininet_scenarios.stage.preloaded import Preloaded
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed, ovs
@@ -410,11 +411,12 @@ def play_round(
         stage = stack.enter_context(_stage(drawn, directory))
         (directory / "journal.db").symlink_to(disk / "journal.db")
         preloaded = Preloaded(directory)
-        process = stack.enter_context(stage.process(POLICY, launch=preloaded.launch))
+        reader = LogReader(preloaded.launch)
+        process = stack.enter_context(stage.process(POLICY, launch=reader.launch))
         watch = stack.enter_context(Watch(process.base_url))
         pairs = stack.enter_context(every_pair(stage))
         planes = {plane.name: stage.testbed.ocs(plane.name) for plane in stage.fabric.planes}
-        ground = Field(stage, process, watch, Dark(stage.fabric, planes), disk, preloaded)
+        ground = Field(stage, process, watch, Dark(stage.fabric, planes), disk, preloaded, reader)
         users = Users(stage, process.base_url, random.Random(f"{text} users"))
         users.start()
         try:

@@ -459,6 +459,17 @@ def test_secrets_that_are_known_are_left_out_whatever_they_look_like(
     ]
 
 
+def test_a_log_that_is_no_file_is_refused(call, config, tmp_path):
+    """A pipe might never end."""
+    log = tmp_path / "pipe"
+    os.mkfifo(log)
+    target = tmp_path / "bundle.tar.gz"
+    result = call("support", "--config", str(config), "--log", str(log), str(target))
+    assert result.exit_code == 1
+    assert f"the log {log} can't be read: it is not a file" in result.output
+    assert not target.exists()
+
+
 def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
     target = tmp_path / "bundle.tar.gz"
     result = run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import threading, time
 from apps.openflow import framework, seam
 
 seam.STOP_S = STOP_S
+seam.TRACEBACK_S = 1.0
 
 class Application:
     openflow_address = ("127.0.0.1", PORT)
@@ -140,6 +143,33 @@ def test_what_never_ends_is_ended(tmp_path, package):
     code, _, complaints = ended_by(signal.SIGTERM, STUCK, "started", tmp_path)
     assert code == 1
     assert "Timeout (0:00:01)!" in complaints
+
+
+def test_what_never_ends_is_ended_though_nobody_reads_why(tmp_path, package):
+    """The traceback waits for a pipe that is full."""
+    app = written(tmp_path, STUCK)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    manager = Path(sys.executable).with_name("ryu-manager")
+    process = subprocess.Popen(
+        [manager, "--ofp-tcp-listen-port", "0", app],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        text=True,
+    )
+    try:
+        assert "started" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGALRM
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(reader)
+        os.close(writer)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

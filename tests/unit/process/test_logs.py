@@ -1,11 +1,12 @@
 """One id through a reconfiguration, in text and in JSON."""
 
-import io
 import json
 import logging
+import sys
 import threading
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -35,19 +36,34 @@ FABRIC = replace(DEMO, planes=tuple(replace(plane, address=NOBODY) for plane in 
 def loggers_as_they_were():
     names = ("", "hydra", "drivers", "ryu", "os_ken", "httpx", "asyncio", "uvicorn")
     levels = {name: logging.getLogger(name).level for name in names}
-    handlers = logging.getLogger().handlers[:]
+    handlers, stderr = logging.getLogger().handlers[:], sys.stderr
     for name in ("ledger", "mover", "runner"):
         # Mininet, once imported, makes loggers with a level of their own.
         logging.getLogger(f"hydra.{name}").setLevel(logging.NOTSET)
     yield
-    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().handlers[:], sys.stderr = handlers, stderr
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 
 
+class Written:
+    """A log's file."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def fileno(self):
+        return self._file.fileno()
+
+    def getvalue(self):
+        logs.flush(60)
+        return Path(self._file.name).read_text()
+
+
 @pytest.fixture
-def written():
-    return io.StringIO()
+def written(tmp_path):
+    with (tmp_path / "log").open("wb") as file:
+        yield Written(file)
 
 
 def lines(written):
@@ -55,7 +71,7 @@ def lines(written):
 
 
 def test_text_names_the_reconfiguration(written):
-    logs.set_up("text", "info", written)
+    logs.set_up("text", "info", written.fileno())
     with logs.about("c1"):
         logging.getLogger("hydra.mover").info("begins")
     logging.getLogger("hydra.mover").info("idle")
@@ -67,7 +83,7 @@ def test_text_names_the_reconfiguration(written):
 
 
 def test_json_is_an_object_a_line_with_its_fields(written):
-    logs.set_up("json", "info", written)
+    logs.set_up("json", "info", written.fileno())
     with logs.about("c1"):
         logging.getLogger("hydra.mover").warning("two\nlines", extra={"device": "p1"})
     (line,) = lines(written)
@@ -83,7 +99,7 @@ def test_json_is_an_object_a_line_with_its_fields(written):
 
 
 def test_a_traceback_stays_in_its_line(written):
-    logs.set_up("json", "error", written)
+    logs.set_up("json", "error", written.fileno())
     try:
         raise ValueError("odd")
     except ValueError:
@@ -93,7 +109,7 @@ def test_a_traceback_stays_in_its_line(written):
 
 
 def test_details_of_libraries_are_not_told(written):
-    logs.set_up("json", "debug", written)
+    logs.set_up("json", "debug", written.fileno())
     logging.getLogger("ncclient").debug("bytes")
     logging.getLogger("hydra.runner").debug("step")
     assert [line["message"] for line in lines(written)] == ["step"]
@@ -109,7 +125,7 @@ def test_unknown_words_are_refused(log_format, level):
 
 def test_threads_that_work_for_a_reconfiguration_name_it(written):
     """Commands run in the runner's pool; the mirror's command fails, as nobody is there."""
-    logs.set_up("json", "debug", written)
+    logs.set_up("json", "debug", written.fileno())
     fleet = Fleet(FABRIC, post=lambda function: function())
     devices = Devices(FABRIC, Policy())
     announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
@@ -135,7 +151,7 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
 
 
 def test_the_trigger_is_told_under_the_same_id(written):
-    logs.set_up("json", "info", written)
+    logs.set_up("json", "info", written.fileno())
     ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
     entry = ledger.enter("periodic", "gains 70 Mb/s")
     ledger.refuse(entry, "no planner")

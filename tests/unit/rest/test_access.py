@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import ssl
 import time
@@ -414,6 +415,27 @@ def test_what_went_wrong_inside_is_on_record_too(ask, audit_file, service, monke
     assert ask("olaf", "DELETE", "/v1/reservations/v0").status_code == 500
     (line,) = audit_file.read_text().splitlines()
     assert json.loads(line)["status"] == 500
+
+
+def test_an_audit_log_that_stands_still_holds_up_nobody(service, token_file, tmp_path, caplog):
+    """A pipe that nobody reads: a request or two wait a second, and all lines are there later."""
+    pipe = tmp_path / "audit"
+    os.mkfifo(pipe)
+    app = create_app(service, TokenFile(token_file), None, AuditLog(str(pipe)))
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    try:
+        with plain_http.client(base_url=server.url, timeout=60) as client:
+            for number in range(20):
+                path = f"/v1/reservations/x{number}"
+                assert client.delete(path, headers=bearer("olaf")).status_code == 404
+            assert client.get("/healthz").status_code == 200
+        assert "has taken no line for 1 s" in caplog.text
+        with pipe.open() as late:
+            entries = [json.loads(late.readline()) for _ in range(20)]
+    finally:
+        server.stop()
+    assert [entry["path"] for entry in entries] == [f"/v1/reservations/x{n}" for n in range(20)]
 
 
 def test_an_audit_log_that_cannot_be(tmp_path):
