@@ -440,6 +440,11 @@ class Fabric:
             by_rack[port.rack].append(port)
         return tuple(tuple(ports) for ports in by_rack)
 
+    def circuit_name(self, circuit: Circuit) -> str:
+        """``r1 =p2= r4``, or ``r1 =p2> r4`` if it is one-way."""
+        one, other = (self.racks[rack].name for rack in self.racks_of(circuit))
+        return f"{one} ={self.planes[circuit.plane].name}{'>' if circuit.one_way else '='} {other}"
+
     def racks_of(self, circuit: Circuit) -> tuple[RackId, RackId]:
         return self.ports[circuit.a].rack, self.ports[circuit.b].rack
 

@@ -115,6 +115,8 @@ class Upkeep:
     _meter_retries: Retries = field(default_factory=Retries, init=False)
     dark: frozenset[_Dark] = field(default=frozenset(), init=False)
     """Circuits that lost their light while a ToR was away, or while a change was under way."""
+    denied: frozenset[Circuit] = field(default=frozenset(), init=False)
+    """Circuits in use that an optical switch did not have when it answered again."""
 
     def __post_init__(self) -> None:
         self._substrate = substrate_of(self._fabric)
@@ -177,7 +179,7 @@ class Upkeep:
 
     def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
         if planes or racks:
-            self._runner.run(self._care.mend(planes, racks))
+            self.denied |= self._runner.run(self._care.mend(planes, racks))
             back = set(racks) - self._care.uncertain_racks
             ends = self._runner.run(self._care.dark_ports(back))
             self.dark |= self._at(ends)  # which may have become more meanwhile
@@ -284,7 +286,8 @@ class Upkeep:
         return self._fleet.mute() | self._switches.late()
 
     def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
-        """Circuits in use that have lost their light, and where; their ports are quarantined.
+        """Circuits in use that have lost their light, or that an optical switch does not have, and
+        the reason in words. The dark ports are quarantined.
 
         The ports of a one-way circuit of which the sender alone is dark are not: another circuit
         should light that.
@@ -293,12 +296,18 @@ class Upkeep:
             return frozenset(), "the devices have not been read yet"
         state = self._ledger.state
         told, self.dark = self.dark, frozenset()
+        denied, self.denied = self.denied & state.topology.circuits, frozenset()
         seen = self._dark_now() | told
         dark = {end for circuit, end in seen if circuit in state.topology.circuits}
         dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
         unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
         ends = {end for one in unlit for end in one.ends} & dark
-        return dead, self._put_out(unlit, ends, state)
+        reasons = [self._put_out(unlit, ends, state)] if dead or not denied else []
+        reasons += [
+            f"{self._fabric.planes[one.plane].name} does not have {self._fabric.circuit_name(one)}"
+            for one in sorted(denied - dead)
+        ]
+        return dead | denied, "; ".join(reasons)
 
     def _dark_now(self) -> frozenset[_Dark]:
         """Ports of circuits in use that are known to have no carrier."""
@@ -370,6 +379,7 @@ class Upkeep:
         standing = self._ledger.state.topology.circuits
         # Others it took down itself: if they are set up again, their light is looked at anew.
         self.dark = frozenset(one for one in self.dark if one[0] in standing)
+        self.denied &= standing
         self._care.learn(execution)
         self._switches.learn(execution)
         self._note_closed()

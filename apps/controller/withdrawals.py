@@ -63,10 +63,12 @@ class Withdrawals:
     @property
     def due(self) -> bool:
         """True if :meth:`of_dead_circuits` has something to do."""
-        return bool(self._upkeep.dark or self._left or self._cut)
+        return bool(self._upkeep.dark or self._upkeep.denied or self._left or self._cut)
 
     def of_dead_circuits(self) -> None:
-        """Withdraw the circuits that have lost their light, and what could not be withdrawn."""
+        """Withdraw the circuits that have lost their light or that an optical switch does not have,
+        and what could not be withdrawn.
+        """
         dead, reason = self._upkeep.dead_circuits()
         self._withdraw(dead, reason)
 
@@ -107,7 +109,8 @@ class Withdrawals:
         """
         state = self._ledger.state
         lost = self._standing(self._diverted)
-        dark = {circuit for circuit, _ in self._upkeep.dark} & state.topology.circuits
+        dark = {circuit for circuit, _ in self._upkeep.dark} | self._upkeep.denied
+        dark &= state.topology.circuits
         circuits = frozenset(dark).union(circuit for one in lost for circuit in one.circuits)
         paths = tuple(one.path for one in lost)
         looked_at = (self._ledger.under_way, state, circuits, paths, frozenset(self._cut))

@@ -157,10 +157,7 @@ class _Words:
         return self.evidence.fabric.racks[rack].name
 
     def _circuit(self, circuit: Circuit) -> str:
-        fabric = self.evidence.fabric
-        one, other = fabric.racks_of(circuit)
-        way = ">" if circuit.one_way else "="
-        return f"{self._rack(one)} ={fabric.planes[circuit.plane].name}{way} {self._rack(other)}"
+        return self.evidence.fabric.circuit_name(circuit)
 
     def _way(self, path: Path) -> str:
         """``r1 =p2= r3 =p1= r4``, hop by hop."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Fabric, PlaneId, PortId, RackId, Server
+from hydra.model import Circuit, Fabric, PlaneId, PortId, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -89,6 +89,11 @@ class DeviceCare:
         self.uncertain_racks |= {
             rack.id for rack in self._fabric.racks if rack.name in execution.unconfirmed
         }
+
+    def learn_silent(self, actual: Actual) -> None:
+        """Count devices as uncertain that did not answer when all of them were read."""
+        self.uncertain_planes |= {plane.id for plane in self._fabric.planes} - actual.mirrors.keys()
+        self.uncertain_racks |= self.wanted_ports().keys() - actual.vlans.keys()
 
     def wanted_ports(self) -> PortsToTag:
         """VLAN membership of every ToR port that the configuration names; none without VLANs."""
@@ -212,9 +217,12 @@ class DeviceCare:
             for name in outcome.value
         )
 
-    def mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> Steps:
+    def mend(
+        self, planes: Collection[PlaneId], racks: Collection[RackId]
+    ) -> Course[frozenset[Circuit]]:
         """Bring these devices to the present state: VLANs first, lest one in use is in the dark.
 
+        Returns the circuits of the present state that a plane denies; they are to be withdrawn.
         A plane loses cross-connects on our ports that belong to no circuit, unless the ToR at their
         end is uncertain, whose VLANs may still lead there, or does not answer. People are not sent
         to unplug what is in nobody's way. A ToR without VLANs has rules alone: :class:`Switches`
@@ -229,6 +237,8 @@ class DeviceCare:
         yield from self.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))
         self.uncertain_planes -= actual.mirrors.keys()
         yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors))
+        circuits = state.topology.circuits
+        return frozenset(one for one in circuits if actual.passes(self._fabric, one) is False)
 
     def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:
         """Take down cross-connects that belong to no circuit, but on planes where one ends at a ToR

@@ -1,7 +1,8 @@
 """The state that the network is really in after a start: the journal's, held against the devices'.
 
-Only the part of the journal's state that every device confirms is kept. The rest of its
-paths go electrical, and whatever else stands on our ports is taken down.
+A path of the journal is given up where a device denies it, and goes electrical. A device that does
+not answer denies nothing: its paths are kept, unless a change that broke off was moving them.
+Whatever else stands on our ports is taken down.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hydra.model import (
     Circuit,
     Fabric,
     NetworkState,
+    Path,
     PlaneId,
     PortId,
     RackId,
@@ -47,8 +49,10 @@ class Reconciled:
     retag: Mapping[RackId, Mapping[str, PortVlans]]
     """VLANs that ``state`` wants on ports that have others."""
     dropped: frozenset[Circuit]
+    unread: frozenset[Circuit]
+    """Circuits of ``state`` of which the plane, or a ToR at an end, said nothing."""
     unlit: Mapping[Circuit, frozenset[PortId]]
-    """Those among them that the mirrors pass, and the ports that have no light from them."""
+    """Dropped circuits whose mirrors should pass light, with the ports that receive none."""
     standing: Sequence[Lane]
     """Paths that are given up, remembered or begun, and on which frames pass as the devices say;
     a plane that says nothing has its mirrors where they were.
@@ -69,28 +73,39 @@ def reconcile(
 ) -> Reconciled:
     """The part of ``remembered`` that is real, and the differences to mend.
 
-    Relays may know paths no more that a change which broke off, and left ``unsettled``, has ended.
-    A path whose VLAN-ID is none of the fabric's any more is given up: ports of servers lose it.
+    A path that a change which broke off, and left ``unsettled``, has ended is given up where relays
+    may know it no more, and where a device does not answer. A path whose VLAN-ID is none of the
+    fabric's any more is given up: ports of servers lose it.
     The ports of ``closed`` servers stay as they are. ``dark`` ports receive no light.
     """
     relays = substrate_of(fabric).relays
-    passed = {one for one in remembered.topology.circuits if actual.passes(fabric, one)}
+    passes = {one: actual.passes(fabric, one) for one in remembered.topology.circuits}
     dark_ports = frozenset(dark)
-    unlit = {one: ends for one in passed if (ends := dark_ports.intersection(one.receivers))}
-    kept = whole_rings(passed - unlit.keys())
+    unlit = {
+        one: ends
+        for one, passed in passes.items()
+        if passed is not False and (ends := dark_ports.intersection(one.receivers))
+    }
+    kept = whole_rings(one for one in passes if passes[one] is not False and one not in unlit)
     wanted = port_trunks(fabric, remembered)
-    paths = tuple(
-        path
-        for path in remembered.topology.paths
-        if kept.issuperset(path.circuits)
-        and remembered.vlans[path] in fabric.circuit_vlans
-        and not (path in unsettled.ended and relays(path, remembered.vlans[path], remembered.epoch))
-        and all(
-            _tagged_as_wanted(fabric, actual, wanted, end)
-            for circuit in path.circuits
-            for end in circuit.ends
+    tagged = {
+        one: {_tagged_as_wanted(fabric, actual, wanted, end) for end in one.ends} for one in kept
+    }
+    unread = {one for one in kept if None in (passes[one], *tagged[one])}
+
+    def stays(path: Path) -> bool:
+        vlan = remembered.vlans[path]
+        if not kept.issuperset(path.circuits) or vlan not in fabric.circuit_vlans:
+            return False
+        if any(False in tagged[one] for one in path.circuits):
+            return False
+        moved = path in unsettled.ended
+        return not (
+            moved and (relays(path, vlan, remembered.epoch) or not unread.isdisjoint(path.circuits))
         )
-    )
+
+    paths = tuple(filter(stays, remembered.topology.paths))
+    moving = {one for path in unsettled.ended for one in path.circuits}
     used = rings_of({circuit for path in paths for circuit in path.circuits}, kept)
     kept_lanes = {(path, remembered.vlans[path]) for path in paths}
     passing = [
@@ -118,7 +133,9 @@ def reconcile(
         stray_mirrors(fabric, state, actual.mirrors),
         wrong_vlans(fabric, state, actual, closed),
         remembered.topology.circuits - used,
-        unlit,
+        used & unread,
+        # The light of a circuit that was being moved may be off for that.
+        {one: ends for one, ends in unlit.items() if passes[one] or one not in moving},
         standing,
         sure=len(standing) == len(passing),
     )
@@ -126,9 +143,12 @@ def reconcile(
 
 def _tagged_as_wanted(
     fabric: Fabric, actual: Actual, wanted: Mapping[PortId, PortVlans], end: PortId
-) -> bool:
+) -> bool | None:
+    """True if a port has the VLANs that it should; None if its ToR did not answer."""
     port = fabric.ports[end]
-    return actual.vlans.get(port.rack, {}).get(port.tor_port) == wanted.get(end)
+    if port.rack not in actual.vlans:
+        return None if end in wanted else True
+    return actual.vlans[port.rack].get(port.tor_port) == wanted.get(end)
 
 
 def _tagged(fabric: Fabric, actual: Actual, end: PortId) -> frozenset[VlanId]:

@@ -1,9 +1,9 @@
 """Recovery: from a start, or a change that broke off, to a network that is as remembered.
 
 HydRA's controller is stateless (section III.C): the devices say what there is, and the journal what
-it was meant for. Circuits on which both agree, and whose ToRs have light, are kept
+it was meant for. Circuits that no device denies, and whose ToRs have light, are kept
 (:mod:`hydra.reconfiguration.reconcile`), switches are brought to those, and whatever else stands on
-our ports is taken down.
+our ports is taken down. A device that does not answer is uncertain: once it answers, it decides.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from hydra.reconfiguration.switches import Memory, Switches, reachable_on
 LOG: Final = logging.getLogger("hydra.recovery")
 CONNECT_S: Final = 5.0
 """Time for switches to connect, before circuits that they may be using are taken down."""
+_NAMED: Final = 10
+"""Most circuits that one line of the log names; others are counted."""
 
 
 def interrupted(
@@ -115,8 +117,18 @@ class Recovery:
         found = reconcile(
             self._fabric, memory.state, actual, memory.unsettled, switches.closed, dark
         )
+        care.learn_silent(actual)
         if found.dropped:
-            LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
+            LOG.warning(
+                "given up, since devices do not confirm what the journal has: %s",
+                self._named(found.dropped),
+            )
+        if found.unread:
+            LOG.warning(
+                "kept as the journal has it, since %s did not answer: %s; will look again",
+                ", ".join(silent),
+                self._named(found.unread),
+            )
         self.unlit = found.unlit
         intent = {
             "current": state_record(self._fabric, memory.state),
@@ -143,6 +155,11 @@ class Recovery:
         yield Batch("save", (SaveState("reconciled"),))
         self.done = True
         yield from self.bring(switches.late())
+
+    def _named(self, circuits: Collection[Circuit]) -> str:
+        names = [self._fabric.circuit_name(one) for one in sorted(circuits)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return ", ".join(names[:_NAMED]) + more
 
     def bring(self, datapaths: Collection[DatapathId]) -> Steps:
         """Synchronise switches, let their servers onto circuits, and announce these."""

@@ -13,7 +13,7 @@ from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
 
-from .live import live, on_each_substrate, wait_until
+from .live import live, on_each_substrate, silent, wait_until
 
 pytestmark = [pytest.mark.takes(200), pytest.mark.ovs, on_each_substrate]
 
@@ -127,6 +127,40 @@ def test_an_ocs_that_dies_with_a_circuit(network):
     wait_until(lambda: not wrong(network, "optical-switch-down"))
     assert kept_path(network, first) == network.planes_between("r1", "r2") != ()
     assert network.everyone_reaches_everyone()
+
+
+def test_what_stands_on_silent_devices_is_kept_over_a_restart(network):
+    """What the controller can't read at its start is unknown, not gone."""
+    first, second = network.reserve("r1", "r2"), network.reserve("r1", "r3")
+
+    def kept():
+        assert kept_path(network, first) == network.planes_between("r1", "r2") == ("p1",)
+        assert kept_path(network, second) == network.planes_between("r1", "r3") == ("p2",)
+
+    kept()
+    ocs, server = network.testbed.ocs("p2"), network.fabric.server_by_name["h11"]
+    tor = network.fabric.racks[server.rack].tor
+    bridge = tor.bridge if server.vswitch is None else server.vswitch.bridge
+    ocs.kill()
+    try:
+        with silent(bridge):
+            network.process.kill()
+            network.process.start(ready=False)
+            wait_until(lambda: network.api("GET", "/readyz").status_code == 200)
+            assert wrong(network, "optical-switch-down")
+            assert wrong(network, "switch-not-connected")
+            kept()
+            with network.testbed.frames_at("h11", "circuits", expression="vlan and ip") as optical:
+                assert network.reaches("h11", "h31", count=5)
+            assert len(optical.frames()) >= 10
+            assert network.everyone_reaches_everyone()
+    finally:
+        ocs.start()
+        ocs.wait_until_ready()
+    wait_until(network.devices_are_connected, 60)
+    wait_until(network.everything_is_confirmed, 70)
+    kept()
+    assert not wrong(network, "reservation-failed")
 
 
 def test_what_nobody_reserved_stays_on_an_ocs_that_died(network):

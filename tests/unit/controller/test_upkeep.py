@@ -166,6 +166,29 @@ def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_circuit_of_a_plane_that_is_silent_at_a_start_is_kept_until_the_plane_answers(there):
+    """Nobody blames a fibre where somebody has worked on the optical switch meanwhile."""
+    stage = Stage(state=STANDING)
+    stage.network.away = {CIRCUIT.plane}
+    stage.upkeep.look_after()
+    assert stage.core.memory.state == STANDING
+    assert stage.core.care.uncertain_planes == {CIRCUIT.plane}
+    stage.network.away = set()
+    if not there:
+        stage.network.mirrors[CIRCUIT.plane].clear()
+    plane = FABRIC.planes[CIRCUIT.plane].name
+    stage.upkeep.look_after()
+    assert stage.core.care.uncertain_planes == set()
+    gone = frozenset() if there else STANDING.topology.circuits
+    assert stage.upkeep.denied == gone
+    dead, reason = stage.upkeep.dead_circuits()
+    assert dead == gone
+    assert there or reason == f"{plane} does not have r1 ={plane}= r2"
+    assert not stage.quarantined
+    assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
+
+
 def test_a_tor_that_was_away_is_asked_for_its_carrier():
     """One that does not speak OpenFlow tells nobody of it unasked."""
     stage = Stage(state=STANDING)

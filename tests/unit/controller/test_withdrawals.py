@@ -33,6 +33,7 @@ class Stage:
         )
         self.upkeep = SimpleNamespace(
             dark=frozenset(),
+            denied=frozenset(),
             late_switches=lambda: self.late,
             dead_circuits=lambda: (self.dead(), "carrier lost"),
             divert=lambda circuits, paths: self.diverted.append([*circuits, *paths]),

@@ -261,6 +261,8 @@ class Network:
         """What follows from the tables, until those change."""
         self.stale: dict[DatapathId, list[Stale]] = {}
         self.late = Lateness()
+        self.away: set[PlaneId | str] = set()
+        """Planes and racks (by name) whose device does not answer: it stays as it is."""
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._lags_until_s: dict[DatapathId, float] = {}
@@ -600,9 +602,12 @@ class Network:
         yield
         return frozenset(self.connected), None
 
+    def _tor_away(self, rack: RackId) -> bool:
+        return self.fabric.racks[rack].name in self.away
+
     def _read_vlans(self, command: ReadVlans) -> Doing:
         yield
-        if self._hit(self.faults.read):
+        if self._tor_away(command.rack) or self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
         return {n: self._membership(command.rack, n) for n in command.ports}, None
 
@@ -735,6 +740,8 @@ class Network:
         return self.rng.randint(0, changes), failure_of(command, FailureKind.UNKNOWN)
 
     def _set_vlans(self, command: SetVlans) -> Doing:
+        if self._tor_away(command.rack):
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
         self.now_s = max(self.now_s, self.still_until_s.get(command.rack, 0.0))
         ports = self.rng.sample(sorted(command.ports), len(command.ports))
         extent, failure = self._extent(command, self.faults.tor, len(ports))
@@ -779,6 +786,8 @@ class Network:
                     one.lost.add(rack)
 
     def _move_mirrors(self, command: MoveMirrors) -> Doing:
+        if command.plane in self.away:
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
         lit, halves = self.mirrors[command.plane], self.halves[command.plane]
         new = command.move.connect - (lit - command.move.disconnect)
         staying = (lit | halves) - command.move.disconnect - new
@@ -825,7 +834,7 @@ class Network:
 
     def _read_mirrors(self, command: ReadMirrors) -> Doing:
         yield
-        if self._hit(self.faults.read):
+        if command.plane in self.away or self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
         lit, halves = self.mirrors[command.plane], self.halves[command.plane]
         return Mirrors(frozenset(lit | halves), frozenset(halves)), None
@@ -834,7 +843,7 @@ class Network:
         """Light that is there is told of at once; what does not come is waited for."""
         until_s = self.now_s + command.timeout_s
         yield
-        if self._hit(self.faults.read):
+        if self._tor_away(command.rack) or self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
         dark = tuple(
             name

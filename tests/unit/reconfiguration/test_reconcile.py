@@ -2,13 +2,14 @@ import random
 from dataclasses import replace
 
 import networkx as nx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId, VlanRange
 from hydra.reconfiguration.drift import device_drift, standing_cross_connects
-from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.plan import Unsettled, port_trunks
 from hydra.reconfiguration.reconcile import (
     Actual,
     reconcile,
@@ -130,17 +131,49 @@ def moved_to(first):
     return replace(FABRIC, circuit_vlans=VlanRange(VlanId(first), VlanId(first + 299)))
 
 
-def test_a_device_that_does_not_answer_confirms_nothing_and_is_not_written_to():
-    actual = devices_of(FABRIC, STATE)
-    vlans = {rack: ports for rack, ports in actual.vlans.items() if rack != 0}
-    found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
+def without(actual, *, planes=(), racks=()):
+    """Devices of which these do not answer."""
+    mirrors = {plane: lit for plane, lit in actual.mirrors.items() if plane not in planes}
+    vlans = {rack: ports for rack, ports in actual.vlans.items() if rack not in racks}
+    return Actual(mirrors, vlans)
+
+
+@pytest.mark.parametrize(
+    ("silent", "unread"),
+    [
+        ({"racks": [0]}, {FIRST}),
+        ({"planes": [0]}, {FIRST, SECOND}),
+        ({"planes": [0, 1], "racks": [0, 1, 2, 3]}, {FIRST, SECOND}),
+    ],
+)
+def test_a_device_that_does_not_answer_denies_nothing_and_is_not_written_to(silent, unread):
+    found = reconcile(FABRIC, STATE, without(devices_of(FABRIC, STATE), **silent))
+    assert found.state == STATE
+    assert found.unread == {circuit for path in unread for circuit in path.circuits}
+    assert not (found.dropped or found.mirrors or found.retag)
+
+
+@pytest.mark.parametrize("silent", [{"racks": [0]}, {"planes": [0]}])
+def test_what_a_change_was_moving_is_given_up_where_a_device_does_not_answer(silent):
+    """It may be half gone. What the change left alone is kept."""
+    actual = without(devices_of(FABRIC, STATE), **silent)
+    broken_off = Unsettled.by(STATE, state_of(FABRIC, STATE, SECOND))
+    found = reconcile(FABRIC, STATE, actual, broken_off)
     assert found.state.topology.paths == (SECOND,)
-    assert RackId(0) not in found.retag
-    mirrors = {plane: lit for plane, lit in actual.mirrors.items() if plane != 0}
-    found = reconcile(FABRIC, STATE, Actual(mirrors, actual.vlans))
-    assert found.state.topology.paths == ()
-    assert PlaneId(0) not in found.mirrors
-    assert found.state.resting == frozenset(STATE.vlans.values())
+    assert found.dropped == set(FIRST.circuits)
+    assert found.state.resting == frozenset(STATE.vlans.values()) - {STATE.vlans[SECOND]}
+    dark = reconcile(FABRIC, STATE, actual, broken_off, dark={FIRST.circuits[0].a})
+    assert dark.state == found.state
+    assert not dark.unlit or "planes" not in silent, (
+        "its light was being moved: no fibre is to blame"
+    )
+
+
+def test_a_circuit_of_a_silent_plane_is_given_up_where_a_tor_has_no_light():
+    end = FIRST.circuits[0].b
+    found = reconcile(FABRIC, STATE, without(devices_of(FABRIC, STATE), planes=[0]), dark={end})
+    assert found.state.topology.paths == (SECOND,)
+    assert found.unlit == {FIRST.circuits[0]: {end}}
 
 
 def test_server_ports_are_put_right_too():
@@ -245,7 +278,9 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
     trunks = port_trunks(fabric, state)
 
     def stands(circuit: Circuit) -> bool:
-        mirrors = actual.mirrors.get(circuit.plane, Mirrors())
+        """As far as devices answer."""
+        found = Mirrors(frozenset(fabric.cross_connects(circuit)))
+        mirrors = actual.mirrors.get(circuit.plane, found)
         ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
         crosses = set(fabric.cross_connects(circuit))
         return (
@@ -253,8 +288,9 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
             and crosses.isdisjoint(mirrors.dark)
             and dark.isdisjoint(circuit.receivers)
             and all(
-                actual.vlans.get(end.rack, {}).get(end.tor_port) == trunks.get(end.id)
+                actual.vlans[end.rack].get(end.tor_port) == trunks.get(end.id)
                 for end in ends
+                if end.rack in actual.vlans
             )
         )
 

@@ -8,7 +8,7 @@ or not at all, and dies up to twice more; then one is left in peace. Replay as i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import pytest
 
-from hydra.model import NetworkState
+from hydra.model import Circuit, Fabric, NetworkState, Path, PlaneId
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import diff, port_trunks
+from hydra.reconfiguration.plan import Unsettled, diff, port_trunks
 from hydra.reconfiguration.recovery import interrupted
+from hydra.rings import rings_of
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import (
@@ -104,11 +105,13 @@ class Course(NamedTuple):
     died_in: str
     """The reconfiguration's step."""
     recoveries: tuple[tuple[str, ...], ...]
-    """The steps of each; all but the last two were cut off."""
+    """The steps of each; all but the last three were cut off."""
     dropped: int
     """Circuits that were remembered and are not there any more."""
     refused: int
     """Changes of former leaders that came too late, and were refused."""
+    kept_unread: int
+    """Paths that were kept although a device on their way did not answer."""
 
 
 def time_passes(network: Network, watch: Watch) -> None:
@@ -140,7 +143,7 @@ def simulate(
     seed: int, passes: Callable[[Network, Watch], None] = time_passes, latest: int = 14
 ) -> Course:
     """A crash in a reconfiguration, up to two more in recoveries, each after ``latest`` steps at
-    the most, and two undisturbed ones.
+    the most, one while some devices do not answer, and two undisturbed ones.
     """
     rng = random.Random(seed)
     fabric = random_fabric(rng)
@@ -162,7 +165,7 @@ def simulate(
     after.holds_dark = False  # who used which VLAN was another controller's to know
     after.steps = [*doomed.steps, "recovery"]
     recoveries: list[tuple[str, ...]] = []
-    saved = state
+    saved, kept_unread = state, 0
     for _ in range(rng.choice((0, 0, 1, 2))):
         passes(network, after)
         shake(network, rng)
@@ -173,19 +176,64 @@ def simulate(
             dying.start()
         saved = dying.memory.saved
         recoveries.append(tuple(dying.steps))
-    for _ in range(2):
+    for away in (some_devices(fabric, rng), set[PlaneId | str](), set[PlaneId | str]()):
         passes(network, after)
         network.faults = Faults()
         network.connected = set(network.names)
+        network.away = away
         living = next_controller(SimulatedUpkeep, network, saved, after)
+        untouched = standing(network, saved, living.memory.unsettled)
         living.start()
+        kept_unread += keeps(untouched, living, after)
+        if away:
+            network.away = set()
+            living.look_after()
         saved = living.memory.saved
         recoveries.append(tuple(living.steps))
         agrees(network, living, after)
     if not _CHANGES.isdisjoint(recoveries[-1]):
         raise Violation(f"after {after.steps}: a second recovery changes something")
     lost = state.topology.circuits - saved.topology.circuits
-    return Course(died_in, tuple(recoveries), len(lost), network.late.refused)
+    return Course(died_in, tuple(recoveries), len(lost), network.late.refused, kept_unread)
+
+
+def some_devices(fabric: Fabric, rng: random.Random) -> set[PlaneId | str]:
+    """Planes and racks whose device does not answer at a start: often none."""
+    if rng.random() < 0.5:
+        return set()
+    devices = [*(plane.id for plane in fabric.planes), *(rack.name for rack in fabric.racks)]
+    return {one for one in devices if rng.random() < 0.3}
+
+
+def standing(network: Network, state: NetworkState, unsettled: Unsettled) -> dict[Path, bool]:
+    """Paths of ``state`` that really stand, and that no change which broke off was moving; True if
+    a device on their way is away.
+    """
+    fabric, wanted = network.fabric, port_trunks(network.fabric, state)
+
+    def stands(circuit: Circuit) -> bool:
+        return network.mirrors[circuit.plane].issuperset(fabric.cross_connects(circuit)) and all(
+            network.vlans.get(end) == wanted.get(end) for end in circuit.ends
+        )
+
+    def is_away(circuit: Circuit) -> bool:
+        tors = {fabric.racks[fabric.ports[end].rack].name for end in circuit.ends}
+        away = network.away if network.substrate.retags else network.away - tors
+        return not away.isdisjoint({circuit.plane, *tors})
+
+    return {
+        path: any(map(is_away, path.circuits))
+        for path in state.topology.paths
+        if path not in unsettled.ended
+        and all(map(stands, rings_of(path.circuits, state.topology.circuits)))
+    }
+
+
+def keeps(untouched: Mapping[Path, bool], upkeep: SimulatedUpkeep, watch: Watch) -> int:
+    """What can't be read is unknown, not gone; the number of paths that were kept unread."""
+    if given_up := untouched.keys() - upkeep.memory.state.vlans.keys():
+        raise Violation(f"after {watch.steps}: {given_up} stand, and were given up")
+    return sum(untouched.values())
 
 
 def next_controller(
@@ -218,6 +266,7 @@ def agrees(network: Network, upkeep: SimulatedUpkeep, watch: Watch) -> None:
         (network.vlans == dict(port_trunks(network.fabric, state)), "VLANs differ"),
         (not wrong, f"rules differ at {wrong}"),
         (upkeep.switches.ready() >= network.names.keys(), "a switch is not ready"),
+        (not upkeep.denied, f"{upkeep.denied} were kept, and are not there"),
         (not network.closed, f"{network.closed} are closed to circuits"),
         (not upkeep.uncertain, f"{upkeep.uncertain} are uncertain"),
         (not upkeep.switches.spares_relays, "relays of an earlier state may be there"),
@@ -267,10 +316,11 @@ def test_they_die_in_every_step():
     assert {"intent", "divert", "drain", "move", "carrier", "probe", "activate"} <= {
         course.died_in for course in courses
     }
-    cut_off = [one for course in courses for one in course.recoveries[:-2]]
+    cut_off = [one for course in courses for one in course.recoveries[:-3]]
     assert {"read", "connect", "take", "synchronise", "retag", "move", "save"} <= {
         steps[-1] for steps in cut_off if steps
     }
-    assert any(len(course.recoveries) == 4 for course in courses), "twice in recovery"
+    assert any(len(course.recoveries) == 5 for course in courses), "twice in recovery"
     assert any(course.dropped for course in courses)
     assert any(not course.dropped for course in courses)
+    assert any(course.kept_unread for course in courses)

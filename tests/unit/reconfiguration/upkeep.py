@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 from apps.controller.runner import BesideOthers
-from hydra.model import DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.commands import (
     ApplyRules,
@@ -113,6 +113,8 @@ class SimulatedUpkeep:
         """Until when it waits for frames by the drain's bound, at least."""
         self._forgets_s: dict[str, float] = {}
         """When switches that have been brought forget what they had cached before."""
+        self.denied: frozenset[Circuit] = frozenset()
+        """Circuits of the state that a plane did not have when it answered again."""
         self.steps: list[str] = []
         self.jobs: list[Callable[[], None]] = []
         """Jobs of courses that let others in, in turn."""
@@ -265,7 +267,8 @@ class SimulatedUpkeep:
         self.network.now_s += LONGEST_DELAY_S
         self.network.catch_up()
         self.network.now_s += LONGEST_LAG_S
-        self.run(self.care.mend(self.care.uncertain_planes, self.care.uncertain_racks))
+        uncertain = self.care.uncertain_planes, self.care.uncertain_racks
+        self.denied |= self.run(self.care.mend(*uncertain))
         self.run(self.recovery.bring(self.switches.late()))
 
     def reconnect(self) -> None:
