@@ -12,17 +12,14 @@ from apps.client import ClientError, HydraClient
 from apps.jobs.spark import shuffles
 from hydra.errors import HydraError
 
-reserved: dict[int, str] = {}
+mbps, reserved = float(sys.argv[1]), dict[int, str]()
 
 try:
     with HydraClient(os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")) as hydra:
         for shuffle in shuffles(sys.stdin.buffer):
             try:
                 if shuffle.begins:  # an hour at most, should this be killed
-                    group = hydra.reserve_between(
-                        shuffle.hosts, float(sys.argv[1]), duration_s=3600
-                    )
-                    if group is not None:
+                    if group := hydra.reserve_between(shuffle.hosts, mbps, duration_s=3600):
                         reserved[shuffle.stage] = group.id
                 elif shuffle.stage in reserved:
                     hydra.release_group(reserved.pop(shuffle.stage))
