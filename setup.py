@@ -114,6 +114,10 @@ setup(
                 "deploy/systemd/hydra-worker.service",
             ],
         ),
+        (
+            "lib/systemd/system/hydra-agent.service.d",
+            ["deploy/systemd/hydra-agent.service.d/containers.conf"],
+        ),
         ("share/hydra/prometheus", ["deploy/prometheus/hydra.rules.yml"]),
         ("share/hydra/grafana", ["deploy/grafana/hydra.json"]),
     ],

@@ -1,7 +1,8 @@
 """Reserve bandwidth between a Spark application's hosts while they fetch a shuffle.
 
-``tail --lines +1 --follow EVENT_LOG | spark_job.py 20`` (spark.eventLog.enabled, not compressed):
-20 Mb/s for each two on different racks. Hosts have the names of the fabric's servers.
+``tail --lines +1 --follow EVENT_LOG | spark_job.py 20``: 20 Mb/s for each two on different racks.
+Spark needs ``spark.eventLog.enabled=true``, ``spark.eventLog.compress=false`` and
+``spark.eventLog.rolling.enabled=false``. Hosts have the names of the fabric's servers.
 """
 
 import os
@@ -9,19 +10,20 @@ import sys
 
 from apps.client import ClientError, HydraClient
 from apps.jobs.spark import shuffles
+from hydra.errors import HydraError
 
-URL = os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")
-mbps = float(sys.argv[1])
-reserved: dict[int, str] = {}
+mbps, reserved = float(sys.argv[1]), dict[int, str]()
 
-with HydraClient(URL) as hydra:
-    for shuffle in shuffles(sys.stdin):
-        try:
-            if shuffle.begins:  # an hour at most, should this be killed
-                group = hydra.reserve_between(shuffle.hosts, mbps, duration_s=3600)
-                if group is not None:
-                    reserved[shuffle.stage] = group.id
-            elif shuffle.stage in reserved:
-                hydra.release_group(reserved.pop(shuffle.stage))
-        except ClientError as error:
-            print(f"stage {shuffle.stage}: {error}", file=sys.stderr)
+try:
+    with HydraClient(os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")) as hydra:
+        for shuffle in shuffles(sys.stdin.buffer):
+            try:
+                if shuffle.begins:  # an hour at most, should this be killed
+                    if group := hydra.reserve_between(shuffle.hosts, mbps, duration_s=3600):
+                        reserved[shuffle.stage] = group.id
+                elif shuffle.stage in reserved:
+                    hydra.release_group(reserved.pop(shuffle.stage))
+            except ClientError as error:
+                print(f"stage {shuffle.stage}: {error}", file=sys.stderr)
+except HydraError as error:
+    sys.exit(f"{error}")

@@ -7,23 +7,26 @@ and takes forty times as long, and a busy server has thousands of sockets (docs/
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from hydra.demand.backlog import ConnectionKey, Sending, Waiting
 from hydra.errors import HydraError
 
+LOG: Final = logging.getLogger("hydra.agent")
 _SOCK_DIAG: Final = 4
 """Number of the netlink protocol family."""
 _BY_FAMILY: Final = 20
 _REQUEST_DUMP: Final = 0x301
 _ERROR: Final = 2
 _DONE: Final = 3
-_ESTABLISHED, _FIN_WAIT1, _CLOSE_WAIT, _LAST_ACK, _CLOSING = 1, 4, 8, 9, 11
+_ESTABLISHED, _FIN_WAIT1, _CLOSE_WAIT, _LAST_ACK, _LISTEN, _CLOSING = 1, 4, 8, 9, 10, 11
 _SENDING: Final = sum(
     1 << state for state in (_ESTABLISHED, _FIN_WAIT1, _CLOSE_WAIT, _LAST_ACK, _CLOSING)
 )
@@ -31,6 +34,12 @@ _SENDING: Final = sum(
 _HEADER: Final = struct.Struct("=IHHII")
 _REQUEST: Final = struct.Struct("=BBBxI48x")
 """inet_diag_req_v2: family, protocol, extensions, states, and a socket id that matches any."""
+_MPTCP: Final = 262
+_RAW: Final = 255
+"""Protocol of a request whose attribute names the protocol. A kernel that does not know the
+attribute (before Linux 5.9) lists raw sockets, which have no information of MPTCP's."""
+_REQUEST_PROTOCOL: Final = struct.Struct("=HHI")
+_REQUEST_PROTOCOL_TYPE: Final = 3
 _WAITING_AT: Final = _HEADER.size + 60
 """inet_diag_msg: 4 bytes, a socket id of 48, expires, rqueue, and then wqueue."""
 _PORTS_AT: Final = _HEADER.size + 4
@@ -39,12 +48,27 @@ _ATTRIBUTES_AT: Final = _HEADER.size + 72
 _WAITING: Final = struct.Struct("=I")
 _PORTS: Final = struct.Struct("!HH")
 _ATTRIBUTE: Final = struct.Struct("=HH")
-_TCP_INFO: Final = 2
-_ASK_FOR_TCP_INFO: Final = 1 << (_TCP_INFO - 1)
+_INFO: Final = 2
+"""Attribute with tcp_info or mptcp_info; as an extension, also has ULP data sent."""
+_ASK_FOR_INFO: Final = 1 << (_INFO - 1)
 _ACKNOWLEDGED_AT: Final = 120
 """Offset in tcp_info."""
-_ACKNOWLEDGED: Final = struct.Struct("=Q")
+_COUNTER: Final = struct.Struct("=Q")
+_MPTCP_INFO: Final = struct.Struct("=8xIIQQ")
+"""mptcp_info: flags, token, number of the next byte written, number of the first unacknowledged."""
+_MPTCP_FALLBACK: Final = 1
+"""Flag: the other end has no MPTCP, so that the one subflow is an ordinary TCP connection."""
+_MPTCP_ACKNOWLEDGED_AT: Final = 72
+"""Offset in mptcp_info, since Linux 6.5."""
+_ULP: Final = 19
+"""Attribute of a TCP socket that belongs to an upper layer, such as a subflow of MPTCP."""
+_ULP_MPTCP: Final = 3
+_SUBFLOW_TOKEN: Final = 2
+"""The token of the MPTCP socket that a subflow belongs to."""
+_TYPE_MASK: Final = 0x3FFF
+_NUMBER: Final = struct.Struct("=I")
 _ERRNO: Final = struct.Struct("=i")
+_MPTCP_ENABLED: Final = Path("/proc/sys/net/mptcp/enabled")
 _RECEIVE_BYTES: Final = 1 << 18
 _ADDRESS_BYTES: Final = {socket.AF_INET: 4, socket.AF_INET6: 16}
 
@@ -53,12 +77,23 @@ class SocketsUnreadable(HydraError):
     """The kernel does not tell of sockets."""
 
 
+class _Stream(NamedTuple):
+    """A TCP or MPTCP connection of this host, as the kernel describes it."""
+
+    key: ConnectionKey
+    waiting: int
+    sent: int
+    """Acknowledged bytes; 0 if they were not asked for, or the kernel does not say."""
+
+
 class SocketReader:
     """Reads the sockets of the network namespace that it was made in; a context manager."""
 
     def __init__(self) -> None:
         """Raises SocketsUnreadable if the kernel gives no netlink socket."""
         self._sequence = 0
+        self._has_mptcp = True
+        """False once the kernel has said that it lists no MPTCP sockets."""
         try:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
         except OSError as error:
@@ -68,42 +103,95 @@ class SocketReader:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._netlink.close()
 
     def waiting(self) -> dict[bytes, Waiting]:
         """Bytes that wait, by destination address (4 or 16 bytes). Raises SocketsUnreadable."""
         octets: Counter[bytes] = Counter()
         connections: Counter[bytes] = Counter()
-        for message, address in self._messages(0):
-            (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
-            if waiting:
-                octets[message[address]] += waiting
-                connections[message[address]] += 1
+        for stream in self._streams(0):
+            octets[stream.key.address] += stream.waiting
+            connections[stream.key.address] += 1
         return {to: Waiting(octets[to], connections[to]) for to in octets}
 
     def sending(self) -> dict[ConnectionKey, Sending]:
         """All connections with waiting bytes. Raises SocketsUnreadable."""
-        found: dict[ConnectionKey, Sending] = {}
-        for message, address in self._messages(_ASK_FOR_TCP_INFO):
-            (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
-            if waiting:
-                key = ConnectionKey(message[address], *_PORTS.unpack_from(message, _PORTS_AT))
-                found[key] = Sending(waiting, _acknowledged(message))
-        return found
+        return {
+            stream.key: Sending(stream.waiting, stream.sent)
+            for stream in self._streams(_ASK_FOR_INFO)
+        }
 
-    def _messages(self, extensions: int) -> Iterator[tuple[bytes, slice]]:
-        """(message, place of the destination) of every socket. Raises SocketsUnreadable."""
+    def listening(self) -> list[int]:
+        """Ports on which TCP sockets accept connections, sorted. Raises SocketsUnreadable."""
+        ports = {
+            int(_PORTS.unpack_from(message, _PORTS_AT)[0])
+            for family in _ADDRESS_BYTES
+            for message in self._dump(_request(family, socket.IPPROTO_TCP, 0, 1 << _LISTEN))
+        }
+        return sorted(ports)
+
+    def _streams(self, extensions: int) -> Iterator[_Stream]:
+        """All connections with waiting bytes: each MPTCP connection once, without its subflows.
+
+        Raises SocketsUnreadable.
+        """
+        tokens: set[int] = set()
+        if self._has_mptcp:
+            yield from self._mptcp(tokens)
+        if tokens:
+            extensions |= _ASK_FOR_INFO  # tells which TCP sockets are subflows
         for family, length in _ADDRESS_BYTES.items():
-            address = slice(_DESTINATION_AT, _DESTINATION_AT + length)
-            try:
-                for message in self._dump(family, extensions):
-                    yield message, address
-            except OSError as error:
-                raise _unreadable(error) from error
+            for message in self._dump(_request(family, socket.IPPROTO_TCP, extensions, _SENDING)):
+                (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
+                if waiting and (not tokens or _subflow_token(message) not in tokens):
+                    yield _Stream(_key(message, length), waiting, _acknowledged(message))
 
-    def _dump(self, family: int, extensions: int) -> Iterator[bytes]:
+    def _mptcp(self, tokens: set[int]) -> Iterator[_Stream]:
+        """MPTCP connections with waiting bytes; adds the tokens of all MPTCP connections.
+
+        The kernel's own count of waiting bytes is 0 for MPTCP (seen with Linux 6.18), so the bytes
+        are counted by sequence numbers. Connections that fell back to TCP are left to TCP.
+        """
+        for family, length in _ADDRESS_BYTES.items():
+            try:
+                messages = list(self._dump(_request(family, _MPTCP, _ASK_FOR_INFO, _SENDING)))
+            except SocketsUnreadable as error:
+                if _errno(error) != errno.ENOENT:
+                    raise
+                self._has_mptcp = False
+                if _MPTCP_ENABLED.exists():
+                    LOG.warning(
+                        "the kernel has MPTCP and does not list its sockets: what waits in them "
+                        "is not reported; load the kernel's module mptcp_diag, and start the agent "
+                        "anew"
+                    )
+                return
+            for message in messages:
+                info = _attribute(message, _ATTRIBUTES_AT, _INFO)
+                if len(info) < _MPTCP_INFO.size:
+                    continue
+                flags, token, written, unacknowledged = _MPTCP_INFO.unpack_from(info)
+                if flags & _MPTCP_FALLBACK:
+                    continue
+                tokens.add(token)
+                waiting = (written - unacknowledged) % (1 << 64)
+                if waiting:
+                    yield _Stream(
+                        _key(message, length), waiting, _counter(info, _MPTCP_ACKNOWLEDGED_AT)
+                    )
+
+    def _dump(self, body: bytes) -> Iterator[bytes]:
+        """Messages about all sockets that match a request. Raises SocketsUnreadable."""
+        try:
+            yield from self._exchange(body)
+        except OSError as error:
+            raise _unreadable(error) from error
+
+    def _exchange(self, body: bytes) -> Iterator[bytes]:
         self._sequence += 1
-        body = _REQUEST.pack(family, socket.IPPROTO_TCP, extensions, _SENDING)
         size = _HEADER.size + len(body)
         header = _HEADER.pack(size, _BY_FAMILY, _REQUEST_DUMP, self._sequence, 0)
         self._netlink.send(header + body)
@@ -113,25 +201,58 @@ class SocketReader:
             while at < len(data):
                 length, kind, _flags, sequence, _port = _HEADER.unpack_from(data, at)
                 if sequence == self._sequence:
-                    if kind == _DONE:
-                        return
-                    if kind == _ERROR:
+                    if kind in {_DONE, _ERROR}:
+                        # A dump that the kernel refuses ends with the error in _DONE.
                         (code,) = _ERRNO.unpack_from(data, at + _HEADER.size)
-                        raise OSError(-code, os.strerror(-code))
+                        if code < 0:
+                            raise OSError(-code, os.strerror(-code))
+                        return
                     yield data[at : at + length]
                 at += (length + 3) & ~3
 
 
+def _request(family: int, protocol: int, extensions: int, states: int) -> bytes:
+    """Body of a request for all sockets of a protocol, also of one above 255."""
+    if protocol <= _RAW:
+        return _REQUEST.pack(family, protocol, extensions, states)
+    attribute = _REQUEST_PROTOCOL.pack(_REQUEST_PROTOCOL.size, _REQUEST_PROTOCOL_TYPE, protocol)
+    return _REQUEST.pack(family, _RAW, extensions, states) + attribute
+
+
+def _key(message: bytes, address_bytes: int) -> ConnectionKey:
+    address = message[_DESTINATION_AT : _DESTINATION_AT + address_bytes]
+    return ConnectionKey(address, *_PORTS.unpack_from(message, _PORTS_AT))
+
+
+def _attribute(data: bytes, at: int, wanted: int) -> bytes:
+    """Payload of the first attribute of a type from ``at`` on; empty if there is none."""
+    while at + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if kind & _TYPE_MASK == wanted:
+            return data[at + _ATTRIBUTE.size : at + length]
+        at += max((length + 3) & ~3, _ATTRIBUTE.size)
+    return b""
+
+
+def _counter(info: bytes, at: int) -> int:
+    """A counter of 64 bits; 0 from a kernel whose structure ends before."""
+    return int(_COUNTER.unpack_from(info, at)[0]) if len(info) >= at + _COUNTER.size else 0
+
+
 def _acknowledged(message: bytes) -> int:
     """Number of bytes that the other end has acknowledged; 0 if the kernel does not say."""
-    at = _ATTRIBUTES_AT
-    while at + _ATTRIBUTE.size <= len(message):
-        length, kind = _ATTRIBUTE.unpack_from(message, at)
-        if kind == _TCP_INFO and length >= _ATTRIBUTE.size + _ACKNOWLEDGED_AT + 8:
-            place = at + _ATTRIBUTE.size + _ACKNOWLEDGED_AT
-            return int(_ACKNOWLEDGED.unpack_from(message, place)[0])
-        at += max((length + 3) & ~3, _ATTRIBUTE.size)
-    return 0
+    return _counter(_attribute(message, _ATTRIBUTES_AT, _INFO), _ACKNOWLEDGED_AT)
+
+
+def _subflow_token(message: bytes) -> int | None:
+    """Token of the MPTCP connection that a TCP socket is a subflow of; None if it is of none."""
+    ulp = _attribute(message, _ATTRIBUTES_AT, _ULP)
+    token = _attribute(_attribute(ulp, 0, _ULP_MPTCP), 0, _SUBFLOW_TOKEN)
+    return int(_NUMBER.unpack_from(token)[0]) if len(token) >= _NUMBER.size else None
+
+
+def _errno(error: SocketsUnreadable) -> int | None:
+    return error.__cause__.errno if isinstance(error.__cause__, OSError) else None
 
 
 def _unreadable(error: OSError) -> SocketsUnreadable:

@@ -12,8 +12,8 @@ import click
 
 from apps.agent.buffers import send_buffers
 from apps.agent.loop import Agent
+from apps.agent.namespaces import ServerSockets
 from apps.agent.scheduler import OutputScheduler
-from apps.agent.sockets import SocketReader
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, UnreachableError
@@ -56,9 +56,16 @@ def agent(server: str, socket_buffer_mb: float | None, interface: str | None, ur
     logs.set_up("text", "info")
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(ControllerClient(url))
+        sockets = stack.enter_context(ServerSockets())
         if socket_buffer_mb is not None:
             stack.enter_context(send_buffers(int(socket_buffer_mb * BYTES_PER_MB)))
-        sockets = stack.enter_context(SocketReader())
+            if ports := sockets.listening():
+                LOG.warning(
+                    "ports %s were listened on before the agent: connections that these programs "
+                    "accept keep small send buffers, so that little of what waits shows; start the "
+                    "agent before such programs, or start them anew",
+                    ", ".join(map(str, ports)),
+                )
 
         def schedule(prefixes: Mapping[str, Sequence[str]]) -> OutputScheduler:
             return stack.enter_context(OutputScheduler(str(interface), prefixes))

@@ -32,7 +32,8 @@ from apps.process.files import is_there
     "host_file",
     type=click.Path(path_type=Path),
     required=True,
-    help="The job's host file, as Open MPI or MPICH has it; hosts go by their servers' names.",
+    help="The job's host file, as Open MPI (NAME slots=N) or MPICH (NAME:N) has it; hosts go by "
+    "their servers' names.",
 )
 @click.option(
     "--pattern",
@@ -75,7 +76,12 @@ def mpirun(
             param_hint="--pattern",
         )
     try:
-        places = placement(read_hosts(host_file.read_text("utf-8"), str(host_file)), ranks)
+        hosts = read_hosts(host_file.read_text("utf-8"), str(host_file))
+        places = (
+            [host.name for host in hosts]
+            if rate is None and ranks is None
+            else placement(hosts, ranks)
+        )
         traffic = _traffic(pattern, places, rate)
         with connected(url) as client:
             status = run_with(client, entries_of(client, traffic), command, duration_s)

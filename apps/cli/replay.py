@@ -164,6 +164,8 @@ def replay(
             *(read_variant(text, policy) for text in what_ifs),
         ]
         trace = read_trace(path, network)
+        if trace.torn_line is not None:
+            warn(f"{path}: line {trace.torn_line} was cut short while it was written: left out")
         runs = []
         for variant in variants:
             progress.now(f"replaying with {variant.name}")

@@ -11,7 +11,14 @@ from typing import Final
 
 from hydra.errors import HydraError
 
-_SLOTS: Final = re.compile(r"(?<![\w-])slots\s*=\s*(\d+)")
+_COMMENT: Final = re.compile(r"#.*|//.*|/\*.*?\*/")
+_SETTING: Final = re.compile(r"([\w-]+)\s*=\s*(\S+)\s*")
+_SLOTS: Final = frozenset({"slots", "cpu", "count"})
+_MOST_SLOTS: Final = frozenset({"max_slots", "max-slots"})
+_ACCOUNT: Final = frozenset({"username", "user-name", "port"})
+"""Words of Open MPI's that do not change the number of ranks."""
+_MPICH: Final = frozenset({"user", "binding"})
+"""Words of MPICH's; the same."""
 
 RankPair = tuple[int, int]
 HostPair = tuple[str, str]
@@ -20,37 +27,138 @@ HostPair = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Host:
     name: str
-    slots: int
-    """Number of ranks that run on it."""
+    slots: int | None
+    """Number of ranks that run on the host; None: as many as the host has cores."""
+
+
+@dataclass(slots=True)
+class _Slots:
+    """What the lines of a host file have said of one host so far."""
+
+    count: int = 0
+    is_known: bool = False
+    """False after one line that gives no number: Open MPI counts the cores, MPICH one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a host file: a name, MPICH's count, and settings."""
+
+    name: str
+    ranks: int | None
+    slots: int | None
+    most: int | None
+    kind: str | None
+    """The MPI whose notation the line has; None for a name alone."""
 
 
 def read_hosts(text: str, source: str) -> list[Host]:
-    """The hosts of a file for Open MPI (``NAME slots=N``) or MPICH (``NAME:N``).
+    """Read a host file of Open MPI (``NAME slots=N``) or MPICH (``NAME:N``) as mpirun reads it.
 
-    A host without a number has one slot; one that comes again adds to its slots. Raises HydraError.
+    Open MPI (tried: 4.1.4, 5.0.11): ``cpu`` and ``count`` mean ``slots``; ``max_slots`` alone is
+    the number of slots; each further line without a number adds one slot; a host with one line and
+    no number has a slot for each core, so its ``slots`` are None. MPICH (tried: 5.0.2): the numbers
+    of all lines of a host are added, and a line without a number adds one.
+
+    Raises HydraError for a file that mpirun refuses, or reads otherwise than it looks.
     """
-    slots: dict[str, int] = defaultdict(int)
+    hosts: dict[str, _Slots] = {}
+    kinds: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split("#")[0].split(None, 1)
+        words = _COMMENT.sub(" ", line).strip()
         if not words:
             continue
-        name, colon, count = words[0].partition(":")
-        stated = _SLOTS.search(words[1]) if len(words) > 1 else None
-        given = count if colon else "1" if stated is None else stated[1]
-        if not name or not given.isdecimal() or int(given) == 0:
-            raise HydraError(f"{source}:{number}: {line.strip()!r} is no host with its slots")
-        slots[name] += int(given)
-    if not slots:
+        try:
+            told = _read_line(words)
+            if told.kind is not None:
+                kinds.setdefault(told.kind, number)
+            if len(kinds) > 1:
+                raise ValueError(
+                    "NAME:N is MPICH's notation and NAME slots=N Open MPI's: no mpirun reads both, "
+                    "so write all hosts in one of them"
+                )
+            _count(hosts, told)
+        except ValueError as error:
+            raise HydraError(f"{source}:{number}: {line.strip()!r}: {error}") from error
+    if not hosts:
         raise HydraError(f"{source} names no hosts")
-    return [Host(name, count) for name, count in slots.items()]
+    return [
+        Host(name, host.count if host.is_known or "MPICH" in kinds else None)
+        for name, host in hosts.items()
+    ]
+
+
+def _read_line(words: str) -> _Line:
+    """Raises ValueError with what is wrong and the remedy."""
+    name, *rest = words.split(None, 1)
+    name, colon, ranks = name.rpartition("@")[2].partition(":")
+    if not name or "," in name or name[0] in '+^"':
+        raise ValueError("the line must begin with the name of one host")
+    settings, at = [], 0
+    text = rest[0] if rest else ""
+    while at < len(text):
+        if (found := _SETTING.match(text, at)) is None:
+            raise ValueError("a line holds one host: write each host on a line of its own")
+        settings.append((found[1], found[2]))
+        at = found.end()
+    known = _MPICH if colon else _SLOTS | _MOST_SLOTS | _ACCOUNT
+    for key, _ in settings:
+        if key not in known:
+            raise ValueError(f"mpirun knows no {key}=, but {', '.join(sorted(known))}")
+    slots = [_positive(key, value) for key, value in settings if key in _SLOTS]
+    most = [_positive(key, value) for key, value in settings if key in _MOST_SLOTS]
+    if len(slots) > 1:
+        raise ValueError("the slots are given twice: mpirun refuses that; give them once")
+    return _Line(
+        name,
+        _positive("the number of ranks", ranks) if colon else None,
+        slots[0] if slots else None,
+        most[-1] if most else None,
+        "MPICH" if colon else "Open MPI" if settings else None,
+    )
+
+
+def _positive(what: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal()) or int(value) == 0:
+        raise ValueError(f"{what} is {value!r}: write a number from 1")
+    return int(value)
+
+
+def _count(hosts: dict[str, _Slots], line: _Line) -> None:
+    """Add a line to its host. Raises ValueError for what mpirun refuses."""
+    is_new = line.name not in hosts
+    host = hosts.setdefault(line.name, _Slots())
+    if line.slots is not None and not is_new:
+        raise ValueError(
+            f"an earlier line names {line.name}, too: mpirun refuses slots for a host that has "
+            "several lines; write one line with all its slots"
+        )
+    if line.slots is None and is_new and line.most is not None:
+        host.count = line.most
+    else:
+        host.count += line.slots or line.ranks or 1
+    host.is_known = not is_new or (line.slots or line.ranks or line.most) is not None
+    if line.most is not None and host.count > line.most:
+        raise ValueError(f"max_slots is less than the {host.count} slots of {line.name}")
 
 
 def placement(hosts: Sequence[Host], ranks: int | None) -> list[str]:
     """The host of each rank: hosts are filled one after the other, as by mpirun's default.
 
-    Raises HydraError for more ranks than there are slots.
+    Raises HydraError for more ranks than there are slots, and for a host that ranks need and whose
+    slots are not known.
     """
-    places = [host.name for host in hosts for _ in range(host.slots)]
+    places: list[str] = []
+    for host in hosts:
+        if ranks is not None and len(places) >= ranks:
+            break
+        if host.slots is None:
+            raise HydraError(
+                f"the host file gives no number of slots for {host.name}: Open MPI starts a rank "
+                f"on each of its cores, MPICH one; write `{host.name} slots=N` (Open MPI) or "
+                f"`{host.name}:N` (MPICH)"
+            )
+        places += [host.name] * host.slots
     if ranks is not None and ranks > len(places):
         raise HydraError(f"{ranks} ranks do not fit into the {len(places)} slots of the hosts")
     return places[:ranks]

@@ -10,17 +10,26 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import isfinite
+from math import isfinite, prod
 from typing import Final
 
 from apps.jobs.mpi import PATTERNS, Host
 from hydra.errors import HydraError
 
 _JOB_ID: Final = re.compile(r"[0-9]{1,20}")
-_WISH: Final = re.compile(r"(?:^|\s)hydra:(?P<pattern>[^\s=]*)=?(?P<rate>\S*)")
-_LISTED: Final = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+_WISH: Final = re.compile(
+    r"""(?<![\w-])hydra\s*[:=]      # also after a comma, a semicolon, a quote
+        (?P<pattern>[^\s=,;"']*)=?
+        (?P<rate>[^\s,;"']*(?:,\d[^\s;]*)?)  # a comma before a digit is part of a rate, a wrong one
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_LISTED: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKET: Final = re.compile(r"\[([^\]]*)\]")
-_COUNT: Final = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_RANGE: Final = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_MOST_HOSTS: Final = 65_536
+"""Slurm's own bound of a range (MAX_RANGE)."""
+_COUNT: Final = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,48 +75,84 @@ def job_number(variables: Mapping[str, str]) -> str:
 
 
 def read_wish(comment: str) -> Wish | None:
-    """The ``hydra:PATTERN=MBPS`` in a job's comment; None if it asks for nothing.
+    """The ``hydra:PATTERN=MBPS`` in a job's comment; None if the comment does not name ``hydra:``.
 
-    Raises HydraError for a wish that can't be understood.
+    Other words of the comment stand apart by blanks, commas, semicolons or quotes; capitals do not
+    matter. Raises HydraError for a wish that can't be understood, and for a second one.
     """
-    found = _WISH.search(comment)
-    if found is None:
+    found = list(_WISH.finditer(comment))
+    if not found:
         return None
-    pattern = found["pattern"]
+    if len(found) > 1:
+        raise HydraError(
+            f"the comment {comment!r} asks for bandwidth {len(found)} times: write one "
+            "hydra:PATTERN=MBPS"
+        )
+    pattern = found[0]["pattern"].lower()
     try:
-        mbps = float(found["rate"])
+        mbps = float(found[0]["rate"])
     except ValueError:
         mbps = 0.0
-    if pattern not in PATTERNS or not (isfinite(mbps) and mbps > 0):
+    is_named_right = re.match(r"hydra:", found[0][0], re.IGNORECASE) is not None
+    if not is_named_right or pattern not in PATTERNS or not (isfinite(mbps) and mbps > 0):
         raise HydraError(
-            f"{found[0].strip()!r} is not hydra:PATTERN=MBPS with a pattern of "
-            f"{', '.join(PATTERNS)}"
+            f"{found[0][0].strip()!r} is not hydra:PATTERN=MBPS with a pattern of "
+            f"{', '.join(PATTERNS)} and a rate such as 2.5"
         )
     return Wish(pattern, mbps)
 
 
 def hostnames(listed: str) -> Iterator[str]:
-    """All names in a list such as ``h[11-12,21],login``."""
+    """All names in a list such as ``h[11-12,21],login``.
+
+    Raises HydraError for a list that Slurm does not write.
+    """
+    if re.sub(r"[^\[\]]", "", listed).replace("[]", ""):
+        raise _no_list(listed, "brackets do not pair")
+    hosts = 0
     for part in _LISTED.findall(listed):
         pieces = _BRACKET.split(part)
         choices = [
-            list(_numbers(piece)) if index % 2 else [piece] for index, piece in enumerate(pieces)
+            list(_numbers(piece, listed)) if index % 2 else [piece]
+            for index, piece in enumerate(pieces)
         ]
+        hosts += prod(map(len, choices))
+        if hosts > _MOST_HOSTS:
+            raise _no_list(listed, f"it names more than {_MOST_HOSTS} hosts")
         yield from map("".join, product(*choices))
 
 
-def _numbers(text: str) -> Iterator[str]:
+def _numbers(text: str, listed: str) -> Iterator[str]:
+    """Raises HydraError."""
     for item in text.split(","):
-        first, dash, last = item.partition("-")
-        if not dash:
-            yield first
-            continue
+        found = _RANGE.fullmatch(item)
+        if found is None:
+            raise _no_list(listed, f"[{item}] is neither a number nor a range of numbers")
+        first, last = found[1], found[2] or found[1]
+        if not 0 <= int(last) - int(first) < _MOST_HOSTS:
+            raise _no_list(listed, f"[{item}] goes down, or names more than {_MOST_HOSTS} hosts")
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))
 
 
+def _no_list(listed: str, why: str) -> HydraError:
+    return HydraError(
+        f"SLURM_JOB_NODELIST {listed!r} is no list of Slurm's: {why}; `scontrol show hostnames` "
+        "must take it apart"
+    )
+
+
 def _counts(text: str) -> Iterator[int]:
-    """Tasks of each host in a list such as ``4,2(x3)``: 4 on one, 2 on each of three more."""
-    for count, times in _COUNT.findall(text):
-        for _ in range(int(times or 1)):
-            yield int(count)
+    """Tasks of each host in a list such as ``4,2(x3)``: 4 on one, 2 on each of three more.
+
+    Raises HydraError.
+    """
+    for item in filter(None, text.split(",")):
+        found = _COUNT.fullmatch(item)
+        if found is None or int(found[2] or 1) > _MOST_HOSTS:
+            raise HydraError(
+                f"SLURM_JOB_CPUS_PER_NODE is {text!r}, which Slurm does not write: {item!r} is no "
+                "number of processors, such as 4 or 2(x3)"
+            )
+        for _ in range(int(found[2] or 1)):
+            yield int(found[1])

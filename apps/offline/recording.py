@@ -9,7 +9,7 @@ and each other line a reading of the whole matrix, times counted from ``started_
     {"at_s": 12.0, "mbps": [[0, 1, 88.5], [1, 0, 3.25]]}
 
 with [source, destination, Mbps], racks by their position in the header; other pairs sent nothing. A
-last line without its end is one that was being written, and is left out.
+last line that has no end, or is no JSON, was being written, and is left out.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ class Trace:
     fabric: str
     started_unix_s: float
     readings: tuple[Reading, ...]
+    torn_line: int | None = None
+    """Number of a last line that was left out: its writing was cut short."""
 
 
 def read_trace(path: Path, fabric: Fabric) -> Trace:
@@ -136,16 +138,17 @@ def read_trace(path: Path, fabric: Fabric) -> Trace:
     try:
         if path.stat().st_size > _LONGEST_TRACE:
             raise PlanError(f"{path} is larger than {_LONGEST_TRACE >> 20} MiB: cut it")
-        text = path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise PlanError(f"{path} can't be read: {error}") from error
-    lines = text.split("\n")[:-1]  # text after the last end of a line is no line yet
-    if not lines:
+    if not content:
         raise PlanError(f"{path} is empty: hydra record writes such files")
+    lines = content.split(b"\n")
+    torn_line = _torn_line(lines)
     try:
         rack_of, name, started_unix_s = _header(_object(lines[0], 1), fabric)
         readings: list[Reading] = []
-        for number, line in enumerate(lines[1:], start=2):
+        for number, line in enumerate(lines[1 : (torn_line or len(lines)) - 1], start=2):
             reading = _reading(_object(line, number), rack_of, number)
             if readings and reading.at_s <= readings[-1].at_s:
                 raise PlanError(f"line {number}: at_s does not grow")
@@ -154,12 +157,28 @@ def read_trace(path: Path, fabric: Fabric) -> Trace:
         raise PlanError(f"{path}: {error}") from None
     if not readings:
         raise PlanError(f"{path} has no reading")
-    return Trace(name, started_unix_s, tuple(readings))
+    return Trace(name, started_unix_s, tuple(readings), torn_line)
 
 
-def _object(line: str, number: int) -> dict[str, Any]:
+def _torn_line(lines: Sequence[bytes]) -> int | None:
+    """Number of the last line after the first one if its writing was cut short.
+
+    ``lines`` are what stands between the ends of lines: the last is empty in a whole file.
+    """
+    if lines[-1]:
+        return len(lines) if len(lines) > 1 else None
+    last = len(lines) - 1
+    if last > 1:
+        try:
+            foreign_json.loads(lines[last - 1].decode("ascii"))
+        except ValueError:
+            return last
+    return None
+
+
+def _object(line: bytes, number: int) -> dict[str, Any]:
     try:
-        found = foreign_json.loads(line)
+        found = foreign_json.loads(line.decode("ascii"))
     except ValueError as error:
         raise PlanError(f"line {number} is not JSON: {error}") from None
     if not isinstance(found, dict):

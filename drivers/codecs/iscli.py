@@ -23,6 +23,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from drivers.codecs.unasked import is_echo, is_log_line
+
 MAX_LINE_CHARACTERS: Final = 4096
 MAX_REPLY_CHARACTERS: Final = 1 << 20
 MAX_COMMAND_CHARACTERS: Final = 240
@@ -72,7 +74,8 @@ class Reply:
     @property
     def error(self) -> str | None:
         """The first line that reports an error."""
-        return next((line.strip() for line in self.lines if _ERROR.match(line)), None)
+        told = (line for line in self.lines if not is_log_line(line))
+        return next((line.strip() for line in told if _ERROR.match(line)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,17 @@ class Terminal:
         self._events: deque[Event] = deque()
         self._error: IscliError | None = None
         self._prompt: re.Pattern[str] | None = None
+        self._expected: str | None = None
+
+    def expect(self, command: str) -> None:
+        """Take the echo of this command, which is sent next, for the beginning of a reply.
+
+        Lines before the echo, such as log messages after the prompt, are dropped.
+        """
+        self._expected = command
+        self._echo = None
+        self._lines = []
+        self._size = 0
 
     @property
     def named(self) -> bool:
@@ -210,6 +224,8 @@ class Terminal:
 
     def _finish(self, reply: Reply) -> None:
         self._events.append(reply)
+        if reply.echo:
+            self._expected = None
         self._line = ""
         self._lines = []
         self._size = 0
@@ -220,7 +236,8 @@ class Terminal:
         if self._name is None:
             self._learn(line)
         elif self._echo is None:
-            self._echo = line
+            if self._expected is None or is_echo(line, self._expected):
+                self._echo = line
         else:
             self._size += len(line) + 1
             if self._size > MAX_REPLY_CHARACTERS:
@@ -341,27 +358,39 @@ def parse_memberships(
 
 
 def parse_links(lines: Sequence[str]) -> Mapping[str, bool]:
-    """Link state by port (True: up), from ``show interface status``. Raises IscliError."""
+    """Link state by port (True: up), from ``show interface status``.
+
+    Raises IscliError also for text between two rows of the table that is no row and no log message:
+    it may be a part of a row.
+    """
     column: int | None = None
     found: dict[str, bool] = {}
+    last_port = 0
+    strange: str | None = None
     for line in lines:
         words = line.split()
-        if "Link" in words and "Port" in words:
-            # The heading names two flow-control columns at once.
-            column = 6 if words[0] == "Alias" else 5
-        elif column is not None and _is_row(words, column):
+        if column is None:
+            if "Link" in words and "Port" in words:
+                # The heading names two flow-control columns at once.
+                column = 6 if words[0] == "Alias" else 5
+        elif is_log_line(line):
+            continue
+        elif _is_row(words, column) and int(words[column - 5]) > last_port:
+            if strange is not None:
+                raise IscliError(f"{_shown(strange)} stands in the middle of the table of ports")
+            last_port = int(words[column - 5])
             found[words[column - 5]] = words[column] == "up"
             if column == 6:
                 found[words[0]] = words[column] == "up"
-        elif found and words:
-            break
+        elif found and words and strange is None:
+            strange = line
     if column is None:
         raise IscliError("no table of ports in the reply to show interface status")
     return found
 
 
 def _is_row(words: Sequence[str], column: int) -> bool:
-    """True for a port's row; the first line below the table is none."""
+    """True for a line with a number in the column of ports and a word in the column of links."""
     long = len(words) > column
     return long and words[column - 5].isdigit() and _LINK.fullmatch(words[column]) is not None
 
@@ -396,9 +425,14 @@ def _allowed(before: frozenset[int], how: list[str]) -> frozenset[int]:
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without indentation; one that only continues a list is joined to the line before it."""
+    """Lines without indentation; one that only continues a list is joined to the line before it.
+
+    Log messages are left out.
+    """
     held: str | None = None
     for raw in lines:
+        if is_log_line(raw):
+            continue
         line = " ".join(raw.split())
         if held is not None and held.endswith(",") and _NUMBERS.fullmatch(line):
             held += line

@@ -130,7 +130,8 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
     # --- the conversation -----------------------------------------------------------------------
 
     def _tell(self, command: str) -> None:
-        reply = self._session.write(self._encoded(command))
+        is_reply = partial(self._language.is_reply, command)
+        reply = self._session.write(self._encoded(command), is_reply=is_reply)
         refusal = self._language.refusal(self._language.lines(command, reply))
         if refusal is not None:
             raise DeviceError(self._name, f"the device refuses {short(command)!r}: {refusal}")
@@ -139,7 +140,9 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
         """The parsed reply to a query; ``parse`` is given no lines if there is no ``command``."""
         if command is None:
             return parse([])
-        lines = self._language.lines(command, self._session.query(self._encoded(command)))
+        is_reply = partial(self._language.is_reply, command)
+        reply = self._session.query(self._encoded(command), is_reply=is_reply)
+        lines = self._language.lines(command, reply)
         complaint = self._language.complaint(lines)
         if complaint is not None:
             raise DeviceError(self._name, f"the device refuses {short(command)!r}: {complaint}")

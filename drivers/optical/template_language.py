@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from drivers.codecs.unasked import is_echo, is_log_line
 from drivers.optical.template_options import (
     LISTED,
     CrossConnectTable,
@@ -88,19 +89,37 @@ class Language:
 
     # --- answers --------------------------------------------------------------------------------
 
+    def is_reply(self, command: str, reply: str) -> bool:
+        """False for text that the device printed of its own accord, and then prompted again.
+
+        Known by the missing echo, so that a device without echo has no such text.
+        """
+        return not self._options.echo or self._echo_at(command, reply.split("\n")) is not None
+
     def lines(self, command: str, reply: str) -> list[str]:
-        """A reply without blank lines and the echo of its command."""
+        """A reply without blank lines, the echo of its command, and what stands before the echo."""
         lines = [line.strip() for line in reply.split("\n")]
-        if self._options.echo and lines[0] == command.strip():
-            del lines[0]
-        return [line for line in lines if line]
+        at = self._echo_at(command, lines) if self._options.echo else None
+        return [line for line in lines[0 if at is None else at + 1 :] if line]
+
+    def _echo_at(self, command: str, lines: Sequence[str]) -> int | None:
+        told = enumerate(lines)
+        return next((n for n, line in told if is_echo(line.strip(), command.strip())), None)
+
+    def _is_logged(self, line: str) -> bool:
+        """True for a log line, of devices whose replies can't be mistaken for others.
+
+        Without echo, a reply that ends with a prompt may be nothing but a log line: such a line is
+        text that does not fit.
+        """
+        return (self._options.echo or self._options.prompt is None) and is_log_line(line)
 
     def complaint(self, lines: Iterable[str]) -> str | None:
         """The device's complaint about a command; None if there is none."""
         if self._options.error is None:
             return None
         for line in lines:
-            if match := _search(self._options.error, line):
+            if not self._is_logged(line) and (match := _search(self._options.error, line)):
                 return short(match.groupdict().get("reason") or line)
         return None
 
@@ -109,12 +128,14 @@ class Language:
         complaint, success = self.complaint(lines), self._options.success
         if complaint is not None or success is None:
             return complaint
-        if any(matches(success, line) for line in lines):
+        if any(matches(success, line) for line in lines if not self._is_logged(line)):
             return None
         return short(" / ".join(lines)) or "no word of success"
 
     def ends_reply(self, line: str) -> bool:
         """True if a line is the last of a reply, for devices without a prompt."""
+        if self._is_logged(line):
+            return False
         return matches(self._options.success, line) or matches(self._options.error, line)
 
     def identity(self, lines: Sequence[str]) -> DeviceIdentity:
@@ -169,7 +190,9 @@ class Language:
         for line in lines:
             if match := _search(table.row, line):
                 rows.append({name: text for name, text in match.groupdict().items() if text})
-            elif not any(matches(p, line) for p in (*table.ignore, self._options.success)):
+            elif not self._is_logged(line) and not any(
+                matches(p, line) for p in (*table.ignore, self._options.success)
+            ):
                 raise LanguageError(
                     f"{short(line)!r} is neither a row nor among the lines to ignore"
                 )

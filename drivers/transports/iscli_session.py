@@ -21,8 +21,6 @@ _ANSWERS: Final = 2
 """Questions for user and password; one more means that the log-in was refused."""
 _MOMENT_S: Final = 0.2
 """Silence after which a line that looks like a prompt is taken for one."""
-_ECHO_COMPARED: Final = 40
-"""Characters of an echo that are compared: a narrow terminal wraps longer ones."""
 
 _T = TypeVar("_T")
 
@@ -211,6 +209,7 @@ class IscliSession:
 
     def _run(self, command: str, deadline: Deadline) -> Reply:
         """The reply to a command. Raises ConnectionLostError, ProtocolError or DeviceError."""
+        self._terminal.expect(command)
         self._stream.send(iscli.encode_line(command), deadline)
         while True:
             event = self._next_event(deadline)
@@ -222,7 +221,7 @@ class IscliSession:
                     self._device,
                     f"{command}: the switch asks for another password; log in as an administrator",
                 )
-            elif event.echo and command.startswith(event.echo[:_ECHO_COMPARED]):
+            elif event.echo:
                 return event
 
     def _next_event(self, deadline: Deadline) -> iscli.Event:

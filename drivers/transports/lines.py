@@ -66,28 +66,36 @@ class LineTransport:
         *,
         follows: bool = False,
         is_part: Callable[[str], bool] = lambda _: False,
+        is_reply: Callable[[str], bool] = lambda _: True,
     ) -> str:
         """Send a line that changes nothing and return its reply.
 
         ``follows`` means that another exchange has just ended, so that no unasked input has to be
         looked for first. If a line asks several things, some devices answer them in several lines:
         as long as ``is_part`` says that more must come, another line is read, and joined by ``;``.
+        Text for which ``is_reply`` is False was printed unasked, and is dropped.
 
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
         ProtocolError if it answers something outside its grammar.
         """
         try:
-            return self._exchange(line, follows=follows, is_part=is_part)
+            return self._exchange(line, follows=follows, is_part=is_part, is_reply=is_reply)
         except ConnectionLostError as error:
             raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
 
-    def write(self, line: bytes, *, follows: bool = False) -> str:
-        """Send a line that changes the device and return its reply; ``follows`` as above.
+    def write(
+        self,
+        line: bytes,
+        *,
+        follows: bool = False,
+        is_reply: Callable[[str], bool] = lambda _: True,
+    ) -> str:
+        """Send a line that changes the device and return its reply; the rest as in :meth:`query`.
 
         Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the reply got lost.
         """
         try:
-            return self._exchange(line, follows=follows)
+            return self._exchange(line, follows=follows, is_reply=is_reply)
         except (ConnectionLostError, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._device,
@@ -96,14 +104,20 @@ class LineTransport:
             ) from error
 
     def _exchange(
-        self, line: bytes, *, follows: bool, is_part: Callable[[str], bool] = lambda _: False
+        self,
+        line: bytes,
+        *,
+        follows: bool,
+        is_reply: Callable[[str], bool],
+        is_part: Callable[[str], bool] = lambda _: False,
     ) -> str:
         deadline = Deadline(self._timeout_s)
         if not (follows and self._stream.connected):
             self._connect(deadline)
         self._stream.send(line, deadline)
         try:
-            reply = self._read(deadline)
+            while not is_reply(reply := self._read(deadline)):
+                pass
             while is_part(reply):
                 reply = f"{reply};{self._read(deadline)}"
         except self._decode_error as error:

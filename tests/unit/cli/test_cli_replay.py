@@ -40,6 +40,15 @@ def test_a_program_gets_every_moment(run, recorded):
     assert configured["moments"][0]["decision"] in {"change", "keep"}
 
 
+def test_a_torn_last_line_is_left_out_with_a_word(run, recorded):
+    lines = len(recorded.read_text().splitlines())
+    with recorded.open("a") as file:
+        file.write('{"at_s": 2, "mb\n')
+    result = run("replay", str(recorded), "--fabric", str(DEMO))
+    assert result.exit_code == 0, result.output
+    assert f"line {lines + 1} was cut short while it was written: left out" in result.stderr
+
+
 def test_readings_that_are_no_demand_are_left_out(call, service, tmp_path, monkeypatch):
     report = service.demand()
     none = DemandReport(

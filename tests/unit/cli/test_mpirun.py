@@ -1,6 +1,8 @@
 """``hydra mpirun`` as a process of its own, and what it makes of host files and patterns."""
 
+import re
 import signal
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from tests.waiting import wait_until
 
 from .jobs import all_over, finish, states
 
-HOSTS = "h11 slots=2\n# the others\nh21\nh31\n"
+HOSTS = "h11 slots=2\n# the others\nh21 slots=1\nh31 slots=1\n"
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_all_of_it_or_nothing(start, service, network, hosts):
 
 def test_a_job_inside_one_rack_just_runs(start, service, network, tmp_path):
     path = tmp_path / "hosts"
-    path.write_text("h11\nh12\n")
+    path.write_text("h11:1\nh12:1\n")
     job = ("mpirun", "--hosts", str(path), "--pattern", "ring", "--mbps", "60")
     assert finish(start(*job, "--", "echo", "-n", "ran"))[:2] == (0, "ran")
     assert service.reservations() == []
@@ -91,7 +93,7 @@ def test_refusals(call, hosts, arguments, code, words):
 
 def test_hosts_that_are_no_servers(run, rest, service, tmp_path):
     path = tmp_path / "hosts"
-    path.write_text("h11\nnode7\n")
+    path.write_text("h11:1\nnode7:1\n")
     job = ("--hosts", str(path), "--pattern", "ring", "--mbps", "1", "--url", rest.url)
     result = run("mpirun", *job, "--", "true")
     assert result.exit_code == 1
@@ -108,18 +110,114 @@ def test_a_host_file_that_is_none(run, tmp_path):
 # --- host files and patterns ----------------------------------------------------------------
 
 
-def test_host_files_of_both_kinds():
-    text = "a max_slots=8 slots=3\na slots=1 max-slots=8\nb:2\n\n# c\nd # one\na\n"
-    assert read_hosts(text, "f") == [Host("a", 5), Host("b", 2), Host("d", 1)]
-    for bad in ("a:x", "a:0", ":3", "a slots=0", "", "# a"):
-        with pytest.raises(HydraError, match=r"^f"):
-            read_hosts(bad, "f")
+OPEN_MPI = [
+    ("h1 slots=2\nh2 slots=3\n", {"h1": 2, "h2": 3}),
+    ("h1\nh1\nh1\nh2 slots=1", {"h1": 3, "h2": 1}),
+    ("h1 slots=2\nh1\n", {"h1": 3}),
+    ("h1 cpu=3\nh2 count = 2\n", {"h1": 3, "h2": 2}),
+    ("h1 max_slots=8 slots=3\nh2 max-slots=2\n", {"h1": 3, "h2": 2}),
+    ("h1 max_slots=4\nh1\n", {"h1": 5}),
+    ("h1\nh1 max_slots=4\n", {"h1": 2}),
+    ("h1 slots=2 max_slots=2\nh1\n", {"h1": 3}),
+    ("root@h1 slots=1\nh1\n", {"h1": 2}),
+    ("h1 port=22 slots=2\nh2 user-name=root username=root slots=1", {"h1": 2, "h2": 1}),
+    ("# c\n//c\nh1 slots=2#c\nh2 slots=3 /* c */\n/* c */\n", {"h1": 2, "h2": 3}),
+]
+REFUSED_BY_OPEN_MPI = [
+    ("h1 slots=2\nh1 slots=2\n", "write one line with all its slots"),
+    ("h1\nh1 slots=2\n", "write one line with all its slots"),
+    ("h1 slots=2\nroot@h1 slots=1\n", "write one line with all its slots"),
+    ("h1 slots=2 cpu=3\n", "slots are given twice"),
+    ("h1 slots=3 max_slots=2\n", "max_slots is less than the 3 slots of h1"),
+    ("h1 max_slots=4\nh1 max_slots=4\n", "max_slots is less than the 5 slots of h1"),
+    ("h1,h2\n", "the name of one host"),
+    ("+n0\n", "the name of one host"),
+    ("h1 slots=auto\n", "slots is 'auto': write a number from 1"),
+    ("h1 slots=0\n", "slots is '0': write a number from 1"),
+    ("h1 slots=-2\n", "slots is '-2': write a number from 1"),
+    ("h1 cores=2\n", "mpirun knows no cores="),
+    ("h1 user=root\n", "mpirun knows no user="),
+]
+
+
+def mapped_by_open_mpi(tmp_path, text):
+    """The number of ranks that Open MPI itself would start on each host; None if it refuses."""
+    path = tmp_path / "hosts"
+    path.write_text(text)
+    launcher = ["mpirun.openmpi", "--allow-run-as-root", "--do-not-launch", "--display-map"]
+    told = subprocess.run(
+        [*launcher, "--hostfile", str(path), "true"], capture_output=True, text=True, check=False
+    ).stdout
+    found = re.findall(r"Data for node: (\S+).*Num procs: (\d+)", told)
+    return {name: int(ranks) for name, ranks in found} or None
+
+
+@pytest.mark.parametrize(("text", "slots"), OPEN_MPI)
+def test_a_host_file_is_read_as_open_mpi_reads_it(tmp_path, text, slots):
+    assert mapped_by_open_mpi(tmp_path, text) == slots
+    assert {host.name: host.slots for host in read_hosts(text, "f")} == slots
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED_BY_OPEN_MPI)
+def test_a_host_file_that_open_mpi_refuses_is_refused(tmp_path, text, words):
+    assert mapped_by_open_mpi(tmp_path, text) is None
+    with pytest.raises(HydraError, match=r"^f:\d: ") as refused:
+        read_hosts(text, "f")
+    assert words in str(refused.value)
+
+
+def test_a_host_file_of_mpich():
+    """As mpiexec.hydra 5.0.2 read the same files."""
+    text = "a:2\na:1\n\nb\nb\nc\nd:4 user=me # c\n"
+    assert read_hosts(text, "f") == [Host("a", 3), Host("b", 2), Host("c", 1), Host("d", 4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a:x", "write a number from 1"),
+        ("a:0", "write a number from 1"),
+        (":3", "the name of one host"),
+        ("a:2\nb slots=2", "f:2: 'b slots=2': NAME:N is MPICH's notation"),
+        ("a b", "write each host on a line of its own"),
+        ("a 3", "write each host on a line of its own"),
+        ("", "f names no hosts"),
+        ("# a", "f names no hosts"),
+    ],
+)
+def test_what_is_no_host_file(text, words):
+    with pytest.raises(HydraError, match=r"^f") as refused:
+        read_hosts(text, "f")
+    assert words in str(refused.value)
+
+
+def test_a_host_without_a_number_is_refused_where_the_number_counts(run, tmp_path):
+    """Open MPI starts a rank on each core of such a host: two hosts of 8 cores are 16 ranks."""
+    assert read_hosts("h11\nh21\n", "f") == [Host("h11", None), Host("h21", None)]
+    path = tmp_path / "hosts"
+    path.write_text("h11\nh21\n")
+    job = ("--hosts", str(path), "--pattern", "all-to-all", "--mbps", "5")
+    result = run("mpirun", *job, "--", "true")
+    assert result.exit_code == 1
+    assert "write `h11 slots=N` (Open MPI) or `h11:N` (MPICH)" in result.stderr
+
+
+def test_flows_from_host_to_host_need_no_slots(start, service, network, tmp_path):
+    path, flows = tmp_path / "hosts", tmp_path / "flows.json"
+    path.write_text("h11\nh31\n")
+    flows.write_text('[{"src": "h11", "dst": "h31", "mbps": 7}]')
+    code, _, err = finish(
+        start("mpirun", "--hosts", str(path), "--pattern", str(flows), "--", "true")
+    )
+    assert code == 0, err
+    assert promised(service) == {("h11", "h31"): 7}
 
 
 def test_ranks_fill_one_host_after_the_other():
     hosts = [Host("a", 2), Host("b", 2)]
     assert placement(hosts, None) == ["a", "a", "b", "b"]
     assert placement(hosts, 3) == ["a", "a", "b"]
+    assert placement([Host("a", 2), Host("b", None)], 2) == ["a", "a"]
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,15 @@ def test_a_group_that_the_controller_has_forgotten_is_over(slurm, service, tmp_p
         ("", None),
         ("(null)", None),
         ("nothydra:ring=5", None),
+        ("my-hydra:ring=5", None),
+        ("hydra-core sweep", None),
+        ("project=x,hydra:ring=5", Wish("ring", 5.0)),
+        ("hydra:ring=5,project=x", Wish("ring", 5.0)),
+        ("project=x;hydra:all-to-all=5;y", Wish("all-to-all", 5.0)),
+        ("Hydra:ring=5", Wish("ring", 5.0)),
+        ("HYDRA:Ring=5", Wish("ring", 5.0)),
+        ("'hydra:ring=5'", Wish("ring", 5.0)),
+        ('{"net": "hydra:ring=5"}', Wish("ring", 5.0)),
     ],
 )
 def test_wishes(comment, wish):
@@ -271,7 +280,9 @@ def test_wishes(comment, wish):
 
 
 @pytest.mark.parametrize("comment", ["hydra:", "hydra:ring", "hydra:ring=", "hydra:ring=-1",
-                                     "hydra:ring=nan", "hydra:some=5"])  # fmt: skip
+                                     "hydra:ring=nan", "hydra:some=5", "x,hydra: ring=5",
+                                     "hydra=ring:5", "hydra:ring=2,5", "hydra:ring=5Mb/s",
+                                     "Hydra :ring=5", "hydra:ring:5"])  # fmt: skip
 def test_wishes_that_make_no_sense(comment):
     with pytest.raises(HydraError, match="is not hydra:PATTERN=MBPS with a pattern of all-to-all"):
         read_wish(comment)
@@ -289,6 +300,38 @@ def test_wishes_that_make_no_sense(comment):
 )
 def test_host_lists(listed, names):
     assert list(hostnames(listed)) == names
+
+
+def test_two_wishes_in_a_comment_are_refused():
+    with pytest.raises(HydraError, match="asks for bandwidth 2 times"):
+        read_wish("hydra:ring=5,hydra:root=2")
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        ("n[a-c]", r"\[a-c\] is neither a number nor a range"),
+        ("n[1,a]", r"\[a\] is neither"),
+        ("n[]", r"\[\] is neither"),
+        ("n[1-2-3]", r"\[1-2-3\] is neither"),
+        ("n[5-3]", r"\[5-3\] goes down"),
+        ("n[1", "brackets do not pair"),
+        ("n1]", "brackets do not pair"),
+        ("n[[1]]", "brackets do not pair"),
+        ("n[1-999999999]", "more than 65536 hosts"),
+        ("n[1-999]-[1-999]", "more than 65536 hosts"),
+    ],
+)
+def test_what_is_no_host_list(listed, why):
+    with pytest.raises(HydraError, match=why):
+        list(hostnames(listed))
+
+
+@pytest.mark.parametrize("listed", ["4,x", "4(2)", "2(x99999999)", "four"])
+def test_what_is_no_list_of_processors(listed):
+    variables = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "h1"}
+    with pytest.raises(HydraError, match="such as 4 or 2"):
+        Job.from_environment({**variables, "SLURM_JOB_CPUS_PER_NODE": listed})
 
 
 def test_slurms_own_reading_of_host_lists(cluster):

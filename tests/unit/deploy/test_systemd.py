@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -110,3 +111,20 @@ def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(mana
         while True:
             said.append(manager.recv(100))
     assert b"STOPPING=1" in said
+
+
+def test_systemd_understands_the_agent_that_sees_containers(tmp_path):
+    """The drop-in adds what setns takes, and nothing else."""
+    name = "hydra-agent.service"
+    text = (UNITS / name).read_text()
+    (tmp_path / name).write_text(
+        text.replace(INSTALLED, str(Path(sys.executable).with_name("hydra")))
+    )
+    shutil.copytree(UNITS / f"{name}.d", tmp_path / f"{name}.d")
+    done = analyze("verify", "--man=no", tmp_path / name)
+    assert (done.returncode, done.stderr) == (0, "")
+    added = (UNITS / f"{name}.d" / "containers.conf").read_text()
+    assert [line for line in added.splitlines() if "=" in line] == [
+        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_PTRACE CAP_SYS_ADMIN",
+        "RestrictNamespaces=net",
+    ]

@@ -51,13 +51,27 @@ def code_of(path: Path) -> list[str]:
     return [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
 
 
-def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes():
+def test_a_compressed_log_of_spark_is_refused_with_the_remedy():
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "spark_job.py", "3"],
+        input=b"\x28\xb5\x2f\xfd\x00\x58\x01\xff",
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"spark.eventLog.rolling.enabled=false" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
     """The events of a real run; the network behind REST is a stand-in."""
     service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.start()
     *begun, completed, ended = SPARK_EVENTS.read_text().splitlines(keepends=True)
     assert "SparkListenerStageCompleted" in completed
+    left = completed[:70] if torn else completed + ended
     job = subprocess.Popen(
         [sys.executable, EXAMPLES / "spark_job.py", "3"],
         env={**os.environ, "HYDRA_URL": server.url},
@@ -71,7 +85,7 @@ def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes():
         wait_until(lambda: service.reservations() != [], 60)
         (shuffle,) = service.reservations()
         assert (shuffle.bandwidth_mbps, shuffle.state) == (3, ReservationState.ACTIVATING)
-        _, complaints = job.communicate(completed + ended, timeout=60)
+        _, complaints = job.communicate(left, timeout=60)
         assert (job.returncode, complaints) == (0, "")
         assert [one.state for one in service.reservations()] == [ReservationState.RELEASING]
     finally:

@@ -241,6 +241,29 @@ def test_lines_around_the_table_of_links_are_no_ports():
     assert links == {**{f"{n}": n != 2 for n in range(1, 65)}, "65": True, "MGT": True}
 
 
+LOGGED = "Oct 27 11:37:02 RS-G8264 NOTICE link: link up on port 3"
+
+
+@pytest.mark.parametrize("row", [4, 5, 40, 66])
+def test_a_log_line_in_the_table_of_links_hides_no_port(row):
+    lines = list(G8264().status())
+    whole = iscli.parse_links(lines)
+    assert iscli.parse_links([*lines[:row], "", LOGGED, *lines[row:]]) == whole
+    assert len(whole) >= 65
+
+
+def test_other_text_in_the_table_of_links_is_refused():
+    """It may be a part of a row: ports are not to vanish."""
+    lines = list(G8264().status())
+    with pytest.raises(IscliError, match="'link up on port 3' stands in the middle of the table"):
+        iscli.parse_links([*lines[:20], "link up on port 3", *lines[20:]])
+
+
+def test_a_log_line_in_a_configuration_is_no_part_of_it():
+    lines = ["interface port 1-4,", LOGGED, "9", " switchport access vlan 7", LOGGED, "!"]
+    assert set(iscli.parse_memberships(lines)) == {1, 2, 3, 4, 9}
+
+
 def test_a_configuration_as_a_switch_prints_it():
     lines = """Current configuration:
 !

@@ -111,6 +111,66 @@ def test_the_pager_is_answered_and_a_message_unasked_is_no_reply():
     stream.finish()
 
 
+LOGGED = b"Oct 27 11:37:02 RS-G8264 ERROR link: link down on port 5\r\n"
+
+
+@pytest.mark.parametrize(
+    "unasked",
+    [
+        b"\r\n" + LOGGED,
+        LOGGED,
+        b"\r\n" + LOGGED + b"\r\n" + LOGGED,
+        b"\r\n" + LOGGED + b"RS G8264#",
+        b"\r\n" + LOGGED + b"\r\nRS G8264#\r\n" + LOGGED,
+        b"\r\nOct 27 11:37:02 RS-G8264 NOTICE link: link up on port 5 ",
+    ],
+)
+@pytest.mark.parametrize("early", [True, False], ids=["before the command", "with the command"])
+def test_a_console_that_logs_after_its_prompt_is_asked_and_answers(unasked, early):
+    """No prompt follows the line: the echo of the command says where the reply begins."""
+    answer = b"show interface status\r\n" + STATUS + b"RS G8264#"
+    asked = b"show interface status\r"
+    stream = Transcript(*LOG_IN, (asked, answer if early else unasked + answer))
+    driver = tor(stream)
+    driver.open()
+    if early:
+        stream.waiting()
+        stream._pending = unasked
+    assert driver.link_up(["1", "64"]) == {"1": True, "64": False}
+    stream.finish()
+
+
+STATUS = (
+    b"-" * 60 + b"\r\nAlias   Port   Speed    Duplex     Flow Ctrl      Link     Description\r\n"
+    b"------- ----   -----   --------  --TX-----RX--   ------   -------------\r\n"
+    b"1       1   1G/10G   full   no   no   up    1\r\n"
+    b"64      64  1G/10G   full   no   no   down  64\r\n"
+)
+
+
+def test_a_change_on_a_console_that_logs_all_the_time_is_confirmed():
+    def logs(line: bytes, prompt: bytes, output: bytes = b"") -> tuple[bytes, bytes]:
+        sent, answer = says(line, prompt, output + LOGGED)
+        return sent, b"\r\n" + LOGGED + answer
+
+    block = b"interface port 1\r\n switchport mode trunk\r\n" + LOGGED
+    block += b" switchport trunk allowed vlan 1-3,\r\n" + LOGGED + b"   27\r\n exit\r\n"
+    stream = Transcript(
+        *LOG_IN,
+        logs(b"show running-config", b"RS G8264#", CONFIGURATION),
+        logs(b"configure terminal", CONFIG),
+        logs(b"interface port 1", PORT),
+        logs(b"switchport trunk allowed vlan 2-3,27", PORT),
+        logs(b"switchport trunk native vlan 1", PORT),
+        logs(b"switchport mode trunk", PORT),
+        logs(b"exit", CONFIG),
+        logs(b"end", b"RS G8264#"),
+        logs(b"show running-config", b"RS G8264#", block.replace(b"1-3", b"2-3")),
+    )
+    tor(stream).set_vlans({"1": PortVlans(frozenset({VlanId(2), VlanId(3), VlanId(27)}))})
+    stream.finish()
+
+
 def test_a_refusal_in_the_middle_leaves_the_outcome_unknown_and_says_what_stands():
     stream = Transcript(
         *LOG_IN,

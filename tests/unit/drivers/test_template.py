@@ -106,11 +106,12 @@ def test_a_password_is_asked_for_where_one_is_sent():
 
 
 @contextmanager
-def device(answer):
+def device(answer, greeting=""):
     """Answers each line with what ``answer`` returns for it; None closes the connection."""
 
     def serve(connection):
         with connection, connection.makefile("rb") as lines:
+            connection.sendall(greeting.encode())
             for line in lines:
                 if (reply := answer(line.decode().strip())) is None:
                     return
@@ -256,6 +257,42 @@ def test_a_pattern_that_would_take_for_ever_does_not(patches):
         with pytest.raises(ProtocolError, match="neither a row"):
             driver.cross_connects()
         assert time.monotonic() - started < 4
+        driver.close()
+
+
+# --- devices that log to their terminal ----------------------------------------------------------
+
+LOGGED = "Oct 27 11:37:02 oxc ERR port 3: light lost\n"
+
+
+def test_log_lines_end_no_reply_and_are_no_refusal(patches):
+    def logging(line):
+        head, *rest = patches(line).splitlines(keepends=True)
+        return LOGGED + head + LOGGED + "".join(rest) if rest else LOGGED + head
+
+    options = PLAIN | {"error": "ERR ?(?P<reason>.*)", "success": "OK$"}
+    with device(logging) as address:
+        driver = optical_switch(plane(options, address), 30.0)
+        driver.change([], [CrossConnect(1, 6), CrossConnect(2, 5)])
+        assert driver.cross_connects() == {CrossConnect(1, 6), CrossConnect(2, 5)}
+        driver.close()
+
+
+@pytest.mark.parametrize(
+    "unasked",
+    [f"\n{LOGGED}", f"\n{LOGGED}oxc> ", f"\n{LOGGED}\noxc> \n{LOGGED}oxc> "],
+    ids=["no prompt", "a prompt", "two prompts"],
+)
+def test_a_reply_begins_with_the_echo_whatever_stands_before_it(patches, unasked):
+    def answer(line):
+        return f"{unasked}{line}\n{patches(line).removesuffix('OK' + chr(10))}oxc> "
+
+    options = {name: value for name, value in PLAIN.items() if name != "success"}
+    options |= {"prompt": "oxc>", "echo": True, "error": "ERR ?(?P<reason>.*)"}
+    with device(answer, greeting="oxc> ") as address:
+        driver = optical_switch(plane(options, address), 30.0)
+        driver.change([], [CrossConnect(1, 6), CrossConnect(2, 5)])
+        assert driver.cross_connects() == {CrossConnect(1, 6), CrossConnect(2, 5)}
         driver.close()
 
 

@@ -60,4 +60,37 @@ def test_it_is_told_as_lines_come():
 )
 def test_a_line_that_is_no_event_is_named(bad):
     with pytest.raises(HydraError, match="line 4 is no event of Spark's"):
-        told(bad)
+        told(bad, stage("Submitted", 1, 0))
+
+
+@pytest.mark.parametrize("torn", ['{"Event":"SparkListenerSta', "", "{}", "\0\0\0"])
+def test_a_torn_last_line_ends_the_log_and_what_has_begun(torn):
+    """Spark that is killed leaves such a log (SPARK-6197)."""
+    assert told(stage("Submitted", 1, 0), torn) == [(1, BOTH, True), (1, BOTH, False)]
+
+
+def test_what_has_begun_ends_before_a_line_that_is_no_event_is_an_error():
+    log = shuffles([*TWO_HOSTS, stage("Submitted", 1, 0), "no", executor("9", "h31")])
+    assert [next(log).begins, next(log).begins] == [True, False]
+    with pytest.raises(HydraError, match="line 5"):
+        next(log)
+
+
+def test_lines_may_be_bytes():
+    lines = [one.encode() for one in (*TWO_HOSTS, stage("Submitted", 1, 0))]
+    assert [one.begins for one in shuffles(lines)] == [True, False]
+
+
+def test_a_log_that_is_compressed_is_refused_with_both_settings():
+    """Spark 4 compresses with zstd by default (SPARK-45257), and rolls (SPARK-45771)."""
+    for start, codec in (
+        (b"\x28\xb5\x2f\xfd\x00\x58\n", "zstd"),
+        (b"LZ4Block\x26\n", "lz4"),
+        (b"\x82SNAPPY\x00\n", "snappy"),
+        (b"ZV\x01\n", "lzf"),
+        (b"\x28\xb5\x2f\xfd".decode("utf-8", "surrogateescape"), "zstd"),
+    ):
+        with pytest.raises(HydraError, match=f"compressed with {codec}") as refused:
+            next(shuffles([start]))
+        assert "spark.eventLog.compress=false" in str(refused.value)
+        assert "spark.eventLog.rolling.enabled=false" in str(refused.value)

@@ -55,11 +55,24 @@ def test_a_file_that_exists_is_left_alone(path):
     assert path.read_text() == "precious"
 
 
-def test_a_line_that_was_being_written_is_left_out(path):
+@pytest.mark.parametrize(
+    "torn", [b'{"at_s": 2, "mb', b'{"at_s": 2, "mb\n', b"\0\0\0\0", b"\0\0\n", b"\xff\xfe\n", b"\n"]
+)
+def test_a_line_that_was_being_written_is_left_out(path, torn):
     write(path, HEADER, {"at_s": 1, "mbps": []})
-    with path.open("a") as file:
-        file.write('{"at_s": 2, "mb')
-    assert len(read_trace(path, FABRIC).readings) == 1
+    with path.open("ab") as file:
+        file.write(torn)
+    trace = read_trace(path, FABRIC)
+    assert len(trace.readings) == 1
+    assert trace.torn_line == 3
+
+
+def test_a_line_that_is_no_json_in_the_middle_is_an_error(path):
+    write(path, HEADER, {"at_s": 1, "mbps": []})
+    with path.open("ab") as file:
+        file.write(b'{"at_s": 2, "mb\n{"at_s": 3, "mbps": []}\n')
+    with pytest.raises(PlanError, match="line 3 is not JSON"):
+        read_trace(path, FABRIC)
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,11 @@ def test_ryu_comes_in_the_wheel_and_all_that_it_needs_is_asked_for(metadata):
 def test_units_rules_and_the_dashboard_come_in_the_wheel(metadata):
     files = {(folder, Path(file)) for folder, names in metadata["data_files"] for file in names}
     assert all((ROOT / file).is_file() for _, file in files)
-    units = {file.name for folder, file in files if folder == "lib/systemd/system"}
-    assert units == {file.name for file in (ROOT / "deploy" / "systemd").iterdir()}
+    below = "lib/systemd/system"
+    units = {str(folder) + "/" + file.name for folder, file in files if folder.startswith(below)}
+    systemd = ROOT / "deploy" / "systemd"
+    kept = [path.relative_to(systemd) for path in systemd.rglob("*") if path.is_file()]
+    assert units == {f"{below}/{path}" for path in kept}
     guide = (ROOT / "docs" / "operators-guide.md").read_text()
     assert "/opt/hydra/lib/systemd/system/hydra.service" in guide
 
