@@ -213,7 +213,7 @@ class HydraClient:
 
     def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
         """All reservations, or those in these states; oldest first, page by page."""
-        query = [("state", state.value) for state in states]
+        query = [("state", str(state)) for state in states]
         after: list[tuple[str, str]] = []
         while True:
             page = self._read("GET", "/v1/reservations", models.Reservations, [*query, *after])
@@ -289,7 +289,7 @@ class HydraClient:
         """
         place = Place(last_id)
         with _refusals():
-            for name, data in self._connection.follow([kind.value for kind in kinds], place):
+            for name, data in self._connection.follow(kinds, place):
                 document = models.Gap if name == "gap" else models.Event
                 try:
                     event = document.model_validate(data)
