@@ -23,6 +23,7 @@ from apps.connection import (
     ClientError,
     Connection,
     NoAnswer,
+    Place,
     Query,
     Refusal,
     resource,
@@ -212,7 +213,7 @@ class HydraClient:
 
     def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
         """All reservations, or those in these states; oldest first, page by page."""
-        query = [("state", state.value) for state in states]
+        query = [("state", str(state)) for state in states]
         after: list[tuple[str, str]] = []
         while True:
             page = self._read("GET", "/v1/reservations", models.Reservations, [*query, *after])
@@ -282,11 +283,21 @@ class HydraClient:
     def events(
         self, *kinds: EventKind, last_id: str | None = None
     ) -> Iterator[tuple[str, models.Event | models.Gap]]:
-        """(id, event) pairs as they happen, after ``last_id``; ends when the connection does."""
+        """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
+
+        A silence, however long, ends nothing: the controller keeps the connection open.
+        """
+        place = Place(last_id)
         with _refusals():
-            for event in self._connection.follow([kind.value for kind in kinds], last_id):
-                document = models.Gap if event.event == "gap" else models.Event
-                yield event.id, document.model_validate_json(event.data)
+            for name, data in self._connection.follow(kinds, place):
+                document = models.Gap if name == "gap" else models.Event
+                try:
+                    event = document.model_validate(data)
+                except ValidationError as error:
+                    raise ClientError(
+                        f"event {place.last_id} is something else: {error}"
+                    ) from error
+                yield place.last_id or "", event
 
     # -- on the way -------------------------------------------------------------------------------
 

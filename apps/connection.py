@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ STORE_LOST: Final = "store-unavailable"
 """Kind of a refusal, and of a condition: controllers that share a store do not reach it."""
 _NOBODY_LEADS: Final = frozenset({"standing-by", STORE_LOST})
 _UNKNOWN: Final = "leader-unanswered"
+_FIRST_OF_SERVERS: Final = 500
 PASSING: Final = frozenset(f"{_PROBLEMS}{kind}" for kind in {*_NOBODY_LEADS, _UNKNOWN})
 """Types of problems that are over once a controller leads."""
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
@@ -83,6 +85,22 @@ class Refusal(ClientError):
     def nobody_leads(self) -> bool:
         """True if nothing was changed, and another controller may lead soon."""
         return self.kind in _NOBODY_LEADS
+
+    @property
+    def may_pass(self) -> bool:
+        """True if the same request may be taken later: status 429 or 5xx."""
+        status = self.response.status_code
+        return status == httpx.codes.TOO_MANY_REQUESTS or status >= _FIRST_OF_SERVERS
+
+
+@dataclass(slots=True)
+class Place:
+    """A place in a stream of events, from which a follower goes on with another connection."""
+
+    last_id: str | None = None
+    """The id of the last event, or of the one before the stream began. None: not known."""
+    opened: bool = False
+    """True once a controller has begun the stream."""
 
 
 class Connection:
@@ -210,10 +228,13 @@ class Connection:
         return document_of(self.request(method, path, **more))
 
     def follow(
-        self, kinds: Iterable[str], last_id: str | None, path: str = "/v1/events"
-    ) -> Iterator[ServerSentEvent]:
-        """Events after ``last_id``, until the connection ends. Raises ClientError."""
-        headers = {} if last_id is None else {"Last-Event-ID": last_id}
+        self, kinds: Iterable[str], place: Place, path: str = "/v1/events"
+    ) -> Iterator[tuple[str, JsonObject]]:
+        """Yield (name, data) of each event after ``place``, until the connection ends.
+
+        ``place`` moves along, also without an event. Raises ClientError.
+        """
+        headers = {} if place.last_id is None else {"Last-Event-ID": place.last_id}
         query = [("kind", kind) for kind in kinds]
         timeout = httpx.Timeout(self._timeout_s, read=SILENCE_S)
         with ExitStack() as stack:
@@ -232,8 +253,14 @@ class Connection:
                 return source
 
             source = self._try(ask, repeatable=True)
+            place.opened = True
             with self._errors():
-                yield from source.iter_sse()
+                for event in source.iter_sse():
+                    place.last_id = event.id or place.last_id
+                    # Without data there is no event (the WHATWG's standard says so): httpx-sse
+                    # gives one for each comment once it has seen an id.
+                    if event.data:
+                        yield event.event, _document(source.response, event)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -281,6 +308,17 @@ def _accepted(response: httpx.Response) -> httpx.Response:
     if not response.is_success:
         raise Refusal(response, document_of(response, "title"))
     return response
+
+
+def _document(response: httpx.Response, event: ServerSentEvent) -> JsonObject:
+    """The JSON object in an event. Raises ClientError."""
+    try:
+        document = event.json()
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        return document
+    raise ClientError(f"{response.url} answered something else: no JSON in event {event.id}")
 
 
 def document_of(response: httpx.Response, *needed: str) -> JsonObject:

@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import StrEnum
 from math import isfinite
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ _PREFIX: Final = "hydra"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
 
 
-class Role(Enum):
+class Role(StrEnum):
     VIEWER = "viewer"
     """Sees everything, changes nothing."""
     TENANT = "tenant"

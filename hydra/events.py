@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from hydra.errors import HydraError
@@ -26,7 +26,7 @@ from hydra.reservations.reservation import Reservation
 from hydra.roles import Alarm, Severity
 
 
-class EventKind(Enum):
+class EventKind(StrEnum):
     RESERVATION = "reservation"
     """A reservation was admitted, changed its state, or moved to another path."""
     CIRCUIT_UP = "circuit-up"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class FailureKind(Enum):
+class FailureKind(StrEnum):
     """Labels of metrics and words of the API; code decides by them and never by a sentence."""
 
     NOT_CONNECTED = "not-connected"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ _SAME_S: Final = 1e-3
 """Lines that come closer than this are told apart by ticks, so that times can be paged by."""
 
 
-class HappeningKind(Enum):
+class HappeningKind(StrEnum):
     CONTROLLER = "controller"
     """It was started or stopped."""
     RECONFIGURATION = "reconfiguration"

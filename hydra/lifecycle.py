@@ -7,15 +7,15 @@ from these tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Final, TypeVar
 
 from hydra.errors import LifecycleError
 
-_StateT = TypeVar("_StateT", bound=Enum)
+_StateT = TypeVar("_StateT", bound=StrEnum)
 
 
-class ReconfigurationState(Enum):
+class ReconfigurationState(StrEnum):
     QUEUED = "queued"
     DIVERTING = "diverting"
     DRAINING = "draining"
@@ -31,7 +31,7 @@ class ReconfigurationState(Enum):
     FAILED = "failed"
 
 
-class ReservationState(Enum):
+class ReservationState(StrEnum):
     HELD = "held"
     """Admitted, and gone again unless it is committed in time."""
     COMMITTED = "committed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
 from typing import TYPE_CHECKING, NamedTuple, NewType, TypeAlias
@@ -27,7 +27,7 @@ MacAddress = NewType("MacAddress", str)
 """Lower case, colon separated."""
 
 
-class Addressing(Enum):
+class Addressing(StrEnum):
     """The way in which destination racks are told apart (stated by ``hydra check``)."""
 
     ONE_SUBNET = "one-subnet"
@@ -36,7 +36,7 @@ class Addressing(Enum):
     """Each rack is its own subnet: the vswitch rewrites ``eth_dst`` per host."""
 
 
-class SubstrateKind(Enum):
+class SubstrateKind(StrEnum):
     """The way circuits are told apart and servers attached (:mod:`hydra.forwarding.substrate`)."""
 
     DUAL_HOMED_VLAN = "dual-homed-vlan"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from annotated_types import Interval, MinLen
 
 
-class Taken(Enum):
+class Taken(StrEnum):
     """When a running controller takes over another value of a key; a section's, for all in it."""
 
     AT_START = "at a start"
@@ -39,7 +39,7 @@ Positive = Annotated[float, Interval(ge=0.001, le=1e9)]
 NotNegative = Annotated[float, Interval(ge=0, le=1e9)]
 
 
-class Mode(Enum):
+class Mode(StrEnum):
     """When the topology changes."""
 
     ON_REQUEST = "on-request"
@@ -48,7 +48,7 @@ class Mode(Enum):
     """Also every ``epoch_s``, from measured demand, where the change pays."""
 
 
-class Transition(Enum):
+class Transition(StrEnum):
     """The way in which traffic is led through a change of the topology."""
 
     HITLESS = "hitless"
@@ -57,7 +57,7 @@ class Transition(Enum):
     """Experiments only: mirrors move under the traffic, as in the papers' prototypes."""
 
 
-class Sharing(Enum):
+class Sharing(StrEnum):
     """Sharing of circuits in periodic mode, by pairs and by traffic (Abu-Tair et al., 2019)."""
 
     BY_DEMAND = "by-demand"
@@ -82,14 +82,14 @@ class Sharing(Enum):
         return self in {Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED}
 
 
-class Spill(Enum):
+class Spill(StrEnum):
     """Whether pairs may use both networks at a time."""
 
     OFF = "off"
     ON = "on"
 
 
-class Prediction(Enum):
+class Prediction(StrEnum):
     """How the demand of the time to come is told from that of the time that was."""
 
     LAST = "last"
@@ -104,7 +104,7 @@ class Prediction(Enum):
     """It repeats every ``season_s``."""
 
 
-class DemandBasis(Enum):
+class DemandBasis(StrEnum):
     """The demand that plans are made for."""
 
     ESTIMATE = "estimate"
@@ -115,14 +115,14 @@ class DemandBasis(Enum):
     """Queued bytes in servers' sockets, as agents report them (c-Through, section 4.1)."""
 
 
-class OnSilence(Enum):
+class OnSilence(StrEnum):
     """Treatment of a vswitch that forwards, and can't confirm that it has diverted."""
 
     HOLD = "hold"
     CLOSE = "close"
 
 
-class Beyond(Enum):
+class Beyond(StrEnum):
     """Treatment of a change that diverts more than the electrical network has room for."""
 
     ANNOUNCE = "announce"
@@ -130,7 +130,7 @@ class Beyond(Enum):
     AT_HOURS = "at-hours"
 
 
-class SourceCheck(Enum):
+class SourceCheck(StrEnum):
     """Whether ports of servers take foreign MAC addresses and tags."""
 
     ON = "on"
@@ -138,7 +138,7 @@ class SourceCheck(Enum):
     ADDRESSES = "addresses"
 
 
-class OnDrift(Enum):
+class OnDrift(StrEnum):
     """Treatment of changes that somebody else has made to devices."""
 
     MEND = "mend"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from hydra.model import CrossConnect, VlanId
 
 
-class PortState(Enum):
+class PortState(StrEnum):
     ENABLED = "enabled"
     DISABLED = "disabled"
     FAILED = "failed"
@@ -34,7 +34,7 @@ class OpticalCapabilities:
     alarms: bool = False
 
 
-class Severity(Enum):
+class Severity(StrEnum):
     CRITICAL = "critical"
     MAJOR = "major"
     MINOR = "minor"
@@ -148,7 +148,7 @@ class AlarmSource(Protocol):
         """
 
 
-class TaskState(Enum):
+class TaskState(StrEnum):
     PENDING = "pending"
     DONE = "done"
     FAILED = "failed"

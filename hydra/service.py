@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -80,7 +80,7 @@ class PlanReport:
     """Stages in which it would be made with the traffic of now; empty where none is measured."""
 
 
-class DemandSource(Enum):
+class DemandSource(StrEnum):
     MEASURED = "measured"
     NONE = "none"
 

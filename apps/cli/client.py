@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from apps.connection import (
     Connection,
     JsonObject,
     NoAnswer,
+    Place,
     Refusal,
     TooLate,
     document_of,
@@ -148,19 +148,16 @@ class ControllerClient:
     def delete(self, path: str, *, wait: bool = False) -> JsonObject:
         return self._ask("DELETE", path, wait=wait)
 
-    def events(
-        self, kinds: Sequence[str], last_id: str | None
-    ) -> Iterator[tuple[str, str, JsonObject]]:
-        """(name, id, data) of each event after ``last_id``, until the connection ends."""
+    def events(self, kinds: Sequence[str], place: Place) -> Iterator[tuple[str, JsonObject]]:
+        """Yield (name, data) of each event after ``place``, until the connection ends."""
         with self._in_words(SILENCE_S):
-            for event in self._connection.follow(kinds, last_id):
-                yield event.event, event.id, json.loads(event.data)
+            yield from self._connection.follow(kinds, place)
 
     def follow(self, path: str) -> Iterator[JsonObject]:
         """Documents that ``path`` sends as events, until the connection ends."""
         with self._in_words(SILENCE_S):
-            for event in self._connection.follow((), None, path):
-                yield json.loads(event.data)
+            for _, document in self._connection.follow((), Place(), path):
+                yield document
 
     def _ask(self, method: str, path: str, *, wait: bool = False, **more: Any) -> JsonObject:
         wait_s = WAIT_S if wait else 0

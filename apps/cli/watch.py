@@ -11,10 +11,10 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import UnreachableError, mbps, warn
+from apps.cli.output import CommandError, mbps, warn
 from apps.cli.patience import until_ctrl_c
 from apps.cli.wording import describe_circuit, describe_path, local, moment
-from apps.connection import JsonObject
+from apps.connection import JsonObject, Place, Refusal
 from hydra.events import EventKind
 
 _RECONNECT_S: Final = 1.0
@@ -44,14 +44,14 @@ def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> N
     Connects again when the controller was away, and goes on where it was; says so where it missed
     something.
     """
-    last_id: str | None = None
+    place = Place()
     told = 0
-    connected = False
+    trouble = ""
     with ControllerClient(url) as client, until_ctrl_c():
         while True:
             try:
-                for name, event_id, data in client.events(kinds, last_id):
-                    connected, last_id = True, event_id
+                for name, data in client.events(kinds, place):
+                    trouble = ""
                     if name == "gap":
                         _print_gap(data)
                         continue
@@ -59,11 +59,20 @@ def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> N
                     told += 1
                     if told == count:
                         return
-            except UnreachableError as error:
-                if not connected:
+            except CommandError as error:
+                if not place.opened or _is_final(error):
                     raise
-                warn(f"{error.message}; trying again")
+                if error.message != trouble:
+                    trouble = error.message
+                    warn(f"{trouble}; trying again")
+            else:
+                trouble = ""
             time.sleep(_RECONNECT_S)
+
+
+def _is_final(error: CommandError) -> bool:
+    """True if the controller refuses this request, and will refuse the next one."""
+    return isinstance(error.__cause__, Refusal) and not error.__cause__.may_pass
 
 
 def _print_gap(data: JsonObject) -> None:
@@ -81,7 +90,9 @@ def _about(event: JsonObject) -> str:
         return "{id} {state}".format_map(event["reconfiguration"])
     if event["alarm"] is not None:
         return _alarm(event["alarm"])
-    return _reservation(event) if event["circuit"] is None else _circuit(event)
+    if event["circuit"] is not None:
+        return _circuit(event)
+    return "a week of slots begins" if event["reservation"] is None else _reservation(event)
 
 
 def _reservation(event: JsonObject) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -31,7 +31,7 @@ class Verdict:
     cost_mbit: float
 
 
-class Action(Enum):
+class Action(StrEnum):
     CHANGE = "change"
     KEEP = "keep"
     NO_PLAN = "no plan"

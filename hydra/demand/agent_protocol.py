@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 from hydra.errors import HydraError
 from hydra.forwarding.class_table import TcpConnection
 
 
-class AgentTrouble(Enum):
+class AgentTrouble(StrEnum):
     """Errors of a report."""
 
     MALFORMED = "agent report malformed"

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -46,7 +46,7 @@ _ARRIVAL_S: Final = 60.0
 _PortT = TypeVar("_PortT")
 
 
-class Anomaly(Enum):
+class Anomaly(StrEnum):
     """Why a reading was not used."""
 
     COUNTER_WENT_BACK = "counter went back"

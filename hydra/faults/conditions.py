@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
@@ -33,7 +33,7 @@ _MISSED_S: Final = 86_400.0
 """Seconds for which a reservation without an end counts as missed after it has failed."""
 
 
-class ConditionKind(Enum):
+class ConditionKind(StrEnum):
     """Kinds of conditions, the most urgent first."""
 
     STORE_UNAVAILABLE = "store-unavailable"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from hydra.forwarding.rules import RuleChange
@@ -19,7 +19,7 @@ from hydra.roles import PortVlans
 NOTHING: Final = "nothing"
 
 
-class DriftKind(Enum):
+class DriftKind(StrEnum):
     CROSS_CONNECT = "cross-connect"
     VLANS = "vlans"
     RULE = "rule"

@@ -11,7 +11,7 @@ racks share it, and add up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
@@ -43,7 +43,7 @@ GONE: Final = RackId(2**31)
 """The rack of a reservation that is over, if the fabric has lost it; the position of no rack."""
 
 
-class ServiceClass(Enum):
+class ServiceClass(StrEnum):
     """Promise that a reservation makes."""
 
     GUARANTEED = "guaranteed"

@@ -71,7 +71,8 @@ async def follow_events(
         yield _gap(log, 0, None)
         number = 0
     else:
-        yield ServerSentEvent(comment=f"after {log.run}-{number}")
+        # An id without data is no event: the place to go on from, where nothing happens for long.
+        yield ServerSentEvent(comment=f"after {log.run}-{number}", id=f"{log.run}-{number}")
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
 

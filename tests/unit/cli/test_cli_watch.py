@@ -7,10 +7,12 @@ import time
 
 import pytest
 
+import apps.cli.watch
 from hydra.events import DeviceAlarm, EventKind
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ReservationRequest
 from hydra.roles import Alarm, Severity
+from tests import silent_streams
 from tests.unit.rest.fake_service import relay_path
 
 
@@ -82,6 +84,80 @@ def test_json_lines_of_one_kind(call, happenings):
     result = call("watch", "--count", "3", "--kind", "circuit-moving", "--json")
     events = [json.loads(line) for line in result.stdout.splitlines()]
     assert [event["kind"] for event in events] == ["circuit-moving"] * 3
+
+
+def test_a_silent_stream_is_watched_on(run):
+    with silent_streams.network() as network, happening(network, 3):
+        result = run("watch", "--count", "3", "--url", network.url)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    assert len(result.stdout.splitlines()) == 3
+
+
+@contextlib.contextmanager
+def happening(network, events):
+    """Events with silence between them, once somebody follows."""
+
+    def happen():
+        network.await_followers()
+        network.act()
+        for _ in range(events - 1):
+            network.be_silent()
+            network.act()
+
+    thread = threading.Thread(target=happen)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_a_week_of_slots_is_told(call, service):
+    told = functools.partial(service.events.publish, EventKind.SCHEDULE, time.time(), reason="r")
+    with once_followed(service, told):
+        result = call("watch", "--count", "1")
+    assert result.exit_code == 0, result.output
+    assert "schedule         a week of slots begins: r" in result.stdout
+
+
+REFUSAL = """\
+HTTP/1.1 {} Refused\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n\
+{{"type": "/problems/{}", "title": "no", "detail": "{}"}}"""
+PAGE = (
+    "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<p>later</p>"
+)
+EVENT = json.dumps(
+    {"kind": "schedule", "unix_s": 1, "reservation": None, "circuit": None, "reservations": []}
+    | {"reconfiguration": None, "alarm": None, "reason": ""}
+)
+
+
+def test_no_passing_trouble_ends_a_watch_that_was_connected(run, monkeypatch):
+    """Its place is known before anything has happened: what happens meanwhile is told later."""
+    monkeypatch.setattr(apps.cli.watch, "_RECONNECT_S", 0.0)
+    answers = [
+        silent_streams.stream(": after run-3", "id: run-3", ""),
+        PAGE.encode(),
+        PAGE.encode(),
+        REFUSAL.format(503, "too-many-subscribers", "full").encode(),
+        REFUSAL.format(429, "too-many-requests", "not now").encode(),
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\na page",
+        silent_streams.stream("event: schedule", "id: run-4", "data: {torn", ""),
+        silent_streams.stream("event: schedule", "id: run-5", f"data: {EVENT}", ""),
+    ]
+    with silent_streams.answering(*answers) as script:
+        result = run("watch", "--count", "1", "--url", script.url)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith("a week of slots begins\n")
+    assert result.stderr.count("trying again") == 5, "once for each trouble"
+    places = [re.search(r"last-event-id: (\S+)", one, re.I) for one in script.requests]
+    assert [one and one[1] for one in places] == [None, *["run-3"] * 6, "run-4"]
+
+
+def test_a_watch_ends_with_its_token(run, monkeypatch):
+    monkeypatch.setattr(apps.cli.watch, "_RECONNECT_S", 0.0)
+    revoked = REFUSAL.format(401, "unauthenticated", "not known").encode()
+    with silent_streams.answering(silent_streams.stream("id: run-3", ""), revoked) as script:
+        result = run("watch", "--url", script.url)
+    assert (result.exit_code, "not known" in result.stderr) == (1, True)
 
 
 def test_nobody_to_watch(run):

@@ -14,6 +14,7 @@ from apps.rest.models import Gap, MatrixEntry
 from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ServiceClass
+from tests import silent_streams
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService, recorded
 
@@ -121,6 +122,24 @@ def test_events(client, service):
     identifier, event = next(client.events(last_id="run-0"))
     assert (identifier, event.reservation.state) == ("run-1", State.FAILED)
     assert isinstance(next(client.events(last_id="other-1"))[1], Gap)
+
+
+def test_a_stream_that_is_silent_after_an_event_goes_on():
+    with silent_streams.network() as network, HydraClient(network.url) as client:
+        events = client.events(last_id="run-0")
+        for number in range(1, 4):
+            network.act()
+            assert next(events)[0] == f"run-{number}"
+            network.be_silent()
+
+
+@pytest.mark.parametrize("data", ["not JSON", "[]", '{"kind": "of-a-later-release"}'])
+def test_an_event_that_is_none_is_an_error_of_the_client(data):
+    stream = silent_streams.stream("event: reservation", "id: run-1", f"data: {data}", "")
+    with silent_streams.answering(stream) as script, HydraClient(script.url) as client:
+        events = client.events()
+        with pytest.raises(ClientError, match="something else"):
+            next(events)
 
 
 def test_the_network(client):

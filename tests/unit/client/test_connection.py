@@ -11,6 +11,7 @@ from apps.connection import (
     ClientError,
     Connection,
     NoAnswer,
+    Place,
     Refusal,
     TooLate,
     resource,
@@ -95,7 +96,7 @@ def test_a_refusal_is_in_words_and_lists_all_errors(url):
 
 def test_a_stream_is_refused_like_anything_else(url):
     with Connection(url) as connection, pytest.raises(Refusal) as caught:
-        next(connection.follow(["no-such-kind"], None))
+        next(connection.follow(["no-such-kind"], Place()))
     assert caught.value.response.status_code == 422
 
 

@@ -17,6 +17,7 @@ from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.lifecycle import ReservationState
 from hydra.model import CrossConnect, Plane
 from mininet_scenarios.emulators.catalogue import EMULATORS
+from tests import silent_streams
 from tests.conformance.devices import emulated
 from tests.unit.rest.fake_service import FakeService
 from tests.waiting import wait_until
@@ -92,6 +93,28 @@ def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
         job.kill()
         job.wait()
         server.stop()
+
+
+def test_events_are_followed_through_silence():
+    with silent_streams.network() as network:
+        follower = subprocess.Popen(
+            [sys.executable, EXAMPLES / "follow_events.py", "2"],
+            env={**os.environ, "HYDRA_URL": network.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            network.await_followers()
+            network.act()
+            network.be_silent()
+            network.act()
+            told, complaints = follower.communicate(timeout=60)
+        finally:
+            follower.kill()
+            follower.wait()
+    assert (follower.returncode, complaints) == (0, "")
+    assert re.findall(r"^run-(\d) ", told, re.MULTILINE) == ["1", "2"]
 
 
 def test_an_own_algorithm_serves_more_than_no_circuits():

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from apps.connection import Connection, Refusal
+from apps.connection import Connection, Place, Refusal
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.routes.agents import _LOOK_UP_S
@@ -179,12 +179,11 @@ def join(service):
 
 def test_circuits_are_told_at_once_and_then_whenever_they_change(server, tokens, service):
     with Connection(server.url, tokens["h11"]) as connection:
-        told = connection.follow((), None, "/v1/agents/h11/circuits")
-        first = next(told)
-        assert (first.event, json.loads(first.data)) == ("circuits", {"optical": []})
+        told = connection.follow((), Place(), "/v1/agents/h11/circuits")
+        assert next(told) == ("circuits", {"optical": []})
         began_s = time.monotonic()
         join(service)
-        assert json.loads(next(told).data) == {"optical": ["r2"]}
+        assert next(told) == ("circuits", {"optical": ["r2"]})
         assert time.monotonic() - began_s < _LOOK_UP_S, "pushed, not found by a look now and then"
 
 
@@ -193,13 +192,13 @@ def test_a_server_follows_its_circuits_a_few_times(server, tokens):
 
         def follow(name):
             connection = stack.enter_context(Connection(server.url, tokens[name]))
-            return connection.follow((), None, f"/v1/agents/{name}/circuits")
+            return connection.follow((), Place(), f"/v1/agents/{name}/circuits")
 
         some = [follow("h11") for _ in range(4)]
-        assert [next(one).event for one in some] == ["circuits"] * 4
+        assert [next(one)[0] for one in some] == ["circuits"] * 4
         with pytest.raises(Refusal, match="h11 follows its circuits 4 times already"):
             next(follow("h11"))
-        assert next(follow("h21")).event == "circuits"
+        assert next(follow("h21"))[0] == "circuits"
 
 
 def test_circuits_of_a_server_that_there_is_not(ask):
@@ -208,7 +207,7 @@ def test_circuits_of_a_server_that_there_is_not(ask):
 
 def test_a_server_that_stops_does_not_wait_for_who_follows(server, tokens, caplog):
     with Connection(server.url, tokens["h11"]) as connection:
-        told = connection.follow((), None, "/v1/agents/h11/circuits")
+        told = connection.follow((), Place(), "/v1/agents/h11/circuits")
         next(told)
         server.stop()
         assert next(told, None) is None
