@@ -15,6 +15,7 @@ from hydra.model import CrossConnect
 from hydra.roles import Alarm, AlarmSource, Mirrors, PortState, PowerMeter, Severity
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.candidate import Deviation
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(40)
 
@@ -276,7 +277,7 @@ def test_several_drivers_of_one_device(bench, slots, deviations):
         mine = slots.many((number, number))
         for _ in range(3):
             with together:
-                driver = bench.driver(name=f"driver {number}", timeout_s=10)
+                driver = bench.driver(name=f"driver {number}", timeout_s=PATIENCE_S)
                 try:
                     driver.change([], mine)
                     assert mine <= driver.cross_connects()

@@ -56,8 +56,8 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
             assert said.status_code == 200
             with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
                 wait_until(lambda: (pair("r1", "r2") or {}).get("backlog_mbps", 0) > 20)
-                wait_until(lambda: joined() == {("r1", "r2")}, 20)
-                wait_until(lambda: sent_bytes(demo_testbed, OPTICAL) > 5_000_000, 20)
+                wait_until(lambda: joined() == {("r1", "r2")})
+                wait_until(lambda: sent_bytes(demo_testbed, OPTICAL) > 5_000_000)
                 before = sent_bytes(demo_testbed, OTHERS)
                 demo_testbed.host("h11").cmd("ping -c 3 -i 0.1 -s 1000 10.0.3.1")
                 assert 3000 < sent_bytes(demo_testbed, OTHERS) - before < 100_000
@@ -104,7 +104,7 @@ def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
             paths = agents.ask("GET", "/v1/topology").json()["paths"]
             return {path["dst"] for path in paths if path["src"] == "r1"}
 
-        wait_until(lambda: joined() == {"r2", "r4"}, 20)
+        wait_until(lambda: joined() == {"r2", "r4"})
         told = wanted()
         assert min(told["r2"], told["r4"]) > 3 * told.get("r3", 0.0)
         explained = agents.ask("GET", "/v1/explanations/circuits/r1/r2").json()["lines"]
@@ -119,13 +119,13 @@ def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
     with agent_stage(stage, ["h11"], policy) as agents, agents.agent("h11"):
         assert agents.ask("PUT", "/v1/sharing", json={"sharing": "on-demand"}).status_code == 200
         with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
-            wait_until(lambda: optical_mbps(agents, "r1", "r2") > 12, 20)
+            wait_until(lambda: optical_mbps(agents, "r1", "r2") > 12)
             wait_until(lambda: (counted("hyv-h11", "tcp") or 0) > 100)
             before = counted("hyv-h11", "electrical")
             demo_testbed.host("h11").cmd("ping -c 5 -i 0.1 10.0.2.1")
             wait_until(lambda: counted("hyv-h11", "electrical") >= before + 5)  # mice
             assert agents.ask("GET", "/v1/drift").json()["items"] == []
-        wait_until(lambda: counted("hyv-h11", "tcp") is None, 20)
+        wait_until(lambda: counted("hyv-h11", "tcp") is None)
 
 
 def test_queues_of_somebody_elses_are_left_alone(demo_testbed, tmp_path):

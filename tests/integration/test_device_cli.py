@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from apps.cli import hydra
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.roles import PortVlans
+from tests.waiting import PATIENCE_S
 
 from .conftest import CONFIGS, DEMO_CONFIG
 from .live import wait_until
@@ -41,7 +42,7 @@ def bridge(switches):
 
 @pytest.fixture
 def tor(bridge):
-    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=5)
+    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=PATIENCE_S)
     driver.set_vlans(
         {port: PortVlans(frozenset({100}), 10) for port in SERVERS}
         | {OPTICAL[0]: PortVlans(frozenset({100, 199, 4000})), OPTICAL[1]: PARKED}

@@ -21,6 +21,7 @@ from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed import light_check
 from mininet_scenarios.testbed.links import Cable, lay, limit_rates
+from tests.waiting import PATIENCE_S
 
 from .live import wait_until
 
@@ -66,14 +67,14 @@ class Ocs:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         words = self.process.stdout.readline().split()
         device = Plane(PlaneId(0), "p1", self._driver, words[2], SIZE, SWITCHING_MS, 100.0, login)
-        self.switch = optical_switch(device, timeout_s=5)
+        self.switch = optical_switch(device, timeout_s=PATIENCE_S)
         host, _, port = words[4].rpartition(":")
         self.admin = AdminClient(host, int(port))
 
     def stop(self) -> int:
         self.switch.close()
         self.process.terminate()
-        status = self.process.wait(10)
+        status = self.process.wait(PATIENCE_S)
         self.process.stdout.close()
         return status
 
@@ -238,7 +239,7 @@ def test_frames_in_the_dark_are_counted_across_restarts(cables, tmp_path):
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
             plane.switch.close()
             plane.process.send_signal(number)
-            plane.process.wait(10)
+            plane.process.wait(PATIENCE_S)
             plane.process.stdout.close()
             sender.send(20)
             plane.start()
@@ -305,7 +306,7 @@ def test_the_mirrors_outlive_the_process(plane):
     for number in (signal.SIGKILL, signal.SIGTERM):
         plane.switch.close()
         plane.process.send_signal(number)
-        plane.process.wait(10)
+        plane.process.wait(PATIENCE_S)
         plane.process.stdout.close()
         assert carrier(1) and carrier(2)
         plane.start()

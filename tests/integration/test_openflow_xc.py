@@ -14,6 +14,7 @@ from drivers.registry import optical_switch
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import PortState
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.ovs
 
@@ -43,7 +44,7 @@ def bridge(switches):
 NAMES = {"ingress_ports": [f"hyXt{port}" for port in range(1, PORTS + 1)]}
 
 
-def driver(address: str = ADDRESS, timeout_s: float = 10.0, **options: object):
+def driver(address: str = ADDRESS, timeout_s: float = PATIENCE_S, **options: object):
     plane = Plane(
         PlaneId(0), "p1", "openflow-xc", address, PORTS, 0.0, 1.0, None, {**NAMES, **options}
     )

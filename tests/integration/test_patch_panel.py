@@ -9,6 +9,7 @@ import yaml
 
 from drivers.registry import optical_switch
 from hydra.model import CrossConnect
+from tests.waiting import PATIENCE_S
 
 from .live import DEMO_CONFIG, live, wait_until
 
@@ -33,7 +34,9 @@ def pairs(told) -> list[CrossConnect]:
 def person_works(network) -> None:
     """Does what is asked, and says so."""
     (task,) = network.get("/v1/devices/p1/tasks")["tasks"]
-    fibres = optical_switch(network.fabric.plane_by_name["p1"], 5.0)  # as the testbed knows it
+    fibres = optical_switch(
+        network.fabric.plane_by_name["p1"], PATIENCE_S
+    )  # as the testbed knows it
     fibres.change(pairs(task["disconnect"]), pairs(task["connect"]))
     fibres.close()
     said = network.api("POST", f"/v1/devices/p1/tasks/{task['id']}", json={"state": "done"})

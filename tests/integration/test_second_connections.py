@@ -15,6 +15,7 @@ import pytest
 from apps.openflow.seam import ECHO_S
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ALL_THERE
+from tests.waiting import PATIENCE_S
 
 from .live import Live, live, on_both_packages, wait_until
 
@@ -124,7 +125,7 @@ def is_connected(network: Live, bridge: str) -> bool:
 def test_strangers_come_and_go_and_the_switch_stays(network, switch, address):
     rules_through_the_controller(network)
     first = Stranger(address, switch.datapath_id)
-    assert first.ended.wait(10), "the real switch answers, so the other one has to go"
+    assert first.ended.wait(PATIENCE_S), "the real switch answers, so the other one has to go"
     first.leave()
     for _ in range(3):
         Stranger(address, switch.datapath_id).leave()
@@ -169,7 +170,7 @@ def test_a_switch_with_two_ways_works_and_goes_on_over_the_other_one(network, sw
 
 def test_an_auxiliary_connection_is_not_another_switch(network, switch, address):
     auxiliary = Stranger(address, switch.datapath_id, auxiliary=1)
-    assert auxiliary.ended.wait(10), "its switch says everything on the main connection"
+    assert auxiliary.ended.wait(PATIENCE_S), "its switch says everything on the main connection"
     auxiliary.leave()
     rules_through_the_controller(network)
     assert not log_lines(network, "second connection")

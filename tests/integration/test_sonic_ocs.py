@@ -25,6 +25,7 @@ from mininet_scenarios.emulators.netconfd import YANG
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, SOCKET
 from tests.conformance.candidate import Bench
 from tests.conformance.devices import PORTS, sonic
+from tests.waiting import PATIENCE_S
 
 LOGIN = (EMULATORS["sonic-ocs"].user, EMULATORS["sonic-ocs"].password)
 
@@ -45,7 +46,7 @@ class Stand:
         self.protocol = protocol
         self.dialect = dialect
         self.ca_file = str(bench.plane.options["ca_file"])
-        self.driver = bench.driver(timeout_s=5.0)
+        self.driver = bench.driver(timeout_s=PATIENCE_S)
         socket = str(Path(self.ca_file).parent / SOCKET)
         self.databases = {
             name: redis.Redis(unix_socket_path=socket, db=number, decode_responses=True)

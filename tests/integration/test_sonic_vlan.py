@@ -14,6 +14,7 @@ from hydra.roles import PortVlans
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, SOCKET
 from tests.conformance.tor.devices import SONIC, sonic
+from tests.waiting import PATIENCE_S
 
 MEMBERS = "sonic-db:CONFIG_DB/localhost/VLAN_MEMBER"
 
@@ -31,7 +32,7 @@ def bench():
 
 @pytest.fixture
 def tor(bench):
-    driver = bench.driver(timeout_s=5.0)
+    driver = bench.driver(timeout_s=PATIENCE_S)
     yield driver
     bench.admin.clear()
     driver.close()

@@ -13,6 +13,7 @@ from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceUnavailable
 from hydra.model import Login
 from mininet_scenarios.emulators.netconfd import Netconfd
+from tests.waiting import PATIENCE_S
 
 CROSS_CONNECTS = etree.Element("{http://www.polatis.com/yang/optical-switch}cross-connects")
 
@@ -20,7 +21,9 @@ CROSS_CONNECTS = etree.Element("{http://www.polatis.com/yang/optical-switch}cros
 def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
     with Netconfd(tmp_path) as server:
         options = SshOptions(host_key=server.host_key)
-        transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
+        transport = NetconfTransport(
+            "p1", server.address, server.login, options, timeout_s=PATIENCE_S
+        )
         transport.open()
         server.stop()
         with pytest.raises(DeviceUnavailable):  # its session is at its end, if that is known yet

@@ -24,7 +24,7 @@ from hydra.policy import AgentPolicy, Policy, Sharing
 from tests.unit.cli import DEMO
 from tests.unit.core.fabrics import path_of, state_of
 from tests.unit.rest.fake_service import FakeService
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 MB = 1_000_000
 FAST = AgentPolicy(sample_s=0.02, report_gap_s=0.05, repeat_s=0.3)
@@ -99,7 +99,7 @@ def running(url, sockets, name="h11", schedule=None):
             yield agent
         finally:
             agent.stop()
-            thread.join(10)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 

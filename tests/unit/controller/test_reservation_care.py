@@ -781,7 +781,7 @@ def test_a_path_that_could_not_be_taken_down_goes_after_a_restart(journal, lasts
         stage.reservations.release(one.id)
         stage.conduct()
     else:
-        wait_until(lambda: one.ends_by(time.time()), 10)
+        wait_until(lambda: one.ends_by(time.time()))
         stage.reservations.keep_time()
     over = State.RELEASED if lasts_s is None else State.EXPIRED
     assert stage.ledger.reservation(one.id).state is over

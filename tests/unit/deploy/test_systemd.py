@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.controller.test_responsiveness import Controller
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 UNITS = ROOT / "deploy" / "systemd"
@@ -76,7 +77,7 @@ def manager(tmp_path):
     """The socket of a service manager, as the environment names it from now on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(40)
+        listening.settimeout(PATIENCE_S)
         yield listening
 
 
@@ -104,7 +105,7 @@ def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(mana
             manager.recv(100)
     os.kill(supervised.process.pid, signal.SIGCONT)
     supervised.process.terminate()
-    assert supervised.process.wait(30) == 0
+    assert supervised.process.wait(PATIENCE_S) == 0
     said = []
     with suppress(TimeoutError):
         while True:

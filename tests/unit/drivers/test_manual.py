@@ -23,6 +23,7 @@ from hydra.errors import (
 )
 from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import TaskState
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[3]
 FIRST, SECOND, THIRD = CrossConnect(1, 9), CrossConnect(2, 10), CrossConnect(3, 11)
@@ -34,7 +35,7 @@ def path(tmp_path):
     return tmp_path / "deep" / "p1.db"
 
 
-def panel(path, timeout_s=5.0):
+def panel(path, timeout_s=PATIENCE_S):
     options = {"state": str(path).replace("p1", "{name}"), "timeout_s": timeout_s}
     plane = Plane(PlaneId(0), "p1", "manual", "panel: row 3", 8, 0.0, 1.0, None, options)
     assert list(manual.check(plane)) == []
@@ -55,7 +56,7 @@ def person(path, *answers: tuple[TaskState, str]):
     thread = threading.Thread(target=work)
     thread.start()
     yield
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

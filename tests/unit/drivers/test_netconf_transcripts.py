@@ -20,6 +20,7 @@ from hydra.errors import OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import PortState
 from tests.unit.drivers.ssh_front import SshFront
+from tests.waiting import PATIENCE_S
 
 VARIABLE = "HYDRA_TEST_SECRET"
 SWITCH = "http://www.polatis.com/yang/optical-switch"
@@ -68,7 +69,7 @@ def switch(monkeypatch):
             PlaneId(0), "p1", "polatis-netconf", front.address, 16, 5.0, 1.0,
             Login("admin", password_env=VARIABLE), {"host_key": front.host_key, **options},
         )  # fmt: skip
-        drivers.append(optical_switch(plane, 5.0))
+        drivers.append(optical_switch(plane, PATIENCE_S))
         fronts.append(front)
         return drivers[-1]
 
@@ -266,7 +267,7 @@ def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
         if "product-information" in request:
             return product_information()
         if "edit-config" in request:
-            over.wait(20)
+            over.wait(PATIENCE_S)
         return "<ok/>" if re.search(r"<(\w+:)?(lock|unlock|create-)", request) else "<data/>"
 
     front = SshFront(served(answer, "2018-03-22"))
@@ -299,7 +300,7 @@ def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):
         if "edit-config" in request:
             time.sleep(1.5)
         elif re.search(r"<(\w+:)?get>", request):
-            over.wait(20)
+            over.wait(PATIENCE_S)
         return "<ok/>"
 
     front = SshFront(served(answer, "2018-03-22"))

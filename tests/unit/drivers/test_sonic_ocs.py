@@ -23,6 +23,7 @@ from drivers.transports.tls import TlsOptions
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import Alarm, DeviceIdentity, Mirrors, PortState, Severity
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -518,7 +519,7 @@ def test_gnmi_subscribes_again_where_the_switch_refuses_or_ends_it_and_says_so_o
 ):
     streams = Streams(*([] if refusal is None else refusing(refusal) for _ in range(3)))
     listener = _Listener("p1", streams.subscribe, first_pause_s=0.01)
-    assert streams.last.wait(20)
+    assert streams.last.wait(PATIENCE_S)
     assert not listener.lost, "the channel is not opened anew for that"
     assert [over.is_set() for over in streams.overs] == [True, True, True, False]
     listener.stop()
@@ -529,7 +530,7 @@ def test_gnmi_subscribes_again_where_the_switch_refuses_or_ends_it_and_says_so_o
 def test_gnmi_leaves_a_lost_connection_to_the_next_read(caplog):
     streams = Streams(refusing(grpc.StatusCode.UNAVAILABLE))
     listener = _Listener("p1", streams.subscribe, first_pause_s=0.01)
-    listener._thread.join(20)
+    listener._thread.join(PATIENCE_S)
     assert listener.lost
     assert len(streams.overs) == 1
     assert not caplog.messages

@@ -15,6 +15,7 @@ from drivers.codecs import scpi
 from drivers.transports.lines import LineTransport
 from drivers.transports.tcp import TcpStream, parse_endpoint
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from tests.waiting import PATIENCE_S
 
 
 class Peer:
@@ -51,12 +52,12 @@ class Peer:
                         lines.readline()  # keep the last reply's connection until the client leaves
 
     def stop(self) -> None:
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         self._listener.close()
         assert not self._thread.is_alive(), "not all scripted replies were used"
 
 
-def transport(address: str, timeout_s: float = 10.0) -> LineTransport:
+def transport(address: str, timeout_s: float = PATIENCE_S) -> LineTransport:
     return LineTransport(
         "p1",
         TcpStream("p1", address),

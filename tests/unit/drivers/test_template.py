@@ -21,6 +21,7 @@ from hydra.roles import DeviceIdentity, PortState
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.devices import LOGIN_VARIABLE
 from tests.conformance.devices import template as craft_terminal
+from tests.waiting import PATIENCE_S
 
 PAGE = (Path(__file__).parents[3] / "docs" / "template-driver.md").read_text()
 EXAMPLES = [
@@ -251,7 +252,7 @@ def test_a_pattern_that_would_take_for_ever_does_not(patches):
     options = PLAIN | {"error": r"^(a+)+$"}
     patches.override["L"] = "a" * 10_000 + "b\nOK\n"
     with device(patches) as address:
-        driver = optical_switch(plane(options, address), 5.0)
+        driver = optical_switch(plane(options, address), PATIENCE_S)
         started = time.monotonic()
         with pytest.raises(ProtocolError, match="neither a row"):
             driver.cross_connects()
@@ -304,7 +305,7 @@ def test_logins_that_fail_at_once(terminal, monkeypatch, password, kind, words):
     monkeypatch.delenv(LOGIN_VARIABLE)
     if password is not None:
         monkeypatch.setenv(LOGIN_VARIABLE, password)
-    driver = terminal.driver(timeout_s=5)
+    driver = terminal.driver(timeout_s=PATIENCE_S)
     for action in (driver.open, lambda: driver.change([], [CrossConnect(1, 17)])):
         started = time.monotonic()
         with pytest.raises(kind, match=words) as caught:

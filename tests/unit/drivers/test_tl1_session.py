@@ -17,6 +17,7 @@ from drivers.transports.tl1_session import Tl1Session
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, Plane, PlaneId
 from tests.unit.drivers.scripted import VARIABLE, Scripted
+from tests.waiting import PATIENCE_S
 
 HEADER = b"\r\n\n   NE 16-11-07 11:20:14\r\n"
 REPORT = HEADER + b'*C 7 REPT ALM EQPT\r\n   "17:CR,LOS,SA"\r\n;'
@@ -59,7 +60,7 @@ def test_a_device_that_never_stops_talking_holds_nobody():
         assert time.monotonic() - started < 20
         stop.set()
         ours.close()
-        talker.join(5)
+        talker.join(PATIENCE_S)
 
 
 def test_a_silent_device_in_the_middle_of_several_commands():
@@ -168,7 +169,7 @@ def test_a_session_is_logged_out_when_it_is_closed(driver, monkeypatch):
         switch.open()
         for _ in range(2):
             switch.close()
-        server.join(5)
+        server.join(PATIENCE_S)
     assert [data.startswith(b"CANC-USER::admin:") for data in said] == [False] * (len(said) - 1) + [
         True
     ]

@@ -10,6 +10,7 @@ import pytest
 from drivers.optical.polatis_scpi import PolatisScpi
 from hydra.errors import DeviceError, ProtocolError
 from hydra.model import CrossConnect
+from tests.waiting import PATIENCE_S
 
 
 def test_polatis_scpi_change(play):
@@ -132,5 +133,5 @@ def test_polatis_scpi_works_with_a_switch_that_is_silent_about_its_start():
         switch.open()
         assert switch.size() == (16, 16)
         switch.close()
-    server.join(10)
+    server.join(PATIENCE_S)
     assert [line.startswith(b":oxc:boot") for line in asked] == [True, False, False]

@@ -9,6 +9,7 @@ from apps.openflow.replies import Replies, Reply
 from drivers.codecs.openflow.rules import EncodedOnce, SwitchPorts, encode_changes
 from hydra.forwarding.rules import Install, Remove, divert_rule
 from hydra.model import RackId
+from tests.waiting import PATIENCE_S
 
 PORTS, OTHERS = SwitchPorts(1, 2, 3), SwitchPorts(4, 5, 6)
 CHANGES = tuple(Install(divert_rule(RackId(rack), 7)) for rack in range(1, 30))
@@ -44,7 +45,7 @@ def test_replies_that_come_while_they_are_counted_are_counted():
         replies = [Reply() for _ in range(100)]
         teller = threading.Thread(target=lambda some=replies: [one.set_result(1) for one in some])
         teller.start()
-        assert Replies(replies).wait(10)
+        assert Replies(replies).wait(PATIENCE_S)
         teller.join()
 
 

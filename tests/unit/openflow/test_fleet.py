@@ -31,6 +31,7 @@ from hydra.model import DatapathId, RackId, VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.switches import Switches
 from tests.unit.core.fabrics import small_fabric
+from tests.waiting import PATIENCE_S
 
 from .fleet_switches import (
     CHANGES,
@@ -479,7 +480,7 @@ def test_a_port_that_comes_up_ends_the_wait(fleet):
         time.sleep(0.05)
         assert not waiting.done()
         fleet.port_changed(TOR1, tor, PortInfo(4, "o1", True), deleted=False)
-        assert waiting.result(timeout=20.0) == ()
+        assert waiting.result(timeout=PATIENCE_S) == ()
 
 
 def test_what_was_told_before_does_not_count(fleet):
@@ -491,7 +492,7 @@ def test_what_was_told_before_does_not_count(fleet):
         assert not waiting.done()
         for up in (False, True):
             fleet.port_changed(TOR1, tor, PortInfo(4, "o1", up), deleted=False)
-        assert waiting.result(timeout=20.0) == ()
+        assert waiting.result(timeout=PATIENCE_S) == ()
 
 
 # -- frames and probes ------------------------------------------------------------------------

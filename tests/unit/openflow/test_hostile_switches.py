@@ -17,7 +17,7 @@ import pytest
 
 from apps.openflow.package import RYU
 from mininet_scenarios.emulators.ports import free_port
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.takes(40)
 
@@ -95,7 +95,7 @@ def connect(port: int) -> socket.socket:
     end_s = time.monotonic() + 10
     while True:
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=20)
+            return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         except ConnectionRefusedError:
             if time.monotonic() > end_s:
                 raise
@@ -112,7 +112,7 @@ def greeted(port: int) -> bool:
 
 def end(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(

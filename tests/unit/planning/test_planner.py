@@ -22,7 +22,7 @@ from hydra.errors import PlanError, UnknownName
 from hydra.model import NetworkState
 from hydra.policy import Policy
 from hydra.service import PlanRequest
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry, Product
 from topology.multihop import keep_current, plan_hydra_bfs
@@ -257,7 +257,7 @@ def test_what_is_urgent_goes_first_and_the_others_give_up_in_time():
             threads[-1].start()
             time.sleep(0.1)
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
     assert order[0].startswith("first: no plan came within 1.5 s")
     assert sorted(order[1:])[0] == "change"
     dry_run = next(words for words in order if words.startswith("dry run"))
@@ -302,7 +302,7 @@ def test_it_ends_with_a_controller_that_is_killed(wait_s):
     time.sleep(wait_s)
     process.kill()
     process.wait()
-    wait_until(lambda: gone(pid), 10)
+    wait_until(lambda: gone(pid))
 
 
 def test_it_loads_only_what_it_needs():

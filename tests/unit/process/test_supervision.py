@@ -6,6 +6,7 @@ import time
 import pytest
 
 from apps.process.supervision import Heart, notify, watchdog_s
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -14,7 +15,7 @@ def manager(request, tmp_path):
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(name if request.param == "path" else f"\0{name}")
-        listening.settimeout(5)
+        listening.settimeout(PATIENCE_S)
         address = name if request.param == "path" else f"@{name}"
         yield listening, {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "150000"}
 

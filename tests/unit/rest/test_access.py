@@ -27,6 +27,7 @@ from hydra.events import EventKind
 from hydra.history import HappeningKind
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import FakeService, relay_path
 
@@ -111,7 +112,7 @@ def bearer(name):
 @pytest.fixture
 def ask(guarded):
     """Ask as somebody: ask(name, method, path, …)."""
-    with plain_http.client(base_url=guarded.url, timeout=10) as client:
+    with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
 
         def send(name, method, path, **kwargs):
             headers = {**bearer(name), **kwargs.pop("headers", {})}
@@ -139,7 +140,7 @@ def test_the_matrix_covers_every_route(service, ask):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_role_by_endpoint(guarded, service, name):
     """What the API thinks of the request otherwise does not matter here."""
-    with plain_http.client(base_url=guarded.url, timeout=10) as client:
+    with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
         for route in sorted(ALLOWED["olaf"]):
             method, path = route.split(" ")
             path = re.sub(r"\{\w+\}", "1", path.replace("{server}", "h11"))
@@ -366,7 +367,7 @@ def test_each_caller_has_a_rate_of_its_own(service, token_file):
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     try:
-        with plain_http.client(base_url=server.url, timeout=10) as client:
+        with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
             codes = [
                 client.get("/v1/topology", headers=bearer("vera")).status_code for _ in range(12)
             ]

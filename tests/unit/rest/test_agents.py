@@ -17,6 +17,7 @@ from hydra.access import Role, make_token
 from hydra.demand.agent_protocol import AgentTrouble
 from hydra.model import NetworkState, Topology, VlanId
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import relay_path
 
@@ -52,7 +53,7 @@ def server(service, tmp_path, tokens, audit_file):
 @pytest.fixture
 def ask(server, tokens):
     """Ask as somebody: ask(name, method, path, …)."""
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
 
         def send(name, method, path, **kwargs):
             headers = {"Authorization": f"Bearer {tokens[name]}", **kwargs.pop("headers", {})}

@@ -16,6 +16,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.trust import Tls
 from hydra.errors import HydraError
+from tests.waiting import PATIENCE_S
 
 HEAD = b"POST /v1/reservations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -34,11 +35,16 @@ def start(service):
 
 
 def connect(server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
 
 
 def answers(server) -> bool:
-    with httpx.Client(base_url=server.url, timeout=10, trust_env=False, verify=False) as client:  # noqa: S501
+    with httpx.Client(
+        base_url=server.url,
+        timeout=PATIENCE_S,
+        trust_env=False,
+        verify=False,  # noqa: S501
+    ) as client:
         try:
             return client.get("/healthz").status_code == 200
         except httpx.TransportError:

@@ -6,6 +6,7 @@ from threading import Event, Timer
 import pytest
 
 from hydra.lifecycle import ReservationState as State
+from tests.waiting import PATIENCE_S
 
 from .fake_service import FakeService, relay_path
 
@@ -428,7 +429,7 @@ def test_a_change_that_waits_for_the_controller_keeps_nobody_else_waiting(
 
     def late(reservation_id):
         asked.set()
-        answers.wait(20)
+        answers.wait(PATIENCE_S)
         return look_up(reservation_id)
 
     monkeypatch.setattr(service, "reservation", late)
@@ -437,8 +438,8 @@ def test_a_change_that_waits_for_the_controller_keeps_nobody_else_waiting(
     with ThreadPoolExecutor(1) as another:
         changed = another.submit(client.request, method, path, headers=headers, **body)
         try:
-            assert asked.wait(10)
-            assert client.get("/healthz", timeout=5).status_code == 200
+            assert asked.wait(PATIENCE_S)
+            assert client.get("/healthz", timeout=PATIENCE_S).status_code == 200
         finally:
             answers.set()
         assert changed.result().is_success

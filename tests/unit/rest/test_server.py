@@ -11,10 +11,11 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.errors import HydraError
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 
 def get(server, path="/healthz"):
-    return plain_http.get(server.url + path, timeout=10)
+    return plain_http.get(server.url + path, timeout=PATIENCE_S)
 
 
 def test_start_and_stop_can_be_repeated(service):
@@ -96,7 +97,7 @@ def test_stopping_does_not_wait_for_those_who_wait(service):
             server.url + "/v1/reservations",
             json=body,
             headers={"Prefer": "wait=30"},
-            timeout=40,
+            timeout=PATIENCE_S,
             trust_env=False,
         )
         while not service.reservations():
@@ -115,7 +116,7 @@ def test_draining_waits_for_what_is_under_way_and_lets_others_in(service, monkey
 
     def slow():
         begun.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         return read()
 
     monkeypatch.setattr(service, "reservations", slow)
@@ -124,13 +125,13 @@ def test_draining_waits_for_what_is_under_way_and_lets_others_in(service, monkey
     server.start()
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(get, server, "/v1/reservations")
-        begun.wait(10)
+        begun.wait(PATIENCE_S)
         drained = pool.submit(server.drain)
         assert get(server).status_code == 200
         assert not drained.done()
         go_on.set()
-        drained.result(10)
-        assert asked.result(10).status_code == 200
+        drained.result(PATIENCE_S)
+        assert asked.result(PATIENCE_S).status_code == 200
     assert get(server).status_code == 200
     server.stop()
 

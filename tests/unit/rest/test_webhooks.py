@@ -29,7 +29,7 @@ from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
 from mininet_scenarios import plain_http
 from tests.journals import SqliteJournal
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 from .fake_service import relay_path
 
@@ -51,7 +51,7 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
-                receiver.held.wait(20)
+                receiver.held.wait(PATIENCE_S)
                 status = receiver.answers.pop(0) if receiver.answers else 204
                 into = receiver.accepted if status < 300 else receiver.refused
                 into.append((dict(self.headers.items()), body))
@@ -255,7 +255,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
 def api(service, hooks):
     server = RestServer(create_app(service, hooks=hooks), "127.0.0.1", 0)
     server.start()
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
         yield client
     server.stop()
 

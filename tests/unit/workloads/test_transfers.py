@@ -24,6 +24,7 @@ from mininet_scenarios.workloads.transfers import (
     send_all,
     transfer,
 )
+from tests.waiting import PATIENCE_S
 
 MODULE = "mininet_scenarios.workloads.transfers"
 
@@ -46,10 +47,10 @@ def test_every_byte_is_receipted(tmp_path: Path) -> None:
         time.sleep(0.2)  # as while others get ready
         begin_s = time.monotonic() + 0.1
         tell_moment(begin, begin_s)
-        assert sender.wait(30) == 0
+        assert sender.wait(PATIENCE_S) == 0
     finally:
         receiver.send_signal(signal.SIGTERM)
-        assert receiver.wait(10) == 0
+        assert receiver.wait(PATIENCE_S) == 0
     done = [Done(**one) for one in read_report(report)["transfers"]]
     assert [one.size_bytes for one in done] == sizes
     assert all(one.started_s >= begin_s for one in done), "all senders begin together"
@@ -85,7 +86,7 @@ def test_a_transfer_that_is_cut_off_fails() -> None:
         thread.start()
         with pytest.raises(WorkloadError, match=f"0 of 200000 bytes arrived at {to}"):
             transfer(Order(to, 200_000), None)
-        thread.join(10)
+        thread.join(PATIENCE_S)
     with pytest.raises(WorkloadError, match="refused"):
         transfer(Order(to, 1), None)
 
@@ -116,7 +117,7 @@ def test_a_transfer_may_take_longer_than_silence_is_borne() -> None:
         thread = threading.Thread(target=read_slowly)
         thread.start()
         done = transfer(Order(to, size_bytes), None, silence_s)
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert done.finished_s - done.started_s > 2 * silence_s
 
 
@@ -147,7 +148,7 @@ def test_units_follow_each_other() -> None:
             done = transfer(Order(to, 250_001, unit_bytes=100_000), None)
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(PATIENCE_S)
     assert done.size_bytes == 250_001  # the receipt is for all of them
 
 
@@ -161,7 +162,7 @@ def test_data_that_is_made_slowly_comes_slowly() -> None:
             assert done.finished_s - done.started_s >= 0.2
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 @pytest.mark.quiet("measures how long a transfer takes")
@@ -179,7 +180,7 @@ def test_who_waits_leaves_his_share_of_the_disk_to_the_others() -> None:
             stuck.start()
             time.sleep(0.3)
             done = transfer(Order(to["taken"], size_bytes, rate_mbps, disk="d"), None, 1.0, makers)
-            stuck.join(10)
+            stuck.join(PATIENCE_S)
         finally:
             server.shutdown()
     assert 0.5 <= done.finished_s - done.started_s < 0.9
@@ -219,7 +220,7 @@ def test_each_begins_at_its_time() -> None:
             done = send_all(orders, None, begin_at_s)
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(PATIENCE_S)
     began_s = [one.started_s - begin_at_s for one in done]
     assert began_s[0] >= 0.3
     assert 0.0 <= began_s[1] < began_s[0]
