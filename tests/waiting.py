@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 from mininet_scenarios.patience import PATIENCE_S
 
-__all__ = ["PATIENCE_S", "remains", "wait_until"]
+__all__ = ["HANGS_S", "PATIENCE_S", "SHORT_S", "remains", "wait_until"]
+
+SHORT_S = 2.0
+"""A time-out that a test waits out, on a connection that also has to answer in time."""
+HANGS_S = 60.0
+"""Nothing takes so long because a machine is busy. Where a test shows that something is not waited
+for, that takes PATIENCE_S or more."""
 
 
 def wait_until(

@@ -15,7 +15,7 @@ from .live import PATIENT, live, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
-SILENT_S = 20.0
+SILENT_S = 80.0
 """Until a switch that does not answer is given up."""
 PHASES = ["queued", "diverting", "draining", "moving", "gating", "activating"]
 

@@ -35,9 +35,9 @@ def bridge(switches):
         ports += ["--", "add-port", BRIDGE, port]
         ports += ["--", "set", "interface", port, "type=internal"]
     options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
-    subprocess.run(["ovs-vsctl", "--timeout=10", "add-br", BRIDGE, *options, *ports], check=True)
+    subprocess.run(["ovs-vsctl", "--timeout=120", "add-br", BRIDGE, *options, *ports], check=True)
     yield BRIDGE
-    subprocess.run(["ovs-vsctl", "--timeout=10", "del-br", BRIDGE], check=True)
+    subprocess.run(["ovs-vsctl", "--timeout=120", "del-br", BRIDGE], check=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import yaml
 
 from drivers.registry import optical_switch
 from hydra.model import CrossConnect
-from tests.waiting import PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S
 
 from .live import DEMO_CONFIG, live, wait_until
 
@@ -54,7 +54,7 @@ def test_others_do_not_wait_for_the_person(network):
     started = time.monotonic()
     quick = network.begin_change("r3", "r4", "p2")
     wait_until(lambda: network.state_of(quick) == "done")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < HANGS_S, "a person has half an hour"
     assert network.everyone_reaches_everyone()
     assert network.planes_between("r1", "r2") == ()
 

@@ -15,7 +15,7 @@ from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransp
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, SHORT_S, wait_until
 
 pytestmark = pytest.mark.parametrize(
     "server", ["candidate", "running"], indirect=True, scope="module"
@@ -140,9 +140,10 @@ def _target(transport: NetconfTransport) -> str:
     return "candidate" if candidate else "running"
 
 
+@pytest.mark.quiet("tells the driver's time-out from that of the NETCONF library, 30 s")
 def test_a_lock_that_stays_is_named(server, stranger):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=2)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=SHORT_S)
     target = _target(transport)
     with stranger.session.locked(target):  # given back whatever happens: others need it
         started = time.monotonic()
@@ -186,7 +187,7 @@ def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(tr
 
 def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write(server):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=SHORT_S)
     transport.open()
 
     def freeze() -> None:

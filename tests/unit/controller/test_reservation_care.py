@@ -44,7 +44,7 @@ from tests.unit.core.fabrics import (
     state_of,
 )
 from tests.unit.reservations.referee import SLACK_MBPS, Referee
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry
 
@@ -53,9 +53,9 @@ POLICY = Policy(planning_budget_ms=300, planning_grace_ms=700)
 STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
 """What nobody reserved, and TO_R3 needs the port of."""
 TO_R3 = ReservationRequest("h11", "r3", 40.0)
-SOON_S = 5.0
+SOON_S = HANGS_S
 """What waits for nobody takes milliseconds; what waits for a door, DOOR_S."""
-DOOR_S = 30.0
+DOOR_S = PATIENCE_S
 
 
 class Door:
@@ -397,7 +397,7 @@ def test_a_preview_ends_with_the_planners_time_and_holds_nothing_meanwhile(stage
         assert pool.submit(stage.reservations.reserve, TO_R3).result(0.5)
         with pytest.raises(DeviceUnavailable, match=r"ask again \(no plan came within 1 s"):
             preview.result(SOON_S)
-        assert 0.9 < time.monotonic() - asked_s < 1 + SOON_S
+        assert time.monotonic() - asked_s > 0.9
 
 
 def test_a_preview_says_what_else_would_move(journal):

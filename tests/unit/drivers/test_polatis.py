@@ -15,7 +15,7 @@ from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import DeviceIdentity, PortState
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.emulators.faults import FaultKind
-from tests.waiting import PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S
 
 
 def pairs(*wanted: tuple[int, int]) -> frozenset[CrossConnect]:
@@ -174,18 +174,18 @@ def test_slow_but_in_time(switch, emulator):
 
 
 def test_too_slow(emulator):
-    switch = PolatisScpi("p1", emulator.address, timeout_s=0.3)
+    switch = PolatisScpi("p1", emulator.address, timeout_s=SHORT_S)
     assert switch.size() == (16, 16)
-    emulator.admin.fault(FaultKind.SLOW, delay_s=4.0)
+    emulator.admin.fault(FaultKind.SLOW, delay_s=2 * SHORT_S)
     started = time.monotonic()
-    with pytest.raises(DeviceUnavailable, match=r"no answer within 0\.3 s"):
+    with pytest.raises(DeviceUnavailable, match=r"no answer within 2 s"):
         switch.change([], CIRCUIT)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < HANGS_S
     switch.close()
 
 
 def test_mute(emulator):
-    switch = PolatisScpi("p1", emulator.address, timeout_s=0.3)
+    switch = PolatisScpi("p1", emulator.address, timeout_s=SHORT_S)
     emulator.admin.fault(FaultKind.MUTE)
     with pytest.raises(DeviceUnavailable):
         switch.cross_connects()

@@ -15,7 +15,7 @@ from drivers.codecs import scpi
 from drivers.transports.lines import LineTransport
 from drivers.transports.tcp import TcpStream, parse_endpoint
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
-from tests.waiting import PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S
 
 
 class Peer:
@@ -151,11 +151,11 @@ def test_a_reply_in_pieces():
 
 
 def test_the_time_out_covers_the_whole_reply_however_it_drips():
-    peer = Peer([b"1"] * 200)
+    peer = Peer([b"1"] * 2400)
     started = time.monotonic()
     with pytest.raises(DeviceUnavailable, match=r"no answer within 0\.2 s"):
         transport(peer.address, 0.2).query(b"size?\r\n")
-    assert time.monotonic() - started < 5, "the reply takes 10 s"
+    assert time.monotonic() - started < HANGS_S, "the reply takes 120 s"
     peer.stop()
 
 
@@ -192,7 +192,7 @@ def test_a_silent_peer_costs_one_time_out():
         started = time.monotonic()
         with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.2 s"):
             line.write(b"set\r\n")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < HANGS_S
         assert not line.connected
 
 

@@ -22,7 +22,7 @@ from hydra.errors import PlanError, UnknownName
 from hydra.model import NetworkState
 from hydra.policy import Policy
 from hydra.service import PlanRequest
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry, Product
 from topology.multihop import keep_current, plan_hydra_bfs
@@ -142,7 +142,7 @@ def test_one_that_does_not_answer_is_stopped_and_replaced():
         asked_s = time.monotonic()
         with pytest.raises(PlanError, match="no plan came within 3 s: the planner was stopped"):
             propose(planner)
-        assert 2.9 < time.monotonic() - asked_s < 8
+        assert 2.9 < time.monotonic() - asked_s < HANGS_S
         assert gone(stuck)
         assert propose(planner).target.topology.paths
         assert planner.pid != stuck

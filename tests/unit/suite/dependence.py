@@ -48,6 +48,8 @@ _LISTENERS: Final = frozenset(
      "ThreadingHTTPServer", "TCPServer", "run_simple"}
 )  # fmt: skip
 _HOSTS: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1", "::", ""})
+_LONG: Final = frozenset({"HANGS_S", "PATIENCE_S"})
+"""Names of tests.waiting."""
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -69,11 +71,18 @@ class _Finder:
     reasons: set[int]
     constants: dict[str, float] = field(default_factory=dict)
     timed: set[str] = field(default_factory=set)
-    """Names and functions whose value is a measured time."""
+    """Names that hold a measured time, in the function being looked at."""
+    quiet: bool = False
+    """Whether the function being looked at is run while no other test is."""
+    timers: set[str] = field(default_factory=set)
+    """Functions that return a measured time."""
 
     def findings(self) -> Iterator[Finding]:
         self._learn()
-        yield from self._visit(self.tree, in_loop=False)
+        for node in self.tree.body:
+            self._learn_times(node)
+            self.quiet = _is_quiet(node) or any(map(_is_quiet_mark, self.tree.body))
+            yield from self._visit(node, in_loop=False)
 
     def _learn(self) -> None:
         for node in self.tree.body:
@@ -82,35 +91,42 @@ class _Finder:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if value is not None and isinstance(targets[0], ast.Name):
                     self.constants[targets[0].id] = value
-        while self._learn_times():
-            pass
+        for _ in range(2):  # a function may return what another one has measured
+            for node in self.tree.body:
+                self._learn_times(node)
+                if isinstance(node, ast.FunctionDef) and any(
+                    isinstance(inner, ast.Return)
+                    and inner.value is not None
+                    and self._is_measured(inner.value)
+                    for inner in ast.walk(node)
+                ):
+                    self.timers.add(node.name)
 
-    def _learn_times(self) -> bool:
-        before = len(self.timed)
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assign) and self._is_measured(node.value):
-                self.timed.update(
-                    name.id
-                    for target in node.targets
-                    for name in ast.walk(target)
-                    if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-                )
-            elif isinstance(node, ast.FunctionDef) and any(
-                isinstance(inner, ast.Return)
-                and inner.value is not None
-                and self._is_measured(inner.value)
-                for inner in ast.walk(node)
-            ):
-                self.timed.add(node.name)
-            elif (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "append"
-                and isinstance(node.func.value, ast.Name)
-                and any(self._is_measured(argument) for argument in node.args)
-            ):
-                self.timed.add(node.func.value.id)
-        return len(self.timed) > before
+    def _learn_times(self, top: ast.stmt) -> None:
+        """Learn which names of a top-level function or class hold a measured time."""
+        self.timed = set(self.timers)
+        before = -1
+        while len(self.timed) > before:
+            before = len(self.timed)
+            for node in ast.walk(top):
+                self._learn_time(node)
+
+    def _learn_time(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign) and self._is_measured(node.value):
+            self.timed.update(
+                name.id
+                for target in node.targets
+                for name in ast.walk(target)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            )
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "append"
+            and isinstance(node.func.value, ast.Name)
+            and any(self._is_measured(argument) for argument in node.args)
+        ):
+            self.timed.add(node.func.value.id)
 
     def _is_measured(self, expression: ast.expr) -> bool:
         """Whether the value holds a difference of two readings of a clock."""
@@ -123,6 +139,12 @@ class _Finder:
             elif isinstance(node, ast.Name) and node.id in self.timed:
                 return True
         return False
+
+    def _is_long(self, bound: ast.expr) -> bool:
+        value = self.number(bound)
+        if value is not None:
+            return value >= LEAST_S
+        return isinstance(bound, ast.Name) and bound.id in _LONG
 
     def number(self, node: ast.expr) -> float | None:
         """The value of a number, or of a calculation with numbers and the file's constants."""
@@ -220,7 +242,7 @@ class _Finder:
             lesser = left if isinstance(op, ast.Lt | ast.LtE) else right
             if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and self._is_measured(lesser):
                 greater = right if lesser is left else left
-                if not self._is_measured(greater):
+                if not (self.quiet or self._is_measured(greater) or self._is_long(greater)):
                     yield Finding(node.lineno, "bound on measured time")
 
 
@@ -258,6 +280,25 @@ def _name(function: ast.expr) -> str:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name
     return ""
+
+
+def _is_quiet(node: ast.stmt) -> bool:
+    """Whether a test is marked ``quiet``."""
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(inner, ast.Attribute) and inner.attr == "quiet"
+        for decorator in node.decorator_list
+        for inner in ast.walk(decorator)
+    )
+
+
+def _is_quiet_mark(node: ast.stmt) -> bool:
+    """Whether a statement marks all tests of its file ``quiet``."""
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "pytestmark"
+        and any(isinstance(i, ast.Attribute) and i.attr == "quiet" for i in ast.walk(node.value))
+    )
 
 
 def _fixed_port(node: ast.Call) -> Iterator[Finding]:
