@@ -18,11 +18,11 @@ from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.testbed import sysctl, testbed_lock
 from tests import surroundings
 from tests.journals import close_all
+from tests.waiting import PATIENCE_S
 
 CHROMIUM = "/usr/bin/chromium-headless-shell"
 """Without the windows that nobody sees, half of the processor time."""
-PATIENCE_MS = 20_000
-"""A busy machine."""
+PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=PATIENCE_MS)
 
 # A busy machine is no defect, and a submission meets what its author met: the same examples.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import asyncssh
 import pytest
@@ -13,7 +12,7 @@ from lxml import etree
 from drivers.optical.polatis_netconf import Options, PolatisNetconf
 from hydra.model import Login
 from hydra.roles import Alarm, Severity
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 NETCONF = "urn:ietf:params:xml:ns:netconf:base:1.0"
 SWITCH = "http://www.polatis.com/yang/optical-switch"
@@ -124,10 +123,7 @@ def test_alarms_come_while_requests_go_on(server, monkeypatch):
     assert switch.cross_connects() == frozenset()
     assert switch.alarms() == ()
     heard: list[Alarm] = []
-    deadline = time.monotonic() + 30
-    while len(heard) < 2:
-        assert time.monotonic() < deadline
-        heard += switch.reports()
+    wait_until(lambda: heard.extend(switch.reports()) or len(heard) == 2)
     assert heard == [
         Alarm(Severity.MAJOR, 12, "port-power-alarm", "port-id 12, power -60.00"),
         Alarm(Severity.CLEARED, 12, "port-power-alarm", "port-id 12, power -3.50"),

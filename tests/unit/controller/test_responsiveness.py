@@ -138,7 +138,7 @@ def test_nobody_waits_for_a_plan(controller):
     for thread in threads:
         thread.start()
     echoes_s, answers_s = [], []
-    end_s = time.monotonic() + SLOW_S
+    end_s = time.monotonic() + SLOW_S  # timed: the plan takes so long
     while time.monotonic() < end_s:
         echoes_s.append(switch.echo_s(len(echoes_s) + 2))
         for path in ("/healthz", "/v1/topology", "/v1/demand", "/v1/reservations"):

@@ -99,7 +99,7 @@ def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(mana
         told_s.append(time.monotonic())
     assert max(b - a for a, b in pairwise(told_s)) < WATCHDOG_S
     os.kill(supervised.process.pid, signal.SIGSTOP)
-    manager.settimeout(WATCHDOG_S)
+    manager.settimeout(WATCHDOG_S)  # timed: systemd waits so long
     with pytest.raises(TimeoutError):  # systemd would end it now
         while True:
             manager.recv(100)

@@ -19,7 +19,7 @@ from apps.openflow.seam import ECHO_S
 from hydra.errors import HydraError
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.takes(15)
 
@@ -213,7 +213,7 @@ def connect(trust, tmp_path, package):
     made = []
 
     def one_more(trust: ssl.SSLContext | None = trust) -> Stranger:
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 made.append(Stranger(address, DATAPATH, trust=trust))
@@ -221,7 +221,7 @@ def connect(trust, tmp_path, package):
                 assert time.monotonic() < end_s
                 time.sleep(0.05)
             else:
-                assert made[-1].is_switch.wait(10)
+                assert made[-1].is_switch.wait(PATIENCE_S)
                 return made[-1]
 
     manager = Path(sys.executable).with_name("ryu-manager")
@@ -271,9 +271,7 @@ def test_messages_may_come_in_any_pieces(connect):
     for octet in b"".join(echoes):
         switch.send(bytes([octet]))
     switch.send(b"".join(echoes * 100))
-    deadline_s = time.monotonic() + 10
-    while len(switch.echoed) < 303 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_until(lambda: len(switch.echoed) >= 303)
     assert switch.echoed == [0, 1, 900] * 101
 
 
@@ -312,9 +310,7 @@ def test_switches_that_connect_meet_the_certificates_and_the_authority_as_they_a
         connect(trust)
     assert not switch.ended.is_set()
     switch.send(struct.pack("!BBHI", 4, 2, 8, 7))
-    deadline_s = time.monotonic() + 10
-    while switch.echoed != [7] and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_until(lambda: switch.echoed)
     assert switch.echoed == [7]
 
 

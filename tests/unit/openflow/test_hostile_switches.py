@@ -92,7 +92,7 @@ def port(tmp_path_factory, package):
 
 
 def connect(port: int) -> socket.socket:
-    end_s = time.monotonic() + 10
+    end_s = time.monotonic() + PATIENCE_S
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)

@@ -98,7 +98,7 @@ class Application:
         assert self._process.wait(PATIENCE_S) == 0
 
     def connect(self, kind, datapath):
-        end_s = time.monotonic() + 10
+        end_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 switch = kind(self._address, datapath)

@@ -4,12 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "bootstrap.sh"
 DEFINITIONS = SCRIPT.read_text().split("\n((EUID == 0)) || say", 1)[0]
@@ -59,9 +58,7 @@ def while_at_work(folder):
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_interrupts_it_leaves_no_daemon_kept_back(tmp_path, ended_by):
     running = begin(tmp_path, "sleep 60")
-    end_s = time.monotonic() + 20
-    while not (tmp_path / "at-work").exists() and time.monotonic() < end_s:
-        time.sleep(0.02)
+    wait_until((tmp_path / "at-work").exists)
     assert while_at_work(tmp_path)
     os.killpg(running.pid, ended_by)  # as a terminal does
     assert running.wait(PATIENCE_S) == 128 + ended_by

@@ -19,6 +19,7 @@ from hydra.model import NetworkState
 from hydra.policy import DemandBasis, Prediction
 from hydra.reservations.reservation import ReservationRequest
 from hydra.service import DeviceStatus
+from tests.waiting import PATIENCE_S
 
 from .dashboard_pages import MOMENT, complaints, shoot
 from .fake_service import recorded, ring_state
@@ -616,7 +617,7 @@ def test_tabs_share_one_stream(server, network, page):
         page.close()
     told = []
     last.on("request", lambda one: told.append(one) if one.url.endswith("/c0") else None)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not told and time.monotonic() < deadline:  # until what the next tab hears is passed on
         network.finish("c0")
         last.wait_for_timeout(100)

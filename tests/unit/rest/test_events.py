@@ -17,7 +17,7 @@ from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
-from tests.waiting import HANGS_S, PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 from .fake_service import relay_path
 
@@ -46,11 +46,8 @@ class Follower:
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
-    def wait(self, count):
-        deadline = time.monotonic() + 20
-        while len(self.events) < count:
-            assert time.monotonic() < deadline, self.events
-            time.sleep(0.01)
+    def first(self, count):
+        wait_until(lambda: len(self.events) >= count)
         return self.events
 
 
@@ -160,7 +157,7 @@ def test_one_that_never_reads_holds_up_nobody(service, server, follow):
     with follow() as follower:
         for round_number in range(20):
             act(service, 40)
-            follower.wait(40 * (round_number + 1))
+            follower.first(40 * (round_number + 1))
         longest_s = 0.0
         for _ in range(50):
             started = time.monotonic()

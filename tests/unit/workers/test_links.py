@@ -31,13 +31,13 @@ from hydra.model import MacAddress, VlanId
 from hydra.policy import WorkerSettings
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
 LEASE_S = 5.0
 """Longer than a busy machine keeps a worker from renewing it."""
-LONG_S = 30.0
+LONG_S = PATIENCE_S
 PORTS = {1: PortInfo(1, "p1", True)}
 MAC = MacAddress("02:00:00:00:00:01")
 
