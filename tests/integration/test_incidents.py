@@ -43,7 +43,7 @@ class Night(Operator):
         """Wait for the alert, and then as long as others would need."""
         wait_until(lambda: alert in self.firing())
         self.note(alert)
-        time.sleep(PATIENT_S)
+        time.sleep(PATIENT_S)  # timed: other alerts would need so long
         assert self.firing() == {alert}
 
     def is_over(self) -> None:

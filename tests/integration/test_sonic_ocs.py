@@ -353,7 +353,7 @@ def test_pygnmi_reads_changes_and_subscribes(stand):
                 "encoding": "json_ietf",
             }
         )
-        first = told.get_update(WAIT_S)
+        first = told.get_update(PATIENCE_S)
         assert set(first["update"]["update"][0]["val"]) == set(rows)
         moved = {"a_side": "1A", "b_side": "3B"}
         client.set(
@@ -363,7 +363,7 @@ def test_pygnmi_reads_changes_and_subscribes(stand):
         )
         deleted, made = set(), set()
         while not (deleted and made):
-            for update in told.get_update(WAIT_S).get("update", {}).get("update", []):
+            for update in told.get_update(PATIENCE_S).get("update", {}).get("update", []):
                 changed = update["val"].items()
                 deleted |= {key for key, row in changed if not row}
                 made |= {key for key, row in changed if WORKS[stand.dialect] in row.values()}

@@ -124,7 +124,7 @@ def spoofed(network):
             answered = re.search(rf"{BURST} packets transmitted, (\d+) received", out)
             assert answered is not None, out
             lost += BURST - int(answered[1])
-            time.sleep(0.5)
+            time.sleep(0.5)  # timed: a pause between bursts
             if lost:
                 break
         assert attack.poll() is None, "the attack was over before the last ping"

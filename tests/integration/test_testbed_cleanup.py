@@ -146,7 +146,7 @@ def test_a_second_signal_does_not_stop_the_clean_up(before: Machine) -> None:
     wait_until(some_emulator, child)
     for _ in range(20):
         os.killpg(child.pid, signal.SIGINT)
-        time.sleep(0.02)
+        time.sleep(0.02)  # timed: a person who presses again
     child.communicate(timeout=60)
     assert Machine.now() == before
 

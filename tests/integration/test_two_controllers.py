@@ -130,7 +130,7 @@ def test_an_idle_session_over_tcp_keeps_its_claim(database):
         wait_until(lambda: accepts(port))
         kept.claim()
         for _ in range(80):
-            time.sleep(0.1)
+            time.sleep(0.1)  # timed: kept for longer than the server's probe waits
             kept.keep()
         with pytest.raises(HeldElsewhere):
             other.claim()

@@ -387,14 +387,25 @@ def planner_of(stage, *, stopped=False):
         stage.planner.close()
 
 
-def test_a_preview_ends_with_the_planners_time_and_holds_nothing_meanwhile(stage, pool):
+def test_a_preview_that_waits_for_the_planner_holds_nothing(journal, pool):
+    stage = Stage(journal, policy=replace(POLICY, planning_grace_ms=1000 * PATIENCE_S))
+    stage.ledger.settle(STANDING)
     with planner_of(stage, stopped=True):
-        asked_s = time.monotonic()
         preview = pool.submit(stage.reservations.preview, TO_R3)
         wait([preview], 0.3)
         assert not preview.done()
-        pool.submit(change, stage, STANDING).result(0.5)
-        assert pool.submit(stage.reservations.reserve, TO_R3).result(0.5)
+        pool.submit(change, stage, STANDING).result(SOON_S)
+        assert pool.submit(stage.reservations.reserve, TO_R3).result(SOON_S)
+        assert not preview.done()
+        os.kill(stage.planner.pid, signal.SIGCONT)
+        wait([preview], SOON_S)
+        assert preview.done()
+
+
+def test_a_preview_ends_with_the_planners_time(stage, pool):
+    with planner_of(stage, stopped=True):
+        asked_s = time.monotonic()
+        preview = pool.submit(stage.reservations.preview, TO_R3)
         with pytest.raises(DeviceUnavailable, match=r"ask again \(no plan came within 1 s"):
             preview.result(SOON_S)
         assert time.monotonic() - asked_s > 0.9
@@ -651,7 +662,7 @@ def test_a_leader_that_ends_begins_and_ends_no_more_by_the_clock(journal):
     ]
     over = stage.reservations.reserve(replace(TO_R3, src="h21", dst="r4", duration_s=0.05))
     stage.conduct()
-    time.sleep(0.1)
+    wait_until(lambda: time.time() > soon_s)
     stage.reservations.end_soon()
     stage.reservations.keep_time()
     states = [stage.ledger.reservation(one.id).state for one in (*due, over)]

@@ -175,7 +175,7 @@ def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
         thread.start()
     looking.wait(PATIENCE_S)
     with Call(1):
-        time.sleep(0.2)
+        time.sleep(0.2)  # timed: the others wait for their turn
     answers.set()
     for thread in threads:
         thread.join(PATIENCE_S)

@@ -2,13 +2,12 @@
 
 import select
 import threading
-import time
 from contextlib import ExitStack
 
 import pytest
 
 from drivers.transports.ovsdb_session import _TURNS, Call, SessionLostError
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, remains
 
 TURNS = _TURNS._initial_value
 
@@ -30,8 +29,7 @@ def test_time_in_which_others_have_their_turn_does_not_count():
         for _ in range(TURNS):
             others.enter_context(Call(60))
         threading.Thread(target=call).start()
-        time.sleep(0.5)
-        assert not began.is_set()
+        assert remains(lambda: not began.is_set(), 0.5)
     assert over.wait(PATIENCE_S)
     assert not lost
 

@@ -245,7 +245,7 @@ def test_the_device_tells_errors_only_when_asked(emulator, command, code):
 def test_the_device_takes_commands_in_any_case_and_in_pieces(emulator):
     with raw(emulator) as device:
         device.sendall(b":OXC:SWIT:CO")
-        time.sleep(0.02)
+        time.sleep(0.02)  # timed: the device reads a part of a command
         assert ask(device, b"NN:ONLY (@4,5),(@20,21);*OPC?\r") == b"1\r"
         assert ask(device, b":oxc:swit:conn:stat?;:oxc:swit:conn:port? 4\n") == (
             b'(@4,5),(@20,21);"20"\r'

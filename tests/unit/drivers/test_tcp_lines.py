@@ -46,7 +46,7 @@ class Peer:
                         except ConnectionError:
                             break
                         if isinstance(reply, list):
-                            time.sleep(0.05)
+                            time.sleep(0.05)  # timed: the late reply arrives meanwhile
                 else:
                     with contextlib.suppress(ConnectionError):
                         lines.readline()  # keep the last reply's connection until the client leaves
@@ -200,7 +200,7 @@ def test_a_late_reply_is_not_taken_for_the_next_one():
     peer = Peer(b"1\rlate\r", b"2\r")
     line = transport(peer.address)
     assert line.query(b"a\r\n") == "1"
-    time.sleep(0.05)
+    time.sleep(0.05)  # timed: the late reply arrives meanwhile
     assert line.query(b"b\r\n") == "2"
     assert peer.connections == 2
     line.close()

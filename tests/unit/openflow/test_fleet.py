@@ -31,7 +31,7 @@ from hydra.model import DatapathId, RackId, VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.switches import Switches
 from tests.unit.core.fabrics import small_fabric
-from tests.waiting import HANGS_S, PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S, remains
 
 from .fleet_switches import (
     CHANGES,
@@ -126,13 +126,13 @@ def test_time_counts_from_sending_and_while_answers_are_read(hub):
 
     def agrees_late(switch, xid):
         def read():
-            time.sleep(0.5)  # the hub is busy, and the answer is there all along
+            time.sleep(0.5)  # timed: the hub is busy, and the answer is there all along
             agrees(switch, xid)
 
         hub.post(read)
 
     Switch(fleet, V1, agrees_late)
-    hub.post(lambda: time.sleep(0.5))  # it is busy before it sends
+    hub.post(lambda: time.sleep(0.5))  # timed: it is busy before it sends
     assert fleet.apply({V1: CHANGES}, 0.1) == {V1: None}
 
 
@@ -477,9 +477,8 @@ def test_a_switch_that_answers_nothing_has_no_port_that_is_up(fleet):
 def test_a_port_that_comes_up_ends_the_wait(fleet):
     tor = Tor(fleet, described("o1"), ports=port_table("o1", up=False))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
-        time.sleep(0.05)
-        assert not waiting.done()
+        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], PATIENCE_S)
+        assert remains(lambda: not waiting.done())
         fleet.port_changed(TOR1, tor, PortInfo(4, "o1", True), deleted=False)
         assert waiting.result(timeout=PATIENCE_S) == ()
 
@@ -488,9 +487,8 @@ def test_what_was_told_before_does_not_count(fleet):
     """Mirrors have moved, and nobody has read yet that the port went down, and came up again."""
     tor = Tor(fleet, described("o1", up=False), described("o1"), ports=port_table("o1"))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
-        time.sleep(0.05)
-        assert not waiting.done()
+        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], PATIENCE_S)
+        assert remains(lambda: not waiting.done())
         for up in (False, True):
             fleet.port_changed(TOR1, tor, PortInfo(4, "o1", up), deleted=False)
         assert waiting.result(timeout=PATIENCE_S) == ()

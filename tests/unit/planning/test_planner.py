@@ -255,7 +255,7 @@ def test_what_is_urgent_goes_first_and_the_others_give_up_in_time():
         for name, urgent in (("first", True), ("dry run", False), ("change", True)):
             threads.append(threading.Thread(target=ask, args=(name, urgent)))
             threads[-1].start()
-            time.sleep(0.1)
+            time.sleep(0.1)  # timed: they ask one after the other
         for thread in threads:
             thread.join(PATIENCE_S)
     assert order[0].startswith("first: no plan came within 1.5 s")

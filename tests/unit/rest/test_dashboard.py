@@ -388,7 +388,7 @@ def test_the_policy_is_shown_and_taken_over_after_a_question(server, network, pa
     page.get_by_role("button", name="Policy…").click()
     page.get_by_role("button", name="Take it over").click()
     expect(ask).not_to_be_visible()
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(300)  # timed: nothing may follow
     assert network.reloads == 1
 
 
@@ -533,7 +533,7 @@ def test_a_controller_that_comes_back_with_fewer_racks_is_shown(server, network,
     )
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things wrong")
     expect(page.locator("#summary")).to_contain_text("epoch 9 · 3 racks")
-    page.wait_for_timeout(1000)
+    page.wait_for_timeout(1000)  # timed: nothing may follow
     expect(page.locator("#error")).to_be_hidden()
 
 

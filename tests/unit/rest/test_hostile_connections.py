@@ -100,7 +100,7 @@ def test_wrong_framing_is_answered_once_and_ends(start, caplog, pieces, statuses
     with connect(server) as connection:
         for piece in pieces:
             connection.sendall(piece)
-            time.sleep(0.3)
+            time.sleep(0.3)  # timed: pieces that come one by one
         with contextlib.suppress(ConnectionResetError):
             while more := connection.recv(65536):
                 said += more
@@ -109,12 +109,12 @@ def test_wrong_framing_is_answered_once_and_ends(start, caplog, pieces, statuses
 
 
 def test_a_request_may_come_slowly(start, monkeypatch):
-    monkeypatch.setattr(rest_server, "_HEAD_S", 5)
+    monkeypatch.setattr(rest_server, "_HEAD_S", PATIENCE_S)
     server = start()
     with connect(server) as connection:
         for piece in (b"GET /healthz ", b"HTTP/1.1\r\n", b"Host: 127.0.0.1\r\n\r\n"):
             connection.sendall(piece)
-            time.sleep(0.3)
+            time.sleep(0.3)  # timed: pieces that come one by one
         assert connection.recv(15) == b"HTTP/1.1 200 OK"
 
 
@@ -153,7 +153,7 @@ def test_the_server_outlives_its_descriptors(start, caplog):
         try:
             waiting = socket.socket(fileno=held.pop().detach())  # its number is within the limit
             silent.enter_context(waiting)
-            time.sleep(2.5)
+            time.sleep(2.5)  # timed: it tries again meanwhile
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     wait_until(lambda: answers(server))

@@ -108,7 +108,7 @@ def test_who_leaves_with_unread_events_is_one_line_at_debug(service, narrow, cap
         assert b"200 OK" in connection.recv(1000)
         for _ in range(150):
             act(service, 20)
-            time.sleep(0.02)
+            time.sleep(0.02)  # timed: a stream that goes on for three seconds
     act(service, 50)
     wait_until(lambda: "a client left" in caplog.text)
     said = [one for one in caplog.records if "a client left" in one.msg]

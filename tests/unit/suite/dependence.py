@@ -34,6 +34,7 @@ _WAITERS: Final[Mapping[str, int]] = {
     "optical_switch": 1,
     "tor_switch": 1,
     "select": 3,
+    "Deadline": 0,
 }
 """Function or method -> the position of its time-out."""
 _ALONE: Final = frozenset({"wait", "join", "result", "settimeout", "set_default_timeout"})

@@ -175,7 +175,7 @@ def test_who_waits_leaves_his_share_of_the_disk_to_the_others() -> None:
             waiting = Order(to["deaf"], 20_000_000, rate_mbps, unit_bytes=10_000, disk="d")
             stuck = threading.Thread(target=_fails, args=(waiting, 1.0, makers))
             stuck.start()
-            time.sleep(0.3)
+            time.sleep(0.3)  # timed: the disk is being read by now
             done = transfer(Order(to["taken"], size_bytes, rate_mbps, disk="d"), None, 1.0, makers)
             stuck.join(PATIENCE_S)
         finally:
