@@ -33,7 +33,8 @@ def unit(tmp_path, request):
     text = (UNITS / request.param).read_text()
     assert INSTALLED in text
     path = tmp_path / request.param
-    path.write_text(text.replace(INSTALLED, str(Path(sys.executable).with_name("hydra"))))
+    hydra = Path(sys.executable).with_name("hydra")
+    path.write_text(text.replace(INSTALLED, f'"{hydra}"'))  # the clone's path may hold a space
     return path
 
 
