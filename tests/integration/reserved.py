@@ -54,7 +54,7 @@ def contend(network, reservation):
     with contest(network.stage, SECONDS, steady_mbps=RESERVED_MBPS, **ends) as under_way:
         time.sleep(SECONDS - 2)  # timed: most of the contest is over
         delivery = network.get(f"/v1/reservations/{reservation['id']}/delivery")
-        outcome = under_way.finish(SECONDS)
+        outcome = under_way.finish(SECONDS)  # timed: how long the contest lasts
     return outcome.steady.average_mbps, outcome.greedy_mbps, delivery
 
 

@@ -13,6 +13,7 @@ from mininet_scenarios.stage.agents import AgentStage, agent_stage
 from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.shell import run
+from tests.waiting import PATIENCE_S
 
 from .live import DEMO_CONFIG, PATIENT, wait_until
 
@@ -137,7 +138,7 @@ def test_queues_of_somebody_elses_are_left_alone(demo_testbed, tmp_path):
         stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job,
         pytest.raises(ScenarioError, match="queues of its own"),
     ):
-        job.finish(10)
+        job.finish(PATIENCE_S)
     assert "htb 7:" in host.cmd("tc qdisc show dev h12-eth0")
     host.cmd("tc qdisc del dev h12-eth0 root")
 
@@ -153,13 +154,13 @@ def test_queues_of_an_agent_that_was_killed_are_made_anew_or_go(demo_testbed, tm
     for rack, present, absent in (("r1", "0a000100", "0a000200"), ("r2", "0a000200", "0a000100")):
         program = made + f"one.apply(1000.0, 0.5, ['{rack}'])"
         with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
-            job.finish(10)
+            job.finish(PATIENCE_S)
         shown = host.cmd("tc filter show dev h12-eth0")
         assert present in shown
         assert absent not in shown
     program = made + "one.apply(1000.0, 0.0, [])"
     with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
-        job.finish(10)
+        job.finish(PATIENCE_S)
     assert "htb" not in host.cmd("tc qdisc show dev h12-eth0")
 
 

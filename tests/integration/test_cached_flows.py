@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -68,7 +69,7 @@ def test_nothing_moves_before_switches_have_forgotten_the_circuit(network):
             time.sleep(STOPPED_S)  # timed: nothing may change meanwhile
             assert network.planes_between("r1", "r2") == ("p1",)
         wait_until(lambda: network.state_of(change) == "done")
-        result = udp.finish(30)
+        result = udp.finish(PATIENCE_S)
     assert network.planes_between("r1", "r2") == ("p2",)
     assert (result.sent, result.lost, result.duplicates) == (60, 0, 0)
     assert network.dark_frames() == dark

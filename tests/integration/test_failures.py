@@ -12,6 +12,7 @@ import pytest
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, on_each_substrate, wait_until
 
@@ -282,7 +283,7 @@ def test_a_cut_fibre_does_not_wait_for_a_change_that_waits_for_a_mute_switch(net
             change = network.begin_change("r3", "r4", "p2")
             wait_until(lambda: network.state_of(change) == "moving")
             subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
-            result = udp.finish(30)
+            result = udp.finish(PATIENCE_S)
             assert network.state_of(change) == "moving"
         assert result.max_gap_ms < 1000
         assert result.lost < 200

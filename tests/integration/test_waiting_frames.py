@@ -12,6 +12,7 @@ import pytest
 
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed.layout import uplink_interfaces
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -70,7 +71,7 @@ def test_nothing_moves_before_frames_in_front_of_the_tor_have_passed(network):
             begun = ("queued", "diverting", "draining")
             wait_until(lambda: network.state_of(change) not in begun)
         wait_until(lambda: network.state_of(change) == "done")
-        result = udp.finish(30)
+        result = udp.finish(PATIENCE_S)
     (drain,) = [
         step for step in network.client.reconfiguration(change).timeline
         if (step.step, step.device) == ("drain", None)

@@ -35,9 +35,10 @@ _WAITERS: Final[Mapping[str, int]] = {
     "tor_switch": 1,
     "select": 3,
     "Deadline": 0,
+    "finish": 0,
 }
 """Function or method -> the position of its time-out."""
-_ALONE: Final = frozenset({"wait", "join", "result", "settimeout", "set_default_timeout"})
+_ALONE: Final = frozenset({"wait", "join", "result", "settimeout", "set_default_timeout", "finish"})
 """Of these, only calls with the time-out as the one argument."""
 _MILLISECONDS: Final = frozenset({"set_default_timeout", "wait_for_timeout", "expect"})
 _PLAYWRIGHT: Final = re.compile(r"^(to_|not_to_|wait_for_|set_options$|goto$|click$|expect_)")
@@ -258,7 +259,9 @@ def findings(source: str) -> list[Finding]:
 
 
 def files(folder: Path) -> list[Path]:
-    """Python files under ``folder``, in order."""
+    """Python files under ``folder``, in order, or the file itself."""
+    if folder.is_file():
+        return [folder]
     return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
 
 

@@ -1,5 +1,6 @@
 """No test depends on how busy its machine is: what looks like that says why, or is found here."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,11 @@ import pytest
 from .dependence import files, findings
 
 TESTS = Path(__file__).parents[2]
+RESTS_ON = [
+    TESTS.parent / "mininet_scenarios" / name
+    for name in ("emulators", "stage", "testbed", "workloads", "replicas.py", "workers.py")
+]
+"""What tests start, and wait for."""
 PACKAGES = [TESTS.parent / name for name in ("apps", "mininet_scenarios", "benchmarks")]
 HERE = Path(__file__).parent
 
@@ -18,7 +24,8 @@ def words(source: str) -> list[str]:
 def test_no_test_depends_on_how_busy_the_machine_is():
     found = [
         f"{path.relative_to(TESTS.parent)}:{one.line}: {one.words}"
-        for path in files(TESTS)
+        for root in (TESTS, *RESTS_ON)
+        for path in files(root)
         if path.parent != HERE
         for one in findings(path.read_text())
     ]
@@ -97,8 +104,6 @@ def test_a_reason_is_needed_for_each_and_has_words(source):
 
 def test_every_legend_has_its_place():
     """matplotlib's own choice takes long, and says so in a warning when a machine is busy."""
-    import ast
-
     for path in (path for package in PACKAGES for path in files(package)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "legend":
