@@ -19,7 +19,7 @@ from typing import Final
 
 LEAST_S: Final = 60.0
 """A shorter time-out is missed by a busy machine."""
-_REASON: Final = re.compile(r"#\s*timed: \w+\W+\w+")
+_REASON: Final = re.compile(r"# timed: \w+\W+\w+")
 _KEYWORD: Final = re.compile(r"^(ready_|meet_|attempt_)?(timeout|patience)(_s|_ms)?$")
 _WAITERS: Final[Mapping[str, int]] = {
     "wait_until": 1,
@@ -71,9 +71,12 @@ class Finding:
 class _Finder:
     tree: ast.Module
     reasons: set[int]
+    reads_clock: bool
     constants: dict[str, float] = field(default_factory=dict)
     timed: set[str] = field(default_factory=set)
     """Names that hold a measured time, in the function being looked at."""
+    nodes: dict[ast.stmt, list[ast.AST]] = field(default_factory=dict)
+    """All nodes under each statement of the file."""
     quiet: bool = False
     """Whether the function being looked at is run while no other test is."""
     timers: set[str] = field(default_factory=set)
@@ -93,24 +96,29 @@ class _Finder:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if value is not None and isinstance(targets[0], ast.Name):
                     self.constants[targets[0].id] = value
+        if not self.reads_clock:
+            return
+        self.nodes = {top: list(ast.walk(top)) for top in self.tree.body}
         for _ in range(2):  # a function may return what another one has measured
-            for node in self.tree.body:
-                self._learn_times(node)
-                if isinstance(node, ast.FunctionDef) and any(
-                    isinstance(inner, ast.Return)
-                    and inner.value is not None
-                    and self._is_measured(inner.value)
-                    for inner in ast.walk(node)
+            for top in self.tree.body:
+                self._learn_times(top)
+                if isinstance(top, ast.FunctionDef) and any(
+                    isinstance(node, ast.Return)
+                    and node.value is not None
+                    and self._is_measured(node.value)
+                    for node in self.nodes[top]
                 ):
-                    self.timers.add(node.name)
+                    self.timers.add(top.name)
 
     def _learn_times(self, top: ast.stmt) -> None:
         """Learn which names of a top-level function or class hold a measured time."""
+        if not self.reads_clock:
+            return
         self.timed = set(self.timers)
         before = -1
         while len(self.timed) > before:
             before = len(self.timed)
-            for node in ast.walk(top):
+            for node in self.nodes[top]:
                 self._learn_time(node)
 
     def _learn_time(self, node: ast.AST) -> None:
@@ -239,6 +247,8 @@ class _Finder:
             yield Finding(node.lineno, f"{words}: time-out of {seconds:g} s: use PATIENCE_S")
 
     def _compare(self, node: ast.Compare) -> Iterator[Finding]:
+        if not self.reads_clock:
+            return
         operands = [node.left, *node.comparators]
         for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
             lesser = left if isinstance(op, ast.Lt | ast.LtE) else right
@@ -250,12 +260,15 @@ class _Finder:
 
 def findings(source: str) -> list[Finding]:
     """What makes the tests in ``source`` depend on how busy a machine is. Raises SyntaxError."""
-    reasons = {
-        token.start[0]
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and _REASON.match(token.string)
-    }
-    return list(_Finder(ast.parse(source), reasons).findings())
+    reasons = set[int]()
+    if "# timed:" in source:
+        reasons = {
+            token.start[0]
+            for token in tokenize.generate_tokens(io.StringIO(source).readline)
+            if token.type == tokenize.COMMENT and _REASON.match(token.string)
+        }
+    reads_clock = any(f"{name}()" in source for name in _CLOCKS)
+    return list(_Finder(ast.parse(source), reasons, reads_clock).findings())
 
 
 def files(folder: Path) -> list[Path]:

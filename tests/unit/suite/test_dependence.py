@@ -105,7 +105,8 @@ def test_a_reason_is_needed_for_each_and_has_words(source):
 def test_every_legend_has_its_place():
     """matplotlib's own choice takes long, and says so in a warning when a machine is busy."""
     for path in (path for package in PACKAGES for path in files(package)):
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        for node in ast.walk(ast.parse(source)) if ".legend(" in source else ():
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "legend":
                 (place,) = [one.value for one in node.keywords if one.arg == "loc"] or [None]
                 named = isinstance(place, ast.Constant) and place.value != "best"
