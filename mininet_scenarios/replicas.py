@@ -16,14 +16,13 @@ import httpx
 
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed import ovs
 
-_PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.02
-_TIMEOUT_S: Final = 20.0
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class ReplicaSet:
 
     def leader(self, but: str | None = None) -> str:
         """Wait until one is ready, which is not ``but``. Raises ScenarioError."""
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < until_s:
             found = self.ready() - {but}
             if len(found) > 1:
@@ -57,11 +56,11 @@ class ReplicaSet:
             if found:
                 return found.pop()
             time.sleep(_POLL_S)
-        raise ScenarioError(f"nobody leads after {_PATIENCE_S:g} s")
+        raise ScenarioError(f"nobody leads after {PATIENCE_S:g} s")
 
     def standing_by(self, number: int) -> None:
         """Wait until so many stand by whom all switches have found. Raises ScenarioError."""
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < until_s:
             url = self.processes[self.leader()].base_url
             found = self.http.get(f"{url}/v1/replicas").json()
@@ -70,7 +69,7 @@ class ReplicaSet:
             if len(ready) >= number:
                 return
             time.sleep(_POLL_S)
-        raise ScenarioError(f"fewer than {number} stand by after {_PATIENCE_S:g} s")
+        raise ScenarioError(f"fewer than {number} stand by after {PATIENCE_S:g} s")
 
     def kill(self, name: str) -> None:
         self.processes[name].kill()
@@ -93,7 +92,7 @@ class ReplicaSet:
     def await_end(self, name: str) -> int:
         """Wait for a process that ends by itself; its exit status. Raises ScenarioError."""
         process = self.processes[name]
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         while process.running:
             if time.monotonic() > until_s:
                 raise ScenarioError(f"{name} goes on:\n{process.log_tail()}")
@@ -137,7 +136,7 @@ def replicas(
     bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
     before = f"tcp:{stage.config['controller']['openflow']}"
     with ExitStack() as stack:
-        http = stack.enter_context(plain_http.client(timeout=_TIMEOUT_S))
+        http = stack.enter_context(plain_http.client(timeout=PATIENCE_S))
         these = ReplicaSet({}, http)
         targets = []
         for name in names:

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.testbed.shell import member_environment
 
-_STOP_TIMEOUT_S: Final = 30.0
 _LOG_TAIL_CHARACTERS: Final = 3000
 
 
@@ -83,7 +83,7 @@ class WorkerProcess:
             return 0
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_TIMEOUT_S)
+            process.wait(PATIENCE_S)
         process.kill()
         return process.wait()
 
@@ -160,7 +160,7 @@ def workers(
 def await_workers(
     seen: Callable[[], list[dict[str, Any]]],
     right: Callable[[list[dict[str, Any]]], bool],
-    patience_s: float = 30.0,
+    patience_s: float = PATIENCE_S,
 ) -> list[dict[str, Any]]:
     """Wait until the workers that the controller tells of are right. Raises ScenarioError."""
     until_s = time.monotonic() + patience_s

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import signal
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,12 +16,13 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.testbed import sysctl, testbed_lock
+from tests import surroundings
 from tests.journals import close_all
+from tests.waiting import PATIENCE_S
 
 CHROMIUM = "/usr/bin/chromium-headless-shell"
 """Without the windows that nobody sees, half of the processor time."""
-PATIENCE_MS = 20_000
-"""A busy machine."""
+PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=PATIENCE_MS)
 RARE_MARKERS = {"quiet": "mark.quiet", "ovs and not quiet and core": "mark.core"}
 """Selections of scripts/run_tests.py for which few files have tests: what such a file contains."""
@@ -32,20 +34,23 @@ settings.register_profile("explore", _PATIENT, max_examples=2000)
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers have an Open vSwitch of their own, but no processors: others wait for them all.
+    """Settle the surroundings; take the machine's testbed for workers with networks of their own.
 
-    A shell starts what it puts into the background with SIGINT and SIGQUIT ignored, and so would be
-    every program that a test interrupts.
+    Workers have an Open vSwitch of their own, but no processors: other test runs wait until all
+    have ended.
     """
-    for number, usual in (
-        (signal.SIGINT, signal.default_int_handler),
-        (signal.SIGQUIT, signal.SIG_DFL),
-    ):
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
+    if defects := surroundings.defects():
+        raise pytest.UsageError("; ".join(defects))
+    password = config.getoption("device_password_env")
+    keep = [password] if password else []
     if hasattr(config, "workerinput"):
+        surroundings.settle(keep=keep)
         return
+    home = Path(tempfile.mkdtemp(prefix="hydra-tests-home-"))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    surroundings.settle(home, keep)
     if any("own_network" in worker for worker in config.getoption("tx")):
         stack = ExitStack()
         stack.enter_context(testbed_lock())

@@ -14,6 +14,7 @@ import yaml
 
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
+from tests.waiting import PATIENCE_S
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 BIN = Path(sys.executable).parent
@@ -41,7 +42,7 @@ def scraping(targets: Sequence[str], rules: Path, directory: Path) -> Iterator[h
             stderr=log,
         )
     url = f"http://127.0.0.1:{port}/api/v1"
-    with plain_http.client(base_url=url, timeout=30) as client:
+    with plain_http.client(base_url=url, timeout=PATIENCE_S) as client:
         try:
             yield client
         finally:

@@ -81,7 +81,7 @@ def plot_replay(runs: Sequence[Run], title: str, path: Path) -> None:
     axes.set_xlabel("time [s]")
     axes.set_ylabel("demand served [Mb/s]")
     axes.set_ylim(bottom=0)
-    axes.legend()
+    figure.legend(loc="outside right upper", fontsize="small")
     axes.set_title(title)
     save_figure(figure, path)
 

@@ -68,5 +68,6 @@ def plot_pods(study: PodStudy, path: Path) -> None:
         axes.set_xlabel("pods that a host sends to")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small")
+    entries = axes.get_legend_handles_labels()
+    figure.legend(*entries, loc="outside right upper", fontsize="small")
     save_figure(figure, path)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.mirrors import PortCounters
+from mininet_scenarios.patience import PATIENCE_S
 
 _MAX_LINE_BYTES: Final = 1 << 20
 
@@ -48,7 +49,7 @@ class OcsCounters:
 class AdminClient:
     """Typed orders to one emulator; blocking, reconnects for each order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = PATIENCE_S) -> None:
         self._endpoint = (host, port)
         self._timeout_s = timeout_s
 

@@ -25,14 +25,13 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from mininet_scenarios.emulators.mirrors import FibrePair, MirrorError
 from mininet_scenarios.emulators.rtnetlink import KernelRequests, RequestRefused, request
+from mininet_scenarios.patience import PATIENCE_S
 
 _SYS: Final = Path("/sys/class/net")
 _CLSACT_HANDLE: Final = 0xFFFF0000
 _CLSACT_EGRESS: Final = 0xFFFFFFF3
 _ETH_P_ALL: Final = 0x0003
 _TC_H_ROOT: Final = 0xFFFFFFFF
-_CARRIER_TIMEOUT_S: Final = 4.0
-"""Less than clients wait for an answer: the kernel tells of carrier late where it is busy."""
 
 
 class LinkError(MirrorError):
@@ -201,7 +200,7 @@ class FibreLinks:
 
     def _await_carrier(self, egress: Iterable[int]) -> None:
         waiting = {self._pairs[port].tor_interface for port in egress}
-        deadline = time.monotonic() + _CARRIER_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while waiting:
             waiting = {name for name in waiting if _operational_state(name) != "up"}
             if waiting and time.monotonic() > deadline:

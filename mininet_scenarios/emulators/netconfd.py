@@ -23,6 +23,7 @@ from drivers.transports.ssh import SshOptions
 from hydra.model import Login
 from mininet_scenarios.emulators.netconf_relay import Relay
 from mininet_scenarios.emulators.ports import free_port
+from mininet_scenarios.patience import PATIENCE_S
 
 YANG: Final = Path(__file__).parent / "yang"
 MODULES: Final = (
@@ -38,8 +39,6 @@ _INTERFACES: Final = "http://openconfig.net/yang/interfaces"
 _YUMA_MODULES: Final = Path("/usr/share/yuma/modules")
 _SUBSYSTEM: Final = "/usr/sbin/netconf-subsystem"
 _NEEDS: Final = ("/usr/sbin/netconfd", _SUBSYSTEM, "/usr/sbin/sshd", "/usr/bin/ssh-keygen")
-_START_S: Final = 20.0
-_ANSWER_S: Final = 10.0
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.02
 
@@ -128,7 +127,7 @@ class Netconfd:
         if self._client is None:
             options = SshOptions(host_key=self.host_key)
             self._client = NetconfTransport(
-                "netconfd", self.address, self.login, options, timeout_s=_ANSWER_S
+                "netconfd", self.address, self.login, options, timeout_s=PATIENCE_S
             )
         root = etree.fromstring(f'<config xmlns="{NETCONF_NS}">{config}</config>')
         self._client.edit(root, lambda: None)
@@ -225,7 +224,7 @@ class Netconfd:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
     def _wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             ended = any(process.poll() is not None for process in self._processes)
             if ended or time.monotonic() > deadline:
@@ -238,7 +237,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGCONT, signal.SIGTERM):
         process.send_signal(number)
     try:
-        process.wait(_STOP_S)
+        process.wait(_STOP_S)  # timed: then it is killed
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

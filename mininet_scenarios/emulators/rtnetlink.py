@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from pyroute2 import IPBatch
 
+from mininet_scenarios.patience import PATIENCE_S
+
 _HEADER: Final = struct.Struct("=IHHII")
 _ACKNOWLEDGEMENT: Final = struct.Struct("=i")
 _NLMSG_ERROR: Final = 2
@@ -22,7 +24,6 @@ _NLM_F_ACK: Final = 0x04
 _RECEIVE_BYTES: Final = 1 << 16
 _AT_ONCE: Final = 256
 """Acknowledgements that fit into a socket's buffer of any size that Linux allows."""
-_TIMEOUT_S: Final = 5.0
 
 
 class RequestRefused(Exception):
@@ -49,7 +50,7 @@ class KernelRequests:
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        self._socket.settimeout(_TIMEOUT_S)
+        self._socket.settimeout(PATIENCE_S)
         self._socket.bind((0, 0))
         self._sent = 0
 

@@ -11,10 +11,11 @@ from typing import Final
 import redis
 import redis.asyncio
 
+from mininet_scenarios.patience import PATIENCE_S
+
 NUMBERS: Final = {"CONFIG_DB": 4, "STATE_DB": 6, "EVENT_DB": 19}
 SOCKET: Final = "redis.sock"
 _PROGRAM: Final = "/usr/bin/redis-server"
-_START_S: Final = 30.0
 _POLL_S: Final = 0.02
 _ROWS: Final = """
 local found = {}
@@ -62,7 +63,7 @@ class Databases:
             name: redis.Redis(unix_socket_path=socket, db=number, decode_responses=True)
             for name, number in NUMBERS.items()
         }
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             if self._server.poll() is not None or time.monotonic() > deadline:
                 self._end()

@@ -8,6 +8,8 @@ import struct
 import threading
 from contextlib import suppress
 
+from mininet_scenarios.patience import PATIENCE_S
+
 _HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
 _MULTIPART_REQUEST, _MULTIPART_REPLY, _BARRIER_REQUEST, _BARRIER_REPLY = 18, 19, 20, 21
 
@@ -26,7 +28,7 @@ class Stranger:
         self.echoed: list[int] = []
         """Transaction ids of echo requests that were answered."""
         self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
-        self._socket = socket.create_connection(address, timeout=10)
+        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
         # Nagle's algorithm would hold an answer back while the next stranger overtakes this one.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if trust is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart with any colour vision; line styles differ as well.
 BLUE: Final = "#0072B2"
@@ -19,3 +20,13 @@ def logarithmic(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.set_xticks([], minor=True)
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+    """Put the legend of ``axes`` below all plots of ``figure``, where no curve can be.
+
+    matplotlib's own choice ("best") looks for a free place among all points: that takes the longer
+    the more there are, and says so in a warning.
+    """
+    entries = axes.get_legend_handles_labels()
+    figure.legend(*entries, loc="outside lower center", ncols=columns, fontsize="small")

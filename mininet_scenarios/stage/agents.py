@@ -17,6 +17,7 @@ import yaml
 from apps.rest.tokens import write_tokens
 from hydra.access import Role, make_token
 from mininet_scenarios import plain_http
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.controller_client import ControllerClient
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import Job, ScenarioError, Stage
@@ -39,7 +40,7 @@ class AgentStage:
         """Send a request as ``who``."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
         url = self.process.base_url + path
-        with plain_http.client(timeout=30) as client:
+        with plain_http.client(timeout=PATIENCE_S) as client:
             return client.request(method, url, headers=headers, **more)
 
     @contextmanager

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.stage import Stage, Transfer, tcp_transfer
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _HEAD_START_S: Final = 2.0
 """Time for which the greedy sender has the circuit for itself, before the contest and after."""
-_PATIENCE_S: Final = 30.0
 _GREEDY_PORT: Final = 5400
 _STEADY_PORT: Final = 5401
 
@@ -33,8 +33,8 @@ class Contest:
 
     def finish(self, seconds: float) -> Outcome:
         """Wait for both ends of both. Raises ScenarioError, WorkloadError."""
-        steady, _ = self.steady.finish(seconds + _PATIENCE_S)
-        greedy, _ = self.greedy.finish(_PATIENCE_S)
+        steady, _ = self.steady.finish(seconds + PATIENCE_S)
+        greedy, _ = self.greedy.finish(PATIENCE_S)
         together = _HEAD_START_S, _HEAD_START_S + seconds
         return Outcome(steady, greedy.average_between(*together))
 
@@ -55,6 +55,6 @@ def contest(
     """
     both = seconds + 2 * _HEAD_START_S
     with tcp_transfer(stage, *greedy, _GREEDY_PORT, both, streams=greedy_streams) as rival:
-        time.sleep(_HEAD_START_S)
+        time.sleep(_HEAD_START_S)  # timed: the rival is under way
         with tcp_transfer(stage, *steady, _STEADY_PORT, seconds, average_mbps=steady_mbps) as own:
             yield Contest(own, rival)

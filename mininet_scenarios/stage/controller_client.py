@@ -11,12 +11,12 @@ from typing import Any, Final, Self
 from apps.connection import Connection
 from hydra.errors import HydraError
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+from mininet_scenarios.patience import PATIENCE_S
 
 _FINAL_STATES: Final = frozenset(
     state.value for state in ReconfigurationState if not RECONFIGURATION_TRANSITIONS[state]
 )
 _POLL_S: Final = 0.05
-_TIMEOUT_S: Final = 10.0
 
 
 class ControllerError(HydraError):
@@ -129,7 +129,7 @@ class ControllerClient:
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
         """``token`` is needed where the controller knows people by tokens."""
-        self._connection = Connection(base_url, token, timeout_s=_TIMEOUT_S)
+        self._connection = Connection(base_url, token, timeout_s=PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class ControllerClient:
         *,
         racks: Collection[str] | None = None,
         use_planes: Collection[str] | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float = PATIENCE_S,
     ) -> ReconfigurationRecord:
         """Ask for a topology and wait for the end of the change.
 

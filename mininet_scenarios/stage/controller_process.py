@@ -17,13 +17,13 @@ from typing import BinaryIO, Final, Protocol, Self
 import apps
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.shell import member_environment
 
 ALL_THERE: Final = "/readyz?complete=true"
 """Answers 200 once the controller takes requests and no device or switch is away."""
 APPLICATION: Final = Path(apps.__file__).with_name("main.py")
-READY_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 30.0
+READY_TIMEOUT_S: Final = PATIENCE_S
 _SAID_CHARACTERS: Final = 500
 _POLL_S: Final = 0.05
 _LOG_TAIL_LINES: Final = 30
@@ -135,7 +135,7 @@ class ControllerProcess:
             return 0
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_TIMEOUT_S)
+            process.wait(PATIENCE_S)
         return self._reap(process)
 
     def kill(self) -> None:
@@ -193,6 +193,7 @@ class ControllerProcess:
     def _said(self, path: str) -> tuple[int, str]:
         """Status and body of the answer; status 0 if there is none."""
         address = self.settings.rest_host, self.settings.rest_port
+        # timed: it is asked again
         with contextlib.closing(http.client.HTTPConnection(*address, timeout=2.0)) as connection:
             try:
                 connection.request("GET", path)

@@ -15,12 +15,11 @@ from typing import Final
 
 from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
 from hydra.policy import EtcdSettings
+from mininet_scenarios.patience import PATIENCE_S
 
 PROGRAM: Final = "/usr/bin/etcd"
 QUICK: Final = ("--heartbeat-interval", "20", "--election-timeout", "400")
 """Options as in ``deploy/three-machines``: a lease of two seconds outlasts an election."""
-_START_S: Final = 30.0
-_END_S: Final = 10.0
 
 
 class EtcdMembers:
@@ -98,11 +97,11 @@ class EtcdMembers:
     def await_quorum(self) -> None:
         """Wait until a reading is answered. Raises TimeoutError."""
         etcd = Etcd(self.settings())
-        until_s = time.monotonic() + _START_S
+        until_s = time.monotonic() + PATIENCE_S
         try:
             while time.monotonic() < until_s:
                 try:
-                    etcd.transaction([], [], patience_s=1.0)
+                    etcd.transaction([], [], patience_s=1.0)  # timed: it is asked again
                 except (EtcdRefused, EtcdUnanswered):
                     continue
                 return
@@ -120,7 +119,7 @@ class EtcdMembers:
     def leader(self) -> str:
         """Name of the member that leads. Raises TimeoutError if none says so."""
         etcd = Etcd(self.settings())
-        until_s = time.monotonic() + _START_S
+        until_s = time.monotonic() + PATIENCE_S
         try:
             while time.monotonic() < until_s:
                 for name, (_, said) in zip(self.names, etcd.members(), strict=True):
@@ -133,7 +132,7 @@ class EtcdMembers:
     def kill(self, name: str) -> None:
         process = self._processes.pop(name)
         process.kill()
-        process.wait(_END_S)
+        process.wait(PATIENCE_S)
 
     def close(self) -> None:
         for name in list(self._processes):

@@ -19,6 +19,7 @@ from hydra.errors import HydraError
 from hydra.model import Fabric
 from hydra.policy import Mode
 from mininet_scenarios.emulators.admin import AdminError
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.controller_client import ControllerClient
 from mininet_scenarios.stage.controller_process import (
     READY_TIMEOUT_S,
@@ -32,11 +33,8 @@ from mininet_scenarios.testbed.servers import run_in
 from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
-_STOP_TIMEOUT_S: Final = 20.0
-"""Time for a program to write its report, on a busy machine."""
 CALM_SHARE: Final = 0.01
 """Part of a server's rate that may still seem to be sent when a case begins."""
-_CALM_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
 """TCP_LISTEN in the kernel's table of sockets."""
@@ -68,7 +66,7 @@ class Job:
         if self.running:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(_STOP_TIMEOUT_S)
+                self.process.wait(PATIENCE_S)
         self.kill()
 
     def kill(self) -> None:
@@ -277,11 +275,11 @@ class _Kept:
 
 def calm_down(client: ControllerClient, calm_mbps: float) -> None:
     """Wait until no pair of racks seems to send more. Raises ScenarioError if that goes on."""
-    deadline_s = time.monotonic() + _CALM_TIMEOUT_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while (mbps := client.most_measured_mbps()) > calm_mbps:
         if time.monotonic() > deadline_s:
             raise ScenarioError(
-                f"the counters still say {mbps:.2f} Mb/s after {_CALM_TIMEOUT_S:.0f} s in which "
+                f"the counters still say {mbps:.2f} Mb/s after {PATIENCE_S:.0f} s in which "
                 "nobody should have sent"
             )
         time.sleep(_POLL_S)
@@ -310,7 +308,7 @@ def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, in
     return {place: count for place, count in grown.items() if count}
 
 
-def wait_for_file(path: Path, job: Job, timeout_s: float = 30.0) -> None:
+def wait_for_file(path: Path, job: Job, timeout_s: float = PATIENCE_S) -> None:
     """Wait until ``job`` has made ``path``. Raises ScenarioError if it ends or takes too long."""
     deadline_s = time.monotonic() + timeout_s
     while not path.exists():
@@ -397,7 +395,9 @@ def _transfer(
             yield Transfer(server, client)
 
 
-def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 30.0) -> None:
+def _wait_for_listener(
+    namespace_pid: int, port: int, job: Job, timeout_s: float = PATIENCE_S
+) -> None:
     """Wait until a job listens at a TCP port. Raises ScenarioError if it ends or takes too long."""
     tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
     deadline_s = time.monotonic() + timeout_s

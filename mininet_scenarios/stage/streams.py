@@ -9,6 +9,7 @@ from itertools import combinations, cycle
 from pathlib import Path
 from typing import Final, TypeVar
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.stage import Job, ScenarioError, Stage, wait_for_file
 from mininet_scenarios.workloads import paced_tcp
 from mininet_scenarios.workloads.paced_udp import ReceiveReport, SendReport
@@ -18,10 +19,6 @@ _PORTS: Final = cycle(range(5300, 5800))
 """Ports, one for each stream: several may lead to the same server."""
 _TCP_PORTS: Final = cycle(range(5900, 6000))
 _ENDLESS: Final = 1_000_000
-_CLOSING_S: Final = 20.0
-"""Time for the last datagrams and the sender's closing word to arrive, on a busy machine."""
-_ACQUAINTED_S: Final = 10
-"""Time for two servers to resolve each other, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ class Stream(_Pair):
         return self._result()
 
     def _result(self) -> UdpResult:
-        self.receiver.finish(_CLOSING_S)
+        self.receiver.finish(PATIENCE_S)
         received = report_as(ReceiveReport, read_report(self.received_report))
         if not received.complete:
             raise ScenarioError(f"{self.receiver.name} never heard the end of its stream")
@@ -142,8 +139,8 @@ class Connection(_Pair):
     def stop(self) -> TcpResult:
         """End it now, in order. Raises ScenarioError if an end fails: it has broken before."""
         self.sender.stop()
-        self.sender.finish(_CLOSING_S)
-        self.receiver.finish(_CLOSING_S)
+        self.sender.finish(PATIENCE_S)
+        self.receiver.finish(PATIENCE_S)
         sent = report_as(paced_tcp.SendReport, read_report(self.sent_report))
         received = report_as(paced_tcp.ReceiveReport, read_report(self.received_report))
         return TcpResult(
@@ -213,6 +210,6 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
     """Have both ends resolve each other: a kernel keeps three datagrams while it waits for ARP."""
-    ping = ["ping", "-c", "1", "-i", "0.2", "-w", str(_ACQUAINTED_S), address]
+    ping = ["ping", "-c", "1", "-i", "0.2", "-w", f"{PATIENCE_S:.0f}", address]
     with stage.job(source, "ping", ping) as job:
-        job.finish(2 * _ACQUAINTED_S)
+        job.finish(2 * PATIENCE_S)

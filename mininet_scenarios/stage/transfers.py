@@ -79,7 +79,7 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
             running.append((job, ready, report))
         for job, ready, _ in running:
             wait_for_file(ready, job)
-        tell_moment(begin, time.monotonic() + _LEAD_S)
+        tell_moment(begin, time.monotonic() + _LEAD_S)  # timed: all begin at that time
         for job, _, _ in running:
             job.finish(timeout_s)
     done = {

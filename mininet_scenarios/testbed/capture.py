@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
-_START_TIMEOUT_S: Final = 20.0
-_STOP_TIMEOUT_S: Final = 20.0
-_CATCH_UP_S: Final = 10.0
 _BUFFER_KIB: Final = 64 * 1024
 _BATCH_S: Final = 1.0
 """tcpdump's: how long the kernel keeps frames that do not fill a block of the buffer."""
@@ -91,7 +89,7 @@ class Capture:
         if process is None:
             return
         if self._batched:
-            time.sleep(2 * _BATCH_S)  # until tcpdump has what the kernel keeps
+            time.sleep(2 * _BATCH_S)  # timed: until tcpdump has what the kernel keeps
         try:
             _stop(process)
             self._file = self._pcap.read_bytes()
@@ -121,7 +119,7 @@ class Capture:
         return self._file
 
     def _wait_until_listening(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while "listening on" not in (words := self._words.read_text()):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise TestbedError(f"tcpdump does not listen on {self._interface}: {words.strip()}")
@@ -163,7 +161,7 @@ def _let_it_catch_up(process: subprocess.Popen[bytes]) -> None:
 
     On a busy machine frames wait in its socket for the processor, and it is runnable meanwhile.
     """
-    deadline = time.monotonic() + _CATCH_UP_S
+    deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:
         state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
         if state == "S":
@@ -175,7 +173,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     _let_it_catch_up(process)
     process.send_signal(signal.SIGINT)
     try:
-        process.wait(_STOP_TIMEOUT_S)
+        process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -75,7 +75,7 @@ class _Bench:
             self._send()
             if number in turns:
                 (self._links.light if turns[number] % 2 else self._links.darken)([2])
-        time.sleep(_SETTLE_S)
+        time.sleep(_SETTLE_S)  # timed: the last frames arrive
         arrived, shaped, lost = (now - then for now, then in zip(self._seen(), before, strict=True))
         return Step(name, frames, arrived, shaped, lost)
 

@@ -14,10 +14,10 @@ import mininet_scenarios
 from hydra.model import Fabric, Plane
 from mininet_scenarios.emulators.admin import AdminClient, OcsCounters
 from mininet_scenarios.emulators.catalogue import EMULATORS
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
-_READY_TIMEOUT_S: Final = 60.0
 _ADMIN_OFFSET: Final = 10_000
 
 
@@ -79,7 +79,7 @@ class OcsProcess:
             self._process = _spawn(self._module, self._command, log)
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _READY_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         for address in (self.address, self.admin_address):
             while not _accepts(address):
                 if self._process is None or self._process.poll() is not None:
@@ -122,7 +122,7 @@ def _emulator_of(plane: Plane) -> str:
 
 def _accepts(address: tuple[str, int]) -> bool:
     try:
-        with socket.create_connection(address, timeout=1.0):
+        with socket.create_connection(address, timeout=1.0):  # timed: it is asked again
             return True
     except OSError:
         return False

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from hydra.model import DatapathId, VlanId
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.shell import TestbedError, run
 from mininet_scenarios.testbed.sysctl import STATE_DIR, send_buffer_bytes
 
@@ -43,7 +44,6 @@ _MENDED_IN: Final = {(2, 17): (2, 17, 8), (3, 0): (3, 0, 5), (3, 1): (3, 1, 3)}
 CONTROLLER_MAX_BACKOFF_MS: Final = 1000
 CONTROLLER_INACTIVITY_PROBE_MS: Final = 5000
 
-_CONNECTS_WITHIN_S: Final = 30.0
 _HELLO, _ECHO_REQUEST, _ECHO_REPLY = (
     struct.pack("!BBHI", 4, kind, 8, number) for kind, number in ((0, 1), (2, 2), (3, 2))
 )
@@ -146,7 +146,7 @@ def apply() -> None:
     run(
         [
             "ovs-vsctl",
-            "--timeout=30",
+            f"--timeout={PATIENCE_S:.0f}",
             "set",
             "Open_vSwitch",
             ".",
@@ -187,7 +187,7 @@ def connected_once(address: tuple[str, int], bridges: int) -> Iterator[None]:
         except OSError:
             yield
             return
-        door.settimeout(_CONNECTS_WITHIN_S)
+        door.settimeout(PATIENCE_S)
         with ThreadPoolExecutor(1) as beside:
             heeding = beside.submit(_let_in, door, bridges)
             try:
@@ -205,7 +205,7 @@ def _let_in(door: socket.socket, bridges: int) -> None:
         while answered < bridges:
             bridge, _ = door.accept()
             stack.enter_context(bridge)
-            bridge.settimeout(_CONNECTS_WITHIN_S)
+            bridge.settimeout(PATIENCE_S)
             answered += _answers(bridge)
         if bridges:
             apply()
@@ -297,7 +297,7 @@ def set_flows(bridge: str, flows: Iterable[str]) -> None:
 
 def _transact(arguments: list[str]) -> None:
     # A port or bridge that can't be set up is recorded all the same, with no more than a complaint.
-    run(["ovs-vsctl", "--timeout=30", *arguments], complaint_is_failure=True)
+    run(["ovs-vsctl", f"--timeout={PATIENCE_S:.0f}", *arguments], complaint_is_failure=True)
 
 
 def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hydra.errors import HydraError
+from mininet_scenarios.patience import PATIENCE_S
 
 MEMBER_VARIABLE: Final = "HYDRA_TESTBED_MEMBER"
 """Variable in the environment of all processes of a testbed, by which a clean-up finds them."""
 
-_TIMEOUT_S: Final = 60.0
 _KEPT_WAITING: Final = re.compile(r"^[^|\n]+\|\d+\|timeval\|WARN\|.*$", re.MULTILINE)
 """What tools of Open vSwitch log where a busy machine gave them no processor for a second."""
 
@@ -47,13 +47,13 @@ def run(
     """
     try:
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     except FileNotFoundError as error:
         raise TestbedError(f"{command[0]} is not installed: run `make bootstrap`") from error
     except subprocess.TimeoutExpired as error:
         raise TestbedError(
-            f"{command[0]} gave no answer for {_TIMEOUT_S:.0f} s: is ovs-vswitchd alive?"
+            f"{command[0]} gave no answer for {PATIENCE_S:.0f} s: is ovs-vswitchd alive?"
         ) from error
     complains = complaint_is_failure and _KEPT_WAITING.sub("", done.stderr).strip()
     if done.returncode or complains:

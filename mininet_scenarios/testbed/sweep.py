@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed import ovs, sysctl
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, TestbedError, ip_batch, run
 
 PREFIX: Final = "hy"
 """Prefix of every bridge and every interface of ours in the root namespace."""
 
-_KILL_TIMEOUT_S: Final = 20.0
 _STATE, _FLAGS, _ENVIRONMENT_END = 0, 6, 48
 """Places in stat, from the field after the name."""
 _EXITS, _IN_KERNEL = 0x4, 0x200000
@@ -78,7 +78,7 @@ def _kill_members() -> None:
     shows none is looked at again. Nor does one that its parent was about to execute: so there is a
     second look.
     """
-    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     killed: set[int] = set()
     looks_without = 0
     while looks_without < 2:
@@ -127,7 +127,7 @@ def _delete_interfaces() -> None:
     # Interfaces whose other end was in a server's namespace go with it, some time after its last
     # process: listed ones may be gone when they are deleted, so look again instead of trusting the
     # list.
-    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while doomed := _interfaces():
         try:
             ip_batch(f"link delete dev {name}" for name in doomed)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.workloads.ends import CommandLine
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError
 
@@ -35,7 +36,6 @@ _SENT_AGAIN_AT: Final = 100
 """Places of tcpi_rto and tcpi_total_retrans in Linux' struct tcp_info."""
 _INFO_BYTES: Final = 104
 _LOOK_S: Final = 0.1
-_CONNECT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def send(
         )
     padding, check_sum = bytes(write_bytes - _NUMBER.size), 0
     try:
-        with socket.create_connection((address, port), _CONNECT_S) as sock:
+        with socket.create_connection((address, port), PATIENCE_S) as sock:
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             due_s = time.monotonic()
@@ -116,14 +116,14 @@ def receive(address: str, port: int, stop: StopFlag, ready: Path | None) -> Rece
     received = check_sum = 0
     silence_s, complete = 0.0, False
     with socket.create_server((address, port), family=_family(address)) as server:
-        server.settimeout(_LOOK_S)
+        server.settimeout(_LOOK_S)  # timed: it looks whether it is to stop
         if ready is not None:
             ready.touch()
         connection = _accepted(server, stop)
         if connection is None:
             return ReceiveReport(0, 0, 0.0, complete=False)
         with connection:
-            connection.settimeout(_LOOK_S)
+            connection.settimeout(_LOOK_S)  # timed: it looks whether it is to stop
             heard_s = time.monotonic()
             while not stop.is_set and not complete:
                 try:

@@ -187,7 +187,7 @@ def send(
         started_s = due_s = time.monotonic()
         while sent < pace.count and not stop.is_set:
             late_s = time.monotonic() - due_s
-            if late_s < 0:
+            if late_s < 0:  # timed: the pace of the stream
                 time.sleep(-late_s)
             elif late_s > pace.catch_up * interval_s:
                 behind += 1
@@ -200,7 +200,7 @@ def send(
             due_s += interval_s
         finished_s = time.monotonic()
         for _ in range(_END_REPEATS):
-            time.sleep(_END_INTERVAL_S)
+            time.sleep(_END_INTERVAL_S)  # timed: between closing words
             _sent(sock, HEADER.pack(MAGIC, END, stream, sent, time.monotonic()))
     return SendReport(sent, refused, started_s, finished_s, behind)
 
@@ -225,7 +225,7 @@ def receive(
     with _udp_socket(address) as sock:
         _enlarge_buffer(sock)
         sock.bind((address, port))
-        sock.settimeout(_RECEIVE_TIMEOUT_S)
+        sock.settimeout(_RECEIVE_TIMEOUT_S)  # timed: it looks whether it is to stop
         if ready is not None:
             ready.touch()
         while not stop.is_set and ledger.total is None:

@@ -33,13 +33,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, awaited_s, write_report
 
 _CHUNK: Final = bytes(65_536)
 _RECEIPT: Final = struct.Struct("!Q")
-_CONNECT_S: Final = 40.0
-"""Time for six connection requests, of which full queues may lose some."""
 _SILENCE_S: Final = 60.0
 """Time without any progress after which a transfer has failed."""
 _LOOK_S: Final = 1.0
@@ -150,7 +149,7 @@ def transfer(
     started_s = time.monotonic()
     address = order.to.address, order.to.port
     try:
-        with socket.create_connection(address, timeout=_CONNECT_S) as sock:
+        with socket.create_connection(address, timeout=PATIENCE_S) as sock:
             sock.settimeout(min(_LOOK_S, silence_s))
             if congestion is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())

@@ -15,6 +15,7 @@ from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.admin import AdminClient
 from tests.conformance.candidate import Bench, Candidate, Deviation, Slots
 from tests.conformance.devices import CANDIDATES
+from tests.waiting import SHORT_S
 
 SLOTS = 4
 HERE = Path(__file__).parent
@@ -129,7 +130,7 @@ def switch(bench: Bench) -> Iterator[OpticalSwitch]:
 @pytest.fixture
 def hasty(bench: Bench) -> Iterator[OpticalSwitch]:
     """As ``switch``, for what waits until its time is up: it gives up sooner."""
-    driver = bench.driver(timeout_s=2.0)
+    driver = bench.driver(timeout_s=SHORT_S)
     yield driver
     driver.close()
 

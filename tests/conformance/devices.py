@@ -22,6 +22,7 @@ from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
 from tests.conformance.candidate import Bench, Candidate, Deviation
 from tests.conformance.local_devices import PORTS, openflow_bridge, panel
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[2]
 SWITCHING_MS = 5.0
@@ -99,7 +100,7 @@ def emulated(
                 yield Bench(plane, 2.0, control)
             finally:
                 server.terminate()
-            assert server.wait(10) == 0
+            assert server.wait(PATIENCE_S) == 0
 
     return start
 

@@ -46,7 +46,7 @@ def openflow_bridge() -> Iterator[Bench]:
     """A bridge of the machine's Open vSwitch, its ports connected to nothing."""
     bridge = "hyXoc"
     with testbed_lock(), open_vswitch():
-        command = ["ovs-vsctl", "--timeout=10", "--if-exists", "del-br", bridge]
+        command = ["ovs-vsctl", "--timeout=120", "--if-exists", "del-br", bridge]
         command += ["--", "add-br", bridge, "--", "set", "bridge", bridge]
         command += ["datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13"]
         for port in range(1, PORTS + 1):
@@ -57,4 +57,4 @@ def openflow_bridge() -> Iterator[Bench]:
             address = f"unix:/var/run/openvswitch/{bridge}.mgmt"
             yield Bench(Plane(PlaneId(0), "p1", "openflow-xc", address, PORTS, 0.0, 100.0))
         finally:
-            subprocess.run(["ovs-vsctl", "--timeout=10", "del-br", bridge], check=True)
+            subprocess.run(["ovs-vsctl", "--timeout=120", "del-br", bridge], check=True)

@@ -28,6 +28,7 @@ from hydra.journal import (
 )
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.journals import SqliteJournal
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[2]
 DAY_S = 86_400.0
@@ -371,11 +372,11 @@ def test_nothing_of_an_owner_comes_after_it_was_taken_over(store):
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert written.wait(30)
+    assert written.wait(PATIENCE_S)
     second = store.open()
     seen = len(second.records(Kind.ENTRY))
     second.write([entry(0.0, "second", {})])
-    found = refused.wait(30)
+    found = refused.wait(PATIENCE_S)
     over.set()
     writer.join()
     assert found

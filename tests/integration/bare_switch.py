@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from drivers.codecs.openflow.messages import encode_barrier
+from tests.waiting import PATIENCE_S
 
 _HELLO, _ERROR, _ECHO_REQUEST, _MULTIPART_REPLY, _BARRIER_REPLY = 0, 1, 2, 19, 21
 _MORE = 1
@@ -24,7 +25,7 @@ class BareSwitch:
         """``connection`` leads to the switch; None: a bridge's management socket does."""
         self.bridge = bridge
         self._socket = socket.socket(socket.AF_UNIX) if connection is None else connection
-        self._socket.settimeout(10)
+        self._socket.settimeout(PATIENCE_S)
         if connection is None:
             self._socket.connect(str(_RUN / f"{bridge}.mgmt"))
         self._buffer = b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from mininet_scenarios.stage.controller_process import ControllerProcess, launch
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
+from tests import waiting
+from tests.waiting import PATIENCE_S
 
 from .pings import all_answered, ping_command
 from .warm import warm
@@ -39,12 +40,9 @@ on_each_substrate = pytest.mark.parametrize(
 """Runs a module's tests on the small shipped fabric of every substrate."""
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {condition}")
-        time.sleep(0.05)
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
+    """Wait as :func:`tests.waiting.wait_until`, asking a controller seldom enough."""
+    waiting.wait_until(condition, seconds, every_s=0.05)
 
 
 @dataclass
@@ -61,7 +59,9 @@ class Live:
         return self.testbed.fabric
 
     def api(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
-        return plain_http.request(method, self.process.base_url + path, timeout=30, **kwargs)
+        return plain_http.request(
+            method, self.process.base_url + path, timeout=PATIENCE_S, **kwargs
+        )
 
     def get(self, path: str) -> dict[str, Any]:
         answer = self.api("GET", path)
@@ -98,8 +98,8 @@ class Live:
 
     def give_everything_back(self) -> None:
         """No reservation, no quarantine, no circuit: for the next test with this controller."""
-        wait_until(self.devices_are_connected, 30)
-        wait_until(self.everything_is_confirmed, 70)  # it is asked again every 60 s at most
+        wait_until(self.devices_are_connected)
+        wait_until(self.everything_is_confirmed)  # it is asked again every 60 s at most
         for reservation in self.get("/v1/reservations?state=active")["reservations"]:
             answer = self.api("DELETE", f"/v1/reservations/{reservation['id']}")
             assert answer.is_success, answer.text

@@ -22,6 +22,7 @@ from apps.cli import hydra
 from apps.rest.problems import STANDING_BY
 from mininet_scenarios import plain_http
 from tests.prometheus import DEPLOY, ask
+from tests.waiting import PATIENCE_S
 
 from .live import wait_until
 
@@ -80,10 +81,10 @@ class Operator:
         answers: list[httpx.Response] = []
 
         def known() -> bool:
-            answers[:] = [plain_http.get(asked, timeout=30)]
+            answers[:] = [plain_http.get(asked, timeout=PATIENCE_S)]
             return answers[0].status_code == 200 or answers[0].json()["type"] != STANDING_BY.uri
 
-        wait_until(known, 20)
+        wait_until(known)
         assert answers[0].status_code == 200, answers[0].text
         found: list[dict[str, Any]] = answers[0].json()["conditions"]
         return found
@@ -93,7 +94,7 @@ class Operator:
 
     def is_told(self, *kinds: str, words: str, status: int = 5) -> list[dict[str, Any]]:
         """The conditions, which are of these kinds; the status and the page say the same."""
-        wait_until(lambda: self.kinds() == set(kinds), 20)
+        wait_until(lambda: self.kinds() == set(kinds))
         self.note(f"listed: {', '.join(kinds)}")
         conditions = self.conditions()
         assert {one["kind"] for one in conditions} == set(kinds), conditions

@@ -52,9 +52,9 @@ def contend(network, reservation):
     """(what h11 delivered, what h12 took of the rest, what was reported meanwhile)"""
     ends = {"steady": ("h11", "h21"), "greedy": ("h12", "h22")}
     with contest(network.stage, SECONDS, steady_mbps=RESERVED_MBPS, **ends) as under_way:
-        time.sleep(SECONDS - 2)
+        time.sleep(SECONDS - 2)  # timed: most of the contest is over
         delivery = network.get(f"/v1/reservations/{reservation['id']}/delivery")
-        outcome = under_way.finish(SECONDS)
+        outcome = under_way.finish(SECONDS)  # timed: how long the contest lasts
     return outcome.steady.average_mbps, outcome.greedy_mbps, delivery
 
 

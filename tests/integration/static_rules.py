@@ -11,6 +11,7 @@ from hydra.model import Fabric, OpticalPort, Server, VlanId
 from mininet_scenarios.stage.stage import listens
 from mininet_scenarios.testbed import Testbed, ovs
 from mininet_scenarios.testbed.shell import run
+from tests.waiting import PATIENCE_S
 
 from .live import wait_until
 from .pings import all_answered, ping_command
@@ -57,7 +58,7 @@ def address(fabric: Fabric, server: str, version: int = 4) -> str:
 def reaches(testbed: Testbed, source: str, destination: str, version: int = 4) -> bool:
     target = address(testbed.fabric, destination, version)
     ping = testbed.host(source).popen(ping_command(target, 2), stdout=subprocess.PIPE, text=True)
-    printed, _ = ping.communicate(timeout=20)
+    printed, _ = ping.communicate(timeout=PATIENCE_S)
     return all_answered(printed, 2)
 
 
@@ -74,7 +75,7 @@ def iperf3(
             ["iperf3", "-J", "-c", target, *options], stdout=subprocess.PIPE
         )
         report, _ = client.communicate(timeout=60)
-        server.wait(10)
+        server.wait(PATIENCE_S)
     finally:
         if server.poll() is None:
             server.kill()

@@ -13,6 +13,7 @@ from mininet_scenarios.stage.agents import AgentStage, agent_stage
 from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.shell import run
+from tests.waiting import PATIENCE_S
 
 from .live import DEMO_CONFIG, PATIENT, wait_until
 
@@ -56,8 +57,8 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
             assert said.status_code == 200
             with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
                 wait_until(lambda: (pair("r1", "r2") or {}).get("backlog_mbps", 0) > 20)
-                wait_until(lambda: joined() == {("r1", "r2")}, 20)
-                wait_until(lambda: sent_bytes(demo_testbed, OPTICAL) > 5_000_000, 20)
+                wait_until(lambda: joined() == {("r1", "r2")})
+                wait_until(lambda: sent_bytes(demo_testbed, OPTICAL) > 5_000_000)
                 before = sent_bytes(demo_testbed, OTHERS)
                 demo_testbed.host("h11").cmd("ping -c 3 -i 0.1 -s 1000 10.0.3.1")
                 assert 3000 < sent_bytes(demo_testbed, OTHERS) - before < 100_000
@@ -104,7 +105,7 @@ def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
             paths = agents.ask("GET", "/v1/topology").json()["paths"]
             return {path["dst"] for path in paths if path["src"] == "r1"}
 
-        wait_until(lambda: joined() == {"r2", "r4"}, 20)
+        wait_until(lambda: joined() == {"r2", "r4"})
         told = wanted()
         assert min(told["r2"], told["r4"]) > 3 * told.get("r3", 0.0)
         explained = agents.ask("GET", "/v1/explanations/circuits/r1/r2").json()["lines"]
@@ -119,13 +120,13 @@ def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
     with agent_stage(stage, ["h11"], policy) as agents, agents.agent("h11"):
         assert agents.ask("PUT", "/v1/sharing", json={"sharing": "on-demand"}).status_code == 200
         with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
-            wait_until(lambda: optical_mbps(agents, "r1", "r2") > 12, 20)
+            wait_until(lambda: optical_mbps(agents, "r1", "r2") > 12)
             wait_until(lambda: (counted("hyv-h11", "tcp") or 0) > 100)
             before = counted("hyv-h11", "electrical")
             demo_testbed.host("h11").cmd("ping -c 5 -i 0.1 10.0.2.1")
             wait_until(lambda: counted("hyv-h11", "electrical") >= before + 5)  # mice
             assert agents.ask("GET", "/v1/drift").json()["items"] == []
-        wait_until(lambda: counted("hyv-h11", "tcp") is None, 20)
+        wait_until(lambda: counted("hyv-h11", "tcp") is None)
 
 
 def test_queues_of_somebody_elses_are_left_alone(demo_testbed, tmp_path):
@@ -137,7 +138,7 @@ def test_queues_of_somebody_elses_are_left_alone(demo_testbed, tmp_path):
         stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job,
         pytest.raises(ScenarioError, match="queues of its own"),
     ):
-        job.finish(10)
+        job.finish(PATIENCE_S)
     assert "htb 7:" in host.cmd("tc qdisc show dev h12-eth0")
     host.cmd("tc qdisc del dev h12-eth0 root")
 
@@ -153,13 +154,13 @@ def test_queues_of_an_agent_that_was_killed_are_made_anew_or_go(demo_testbed, tm
     for rack, present, absent in (("r1", "0a000100", "0a000200"), ("r2", "0a000200", "0a000100")):
         program = made + f"one.apply(1000.0, 0.5, ['{rack}'])"
         with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
-            job.finish(10)
+            job.finish(PATIENCE_S)
         shown = host.cmd("tc filter show dev h12-eth0")
         assert present in shown
         assert absent not in shown
     program = made + "one.apply(1000.0, 0.0, [])"
     with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
-        job.finish(10)
+        job.finish(PATIENCE_S)
     assert "htb" not in host.cmd("tc qdisc show dev h12-eth0")
 
 

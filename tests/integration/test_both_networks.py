@@ -91,8 +91,8 @@ def while_the_share_stays(network):
 def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
     with fill(network):
         assert not network.client.electrical_share("r1", "r2")
-        wait_until(lambda: network.client.electrical_share("r1", "r2") > 0, PATIENCE_S)
-        wait_until(lambda: electrical_mbps(network) > 0.1, PATIENCE_S)
+        wait_until(lambda: network.client.electrical_share("r1", "r2") > 0)
+        wait_until(lambda: electrical_mbps(network) > 0.1)
         by_port = while_the_share_stays(network)
         assert by_port["electrical"]
         assert by_port["optical"]
@@ -100,5 +100,5 @@ def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
         said = network.get("/v1/explanations/circuits/r1/r2")["lines"]
         assert any("flows from r1 to r2 is electrical" in line for line in said)
         network.client.amend({"spill": "off"})
-        wait_until(lambda: not network.client.electrical_share("r1", "r2"), PATIENCE_S)
-        wait_until(lambda: electrical_mbps(network) < 0.02, PATIENCE_S)
+        wait_until(lambda: not network.client.electrical_share("r1", "r2"))
+        wait_until(lambda: electrical_mbps(network) < 0.02)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -62,13 +63,13 @@ def test_nothing_moves_before_switches_have_forgotten_the_circuit(network):
     network.change("r1", "r2", "p1")
     dark = network.dark_frames()
     with paced_stream(network.stage, "h11", "h21", pps=PPS, payload_bytes=100, count=60) as udp:
-        time.sleep(5 / PPS)
+        time.sleep(5 / PPS)  # timed: five datagrams are under way
         with revalidation_stopped():
             change = network.begin_change("r1", "r2", "p2")
-            time.sleep(STOPPED_S)
+            time.sleep(STOPPED_S)  # timed: nothing may change meanwhile
             assert network.planes_between("r1", "r2") == ("p1",)
         wait_until(lambda: network.state_of(change) == "done")
-        result = udp.finish(30)
+        result = udp.finish(PATIENCE_S)
     assert network.planes_between("r1", "r2") == ("p2",)
     assert (result.sent, result.lost, result.duplicates) == (60, 0, 0)
     assert network.dark_frames() == dark

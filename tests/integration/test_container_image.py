@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.surroundings import for_downloads
+
 from .conftest import DEMO_CONFIG, REPOSITORY
 from .live import wait_until
 
@@ -37,7 +39,7 @@ class Podman:
         configuration.write_text(f'[storage]\ndriver = "overlay"\n{places}')
         # Without systemd, nobody but the test asks for a container's health.
         own = {"CONTAINERS_STORAGE_CONF": str(configuration), "DISABLE_HC_SYSTEMD": "true"}
-        self._environment = os.environ | own
+        self._environment = os.environ | for_downloads() | own
         apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._outer = subprocess.Popen([*apart, "sh", "-c", PREPARE])
         self._children = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children")
@@ -95,7 +97,7 @@ def container(podman: Podman, tmp_path: Path) -> str:
     volumes = [f"--volume={fabric}:/etc/hydra/fabric.yaml:ro", "--volume=hydra:/var/lib/hydra"]
     here = ["--network=none", "--cgroups=disabled", limit("nofile"), limit("nproc")]
     container = podman("run", "--detach", *restricted, *volumes, *here, IMAGE)
-    wait_until(lambda: is_well(podman, container), timeout_s=120)
+    wait_until(lambda: is_well(podman, container))
     return container
 
 

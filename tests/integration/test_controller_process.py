@@ -12,6 +12,7 @@ from mininet_scenarios.stage.controller_process import (
     ControllerProcessError,
     members_of,
 )
+from tests.waiting import PATIENCE_S
 
 from .live import wait_until
 
@@ -20,7 +21,9 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 def answers(controller: ControllerProcess) -> bool:
     settings = controller.settings
-    connection = http.client.HTTPConnection(settings.rest_host, settings.rest_port, timeout=30)
+    connection = http.client.HTTPConnection(
+        settings.rest_host, settings.rest_port, timeout=PATIENCE_S
+    )
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200

@@ -15,7 +15,7 @@ from .live import PATIENT, live, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
-SILENT_S = 20.0
+SILENT_S = 80.0
 """Until a switch that does not answer is given up."""
 PHASES = ["queued", "diverting", "draining", "moving", "gating", "activating"]
 
@@ -57,7 +57,7 @@ def test_ctrl_c_in_the_middle_of_a_change_waits_for_its_end(network):
         time.sleep(0.01)  # it answers 100 requests a second for long
     started_s = time.monotonic()
     os.killpg(network.process.pid, signal.SIGINT)
-    wait_until(lambda: not network.process.running, 30)
+    wait_until(lambda: not network.process.running)
     assert time.monotonic() - started_s < SILENT_S
     assert network.process.stop() == 0
     network.process.start()

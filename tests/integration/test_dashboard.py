@@ -54,7 +54,7 @@ def dry_run(network, page):
         if ask.get_by_role("button", name="Carry it out").is_visible():
             return ask
         ask.get_by_role("button", name="Leave it").click()
-        page.wait_for_timeout(250)
+        page.wait_for_timeout(250)  # timed: then it is asked again
     raise AssertionError("the page never offered a plan")
 
 

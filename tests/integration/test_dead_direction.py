@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from mininet_scenarios.stage.stage import tcp_transfer
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -69,7 +70,7 @@ def test_healthy_paths_under_load_stay(often_probed):
     network.change("r3", "r4", "p2")
     epoch = network.get("/v1/topology")["epoch"]
     with tcp_transfer(network.stage, "h11", "h21", 5201, 20 * SHORT_S) as tcp:
-        received, _ = tcp.finish(30)
+        received, _ = tcp.finish(PATIENCE_S)
     assert received.average_mbps > 80
     assert not network.get("/v1/quarantine")["ports"]
     assert network.get("/v1/topology")["epoch"] == epoch

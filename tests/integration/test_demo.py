@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mininet_scenarios.testbed import clean_up
+from tests.waiting import wait_until
 
 from .test_testbed_cleanup import Machine
 
@@ -19,12 +20,9 @@ pytestmark = [pytest.mark.takes(50), pytest.mark.ovs, pytest.mark.usefixtures("m
 
 def wait_until_it_runs(demo: subprocess.Popen[str], out: Path) -> None:
     """Until the controller is up and the first ranks exchange data."""
-    deadline = time.monotonic() + 90
-    while not list(out.glob("work/b/*alltoall*.out")):
-        assert demo.poll() is None, demo.communicate()[0]
-        assert time.monotonic() < deadline, "the demo did not get under way"
-        time.sleep(0.1)
-    time.sleep(0.5)
+    wait_until(lambda: list(out.glob("work/b/*alltoall*.out")) or demo.poll() is not None)
+    assert demo.poll() is None, demo.communicate()[0]
+    time.sleep(0.5)  # timed: the interruption comes somewhere in the exchange
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from apps.cli import hydra
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.roles import PortVlans
+from tests.waiting import PATIENCE_S
 
 from .conftest import CONFIGS, DEMO_CONFIG
 from .live import wait_until
@@ -34,14 +35,14 @@ def bridge(switches):
         ports += ["--", "add-port", BRIDGE, port]
         ports += ["--", "set", "interface", port, "type=internal"]
     options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
-    subprocess.run(["ovs-vsctl", "--timeout=10", "add-br", BRIDGE, *options, *ports], check=True)
+    subprocess.run(["ovs-vsctl", "--timeout=120", "add-br", BRIDGE, *options, *ports], check=True)
     yield BRIDGE
-    subprocess.run(["ovs-vsctl", "--timeout=10", "del-br", BRIDGE], check=True)
+    subprocess.run(["ovs-vsctl", "--timeout=120", "del-br", BRIDGE], check=True)
 
 
 @pytest.fixture
 def tor(bridge):
-    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=5)
+    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=PATIENCE_S)
     driver.set_vlans(
         {port: PortVlans(frozenset({100}), 10) for port in SERVERS}
         | {OPTICAL[0]: PortVlans(frozenset({100, 199, 4000})), OPTICAL[1]: PARKED}

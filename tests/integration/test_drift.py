@@ -9,6 +9,7 @@ import pytest
 from drivers.registry import optical_switch
 from hydra.model import CrossConnect
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -45,7 +46,7 @@ def reconcile(network):
 
 def change_mirrors(network, plane, disconnect=(), connect=()):
     """As somebody does who works on the device beside the controller."""
-    device = optical_switch(network.fabric.plane_by_name[plane], 5.0)
+    device = optical_switch(network.fabric.plane_by_name[plane], PATIENCE_S)
     device.open()
     device.change(disconnect, connect)
     device.close()

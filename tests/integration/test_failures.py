@@ -12,6 +12,7 @@ import pytest
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, on_each_substrate, silent, wait_until
 
@@ -123,7 +124,7 @@ def test_an_ocs_that_dies_with_a_circuit(network):
         ocs.start()
         ocs.wait_until_ready()
 
-    wait_until(network.devices_are_connected, 30)
+    wait_until(network.devices_are_connected)
     wait_until(lambda: not wrong(network, "optical-switch-down"))
     assert kept_path(network, first) == network.planes_between("r1", "r2") != ()
     assert network.everyone_reaches_everyone()
@@ -231,7 +232,7 @@ def path_of(network, reservation):
 
 def test_somebody_elses_cross_connect_is_passed_over_and_taken_off_our_port_later(network):
     # A plane that is read again for an earlier test's sake would lose the cross-connect early.
-    wait_until(lambda: not wrong(network, "unconfirmed"), 30)
+    wait_until(lambda: not wrong(network, "unconfirmed"))
     ocs = network.testbed.ocs("p1").admin
     ocs.block_port(1)
     try:
@@ -286,7 +287,7 @@ def test_a_port_that_its_tor_has_lost_leads_nowhere(network):
     assert kept_path(network, reservation) == ("p1",)
     vsctl("del-port", bridge, name)
     try:
-        wait_until(lambda: network.planes_between("r1", "r2") == ("p2",), 30)
+        wait_until(lambda: network.planes_between("r1", "r2") == ("p2",))
         wait_until(lambda: network.reaches("h11", "h21"))
         reasons = {one["port"]: one["reason"] for one in network.get("/v1/quarantine")["ports"]}
         assert "carrier lost at r1:hyt-r1-p1" in reasons[name]
@@ -295,7 +296,7 @@ def test_a_port_that_its_tor_has_lost_leads_nowhere(network):
         vsctl(*again, "--", "set", "interface", name, f"ofport_request={number}")
     network.api("DELETE", f"/v1/quarantine/r1/{name}")
     body = {"demand": [{"src": "r1", "dst": "r3", "mbps": 80}], "use_planes": ["p1"]}
-    wait_until(lambda: network.api("POST", "/v1/plan", json=body).json()["connect"], 30)
+    wait_until(lambda: network.api("POST", "/v1/plan", json=body).json()["connect"])
 
 
 def vsctl(*arguments):
@@ -316,12 +317,12 @@ def test_a_cut_fibre_does_not_wait_for_a_change_that_waits_for_a_mute_switch(net
             change = network.begin_change("r3", "r4", "p2")
             wait_until(lambda: network.state_of(change) == "moving")
             subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
-            result = udp.finish(30)
+            result = udp.finish(PATIENCE_S)
             assert network.state_of(change) == "moving"
         assert result.max_gap_ms < 1000
         assert result.lost < 200
         network.testbed.ocs("p2").admin.clear()
-        wait_until(lambda: network.planes_between("r1", "r2") == ("p2",), 30)
+        wait_until(lambda: network.planes_between("r1", "r2") == ("p2",))
     finally:
         subprocess.run(["ip", "link", "set", "dev", cut, "up"], check=True)
     assert network.everyone_reaches_everyone()

@@ -41,9 +41,9 @@ class Night(Operator):
 
     def hears_only(self, alert: str) -> None:
         """Wait for the alert, and then as long as others would need."""
-        wait_until(lambda: alert in self.firing(), 20)
+        wait_until(lambda: alert in self.firing())
         self.note(alert)
-        time.sleep(PATIENT_S)
+        time.sleep(PATIENT_S)  # timed: other alerts would need so long
         assert self.firing() == {alert}
 
     def is_over(self) -> None:
@@ -52,9 +52,9 @@ class Night(Operator):
         network.give_everything_back()
         for one in network.get("/v1/reservations?state=failed")["reservations"]:
             self.run("release", one["id"])
-        wait_until(lambda: self.run("status")[0] == 0, 30)
+        wait_until(lambda: self.run("status")[0] == 0)
         # Rules are judged one after another: what one alert kept down may follow it.
-        wait_until(lambda: not ask(self.prometheus, "count_over_time(ALERTS[2s])"), 30)
+        wait_until(lambda: not ask(self.prometheus, "count_over_time(ALERTS[2s])"))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def whole_night(demo_testbed, tmp_path_factory, rules, browser):
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(network.process.base_url)
-        wait_until(lambda: bool(ask(prometheus, "hydra_ready == 1")), 40)
+        wait_until(lambda: bool(ask(prometheus, "hydra_ready == 1")))
         yield Night(network.process.base_url, prometheus, page, network=network)
         assert errors == []
 
@@ -246,7 +246,7 @@ def test_the_controller_is_away_and_comes_back_while_the_page_is_open(night):
         night.note("on the page")
         assert night.run("status")[0] == 3
         # Nothing else is scraped that another alert could come of.
-        wait_until(lambda: night.firing() == {"HydraDown"}, 20)
+        wait_until(lambda: night.firing() == {"HydraDown"})
         night.note("HydraDown")
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")
     expect(page.locator("#error")).to_be_hidden()

@@ -17,6 +17,7 @@ import yaml
 
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_process import ALL_THERE, members_of
+from tests.waiting import PATIENCE_S
 
 from .live import DEMO_CONFIG, wait_until
 
@@ -91,7 +92,7 @@ def started(
 
 def is_ready() -> bool:
     with suppress(httpx.TransportError):
-        return plain_http.get(READY, timeout=10).status_code == 200
+        return plain_http.get(READY, timeout=PATIENCE_S).status_code == 200
     return False
 
 
@@ -112,10 +113,10 @@ def config(tmp_path: Path) -> Path:
 def test_it_gets_ready_and_ends_with_0(demo_testbed, config, launch, number):
     log = config.with_name("log")
     with started(*command_line(launch, config), log) as process:
-        wait_until(lambda: is_ready() or process.poll() is not None, 60)
+        wait_until(lambda: is_ready() or process.poll() is not None)
         assert is_ready(), log.read_text()
         os.kill(process.pid, number)  # the process alone: it ends its workers itself
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
         assert members_of(process.pid) == set()
     text = log.read_text()
     assert "the switches go on forwarding" in text

@@ -10,6 +10,7 @@ from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.stage.controller_client import OneWayDemand
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import links
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 from .test_crash import killed_at_the_end
@@ -75,7 +76,7 @@ def test_three_directions_on_circuits_and_three_electrical(network):
                     network.stage, one, other, pps=200, payload_bytes=200, count=200
                 ) as udp,
             ):
-                sent.append(udp.finish(30))
+                sent.append(udp.finish(PATIENCE_S))
             assert network.lost_but_in_queues(*sent) == 0
             seen[one, other] = (len(optical.frames()) > 0, len(electrical.frames()) > 0)
     assert seen == {

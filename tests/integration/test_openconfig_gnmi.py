@@ -23,6 +23,7 @@ from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import YANG
 from mininet_scenarios.emulators.openconfig_tor import DEVICE, MAKES
 from tests.conformance.tor.devices import openconfig
+from tests.waiting import PATIENCE_S, SHORT_S
 
 PLACES = {
     "ethernet": "openconfig-if-ethernet:ethernet",
@@ -136,7 +137,7 @@ def test_links_and_counters(bench, tor):
 
 def test_a_switch_that_falls_silent_after_a_set_leaves_the_outcome_unknown(bench, monkeypatch):
     """The answer came, and what stands could not be read."""
-    driver, carried_out = bench.driver(timeout_s=1.0), GnmiSession.set
+    driver, carried_out = bench.driver(timeout_s=SHORT_S), GnmiSession.set
     driver.set_vlans({bench.ports[0]: trunk(50)})
 
     def set_and_fall_silent(session, request):
@@ -156,7 +157,7 @@ def test_a_switch_that_falls_silent_after_a_set_leaves_the_outcome_unknown(bench
 def test_a_password_that_is_wrong_is_named_and_not_shown(bench, monkeypatch):
     monkeypatch.setenv("WRONG", "opensesame")
     wrong = replace(bench, rack=bench.with_tor(login=Login("admin", password_env="WRONG")))
-    driver = wrong.driver(timeout_s=2.0)
+    driver = wrong.driver(timeout_s=PATIENCE_S)
     with pytest.raises(DeviceError, match="does not let admin in; check login") as caught:
         driver.ports()
     assert "opensesame" not in str(caught.value)
@@ -174,7 +175,7 @@ def test_without_a_file_the_systems_authorities_are_trusted(bench, monkeypatch):
 def test_another_authority_is_not_trusted(bench, monkeypatch, tmp_path):
     create_authority(tmp_path, "another", 7, datetime.now(UTC))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / CA))
-    driver = replace(bench, rack=bench.with_tor(options={})).driver(timeout_s=2.0)
+    driver = replace(bench, rack=bench.with_tor(options={})).driver(timeout_s=SHORT_S)
     with pytest.raises(DeviceUnavailable, match=r"certificate with options\.ca_file"):
         driver.ports()
     driver.close()

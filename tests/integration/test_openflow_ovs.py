@@ -295,7 +295,7 @@ def test_a_bundle_that_waits_too_long_is_refused_and_changes_nothing(empty: Bare
     try:
         rule = Install(divert_rule(RackId(1), 1))
         assert empty.confirm(encode_open_bundle([rule], PORTS, 3, 2), 4) == []
-        time.sleep(3)
+        time.sleep(3)  # timed: longer than Open vSwitch's own time-out
         assert empty.confirm(encode_bundle_control(2, BUNDLE_COMMIT, 5), 6) != []
         assert empty.flows() == []
         assert empty.confirm(encode_changes([rule], PORTS, 7, 1), 8) == []

@@ -13,6 +13,7 @@ import yaml
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.testbed import ovs
+from tests.waiting import PATIENCE_S
 
 from .certificates import authority, connected, of_openflow, use_certificates, vsctl
 from .live import DEMO_CONFIG, on_both_packages, wait_until
@@ -63,19 +64,21 @@ def test_a_switch_of_another_authority_is_not_let_in(process, lab, tmp_path):
         vsctl("del-controller", "hyv-h11")
         vsctl("set-controller", "hyv-h11", target)
         wait_until(lambda: "is not let in as a switch" in process.log.read_text())
-        assert plain_http.get(process.base_url + ALL_THERE, timeout=30).status_code == 503
+        assert plain_http.get(process.base_url + ALL_THERE, timeout=PATIENCE_S).status_code == 503
     finally:
         use_certificates(lab)
-    wait_until(lambda: plain_http.get(process.base_url + ALL_THERE, timeout=30).status_code == 200)
+    wait_until(
+        lambda: plain_http.get(process.base_url + ALL_THERE, timeout=PATIENCE_S).status_code == 200
+    )
 
 
 def test_nobody_is_let_in_without_a_certificate(process, lab):
     address = process.settings.openflow_host, process.settings.openflow_port
-    with socket.create_connection(address, timeout=5) as plain:
+    with socket.create_connection(address, timeout=PATIENCE_S) as plain:
         plain.sendall(b"\x04\x00\x00\x08\x00\x00\x00\x01")
         with suppress(ConnectionResetError):
             assert plain.recv(100)[:1] != b"\x04", "an OpenFlow HELLO"
     trusting = ssl.create_default_context(cafile=str(lab / "ca.pem"))
-    raw = socket.create_connection(address, timeout=5)
+    raw = socket.create_connection(address, timeout=PATIENCE_S)
     with trusting.wrap_socket(raw, server_hostname="127.0.0.1") as nobody, suppress(OSError):
         assert nobody.recv(100) == b""

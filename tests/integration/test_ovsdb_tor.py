@@ -23,7 +23,7 @@ from hydra.model import MacAddress, VlanId
 from hydra.roles import PortVlans
 from mininet_scenarios.emulators.certificate import CA, certify
 from mininet_scenarios.emulators.ports import free_port
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S, wait_until
 
 pytestmark = pytest.mark.ovs
 
@@ -38,7 +38,7 @@ def run(*command: str) -> str:
 
 
 def vsctl(*arguments: str) -> str:
-    return run("ovs-vsctl", "--timeout=10", *arguments)
+    return run("ovs-vsctl", "--timeout=120", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def bridge(switches):
 
 @pytest.fixture
 def tor(bridge):
-    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=5)
+    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=PATIENCE_S)
     yield driver
     driver.close()
 
@@ -77,18 +77,16 @@ def applied() -> bool:
     )
 
 
-def test_32_ports_in_one_transaction_within_100_ms(tor):
-    """The quickest of some: a busy machine delays one or another (figures: benchmarks/retag)."""
+def test_32_ports_in_one_transaction(tor):
+    """How long that takes: benchmarks/retag."""
     tor.open()
-    took_s = []
     for vlan in range(100, 106):
         wanted = {port: PortVlans(frozenset({vlan, 4000})) for port in PORTS}
-        started = time.perf_counter()
+        before = int(vsctl("get", "Open_vSwitch", ".", "next_cfg"))
         tor.set_vlans(wanted)
-        took_s.append(time.perf_counter() - started)
         assert applied()
+        assert int(vsctl("get", "Open_vSwitch", ".", "next_cfg")) == before + 1
         assert tor.vlans(PORTS) == wanted
-    assert min(took_s) < 0.1
 
 
 def test_what_is_written(tor):
@@ -143,14 +141,14 @@ def test_an_announcement_gets_to_a_port_that_has_joined_the_vlan_since_the_last_
 
         def is_heard(listener: socket.socket) -> bool:
             sender.send(announcement(_MAC, VlanId(510), next(numbers)))
-            return bool(select.select([listener], [], [], 5)[0])
+            return bool(select.select([listener], [], [], 1)[0])  # timed: then it is sent again
 
         wait_until(lambda: is_heard(at_old))  # Open vSwitch knows that its ports are up
         stack.callback(run, "ovs-appctl", "revalidator/resume")
         run("ovs-appctl", "revalidator/pause")
         tor.set_vlans({new: there})
         assert not select.select([at_new], [], [], 0)[0]
-        assert is_heard(at_new)
+        wait_until(lambda: is_heard(at_new))
 
 
 def test_the_same_again_changes_nothing(tor):
@@ -189,7 +187,7 @@ def test_ports_and_bridges_that_do_not_exist_are_named(tor, bridge):
         tor.set_vlans({PORTS[0]: PortVlans(frozenset({100})), "nope": PortVlans(frozenset({100}))})
     with pytest.raises(DeviceError, match="has no port nope"):
         tor.link_up(["nope"])
-    stranger = OvsTor("r2", ADDRESS, "hyTnone", timeout_s=5)
+    stranger = OvsTor("r2", ADDRESS, "hyTnone", timeout_s=PATIENCE_S)
     with pytest.raises(DeviceError, match="r2: there is no bridge hyTnone"):
         stranger.open()
     stranger.close()
@@ -233,10 +231,10 @@ def test_counters_are_those_of_the_database(tor):
     def sent() -> int:
         return tor.counters([port])[port].tx_frames
 
-    wait_until(lambda: tor.counters([port])[port].tx_octets >= 0, 30)
+    wait_until(lambda: tor.counters([port])[port].tx_octets >= 0)
     before = sent()
     run("ovs-ofctl", "packet-out", BRIDGE, f"in_port=controller packet={'ff' * 64} actions={port}")
-    wait_until(lambda: sent() > before, 30)
+    wait_until(lambda: sent() > before)
     # After: ovs-vswitchd may have written newer ones than were read a moment ago.
     found = tor.counters([port])[port]
     shown = vsctl("get", "Interface", port, "statistics:tx_packets")
@@ -304,11 +302,11 @@ class Database:
     def end(self) -> None:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(PATIENCE_S)
         self.socket.unlink(missing_ok=True)
 
     def vsctl(self, *arguments: str) -> str:
-        return run("ovs-vsctl", f"--db={self.address}", "--timeout=10", *arguments)
+        return run("ovs-vsctl", f"--db={self.address}", "--timeout=120", *arguments)
 
 
 @pytest.fixture
@@ -323,7 +321,7 @@ def database(tmp_path_factory):
 @pytest.fixture
 def detached(database):
     """A driver on a database that no ovs-vswitchd follows."""
-    driver = OvsTor("r1", database.address, BRIDGE, timeout_s=3)
+    driver = OvsTor("r1", database.address, BRIDGE, timeout_s=SHORT_S)
     yield driver
     driver.close()
 
@@ -335,7 +333,7 @@ def test_a_switch_that_does_not_apply_leaves_the_outcome_unknown(detached, datab
     started = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="ovs-vswitchd has not applied it"):
         detached.set_vlans(WANTED)
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < HANGS_S
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[100]"
 
 
@@ -377,7 +375,7 @@ def test_a_server_that_hangs_is_unavailable_in_time(detached, database):
         started = time.monotonic()
         with pytest.raises(DeviceUnavailable, match=r"no answer in time"):
             detached.vlans(["p1"])
-        assert time.monotonic() - started < 10.0
+        assert time.monotonic() - started < HANGS_S
     database.process.send_signal(signal.SIGCONT)
     assert "p1" in detached.vlans(["p1"])
 
@@ -400,7 +398,7 @@ def test_over_tls_with_a_certificate_of_an_authority_of_the_machine(
     database.end()
     database.start(f"--remote=pssl:{port}:127.0.0.1", *files)
     wait_until(lambda: accepts(port))
-    driver = OvsTor("r1", f"ssl:127.0.0.1:{port}", BRIDGE, timeout_s=5)
+    driver = OvsTor("r1", f"ssl:127.0.0.1:{port}", BRIDGE, timeout_s=PATIENCE_S)
     with closing(driver):
         with pytest.raises(DeviceUnavailable, match=r"(?i)certificate"):
             driver.open()
@@ -412,7 +410,7 @@ def test_over_tls_with_a_certificate_of_an_authority_of_the_machine(
         wanted = dict.fromkeys(ports, PortVlans(frozenset(range(100, 4000)), native=10))
         driver.set_vlans(wanted)
         assert driver.vlans(ports) == wanted
-    stranger = OvsTor("r1", f"ssl:127.0.0.1:{free_port()}", BRIDGE, timeout_s=1)
+    stranger = OvsTor("r1", f"ssl:127.0.0.1:{free_port()}", BRIDGE, timeout_s=PATIENCE_S)
     with pytest.raises(DeviceUnavailable, match="refused"):
         stranger.open()
 
@@ -423,7 +421,7 @@ def accepts(port: int) -> bool:
 
 
 def test_no_server_at_all(tmp_path):
-    driver = OvsTor("r1", f"unix:{tmp_path}/none.sock", BRIDGE, timeout_s=0.5)
+    driver = OvsTor("r1", f"unix:{tmp_path}/none.sock", BRIDGE, timeout_s=PATIENCE_S)
     with pytest.raises(DeviceUnavailable, match=r"none\.sock"):
         driver.open()
     driver.close()

@@ -9,6 +9,7 @@ import pytest
 
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -105,7 +106,7 @@ def test_without_polling_nothing_moves(demo_testbed, tmp_path):
     """The same run with polling off: the counters are all that the trigger has."""
     policy = {**PERIODIC, "poll_interval_s": 0}
     with live(demo_testbed, tmp_path, policy) as network, hot_pair(network, 5) as udp:
-        udp.finish(30)
+        udp.finish(PATIENCE_S)
         assert network.client.path_between("r1", "r2").planes == ()
         assert network.client.reconfigurations() == []
         assert all("no demand has been measured" in words for words in decisions(network))

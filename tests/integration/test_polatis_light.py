@@ -16,6 +16,7 @@ from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.catalogue import EMULATORS
 from tests.conformance.devices import emulated
 from tests.conformance.local_devices import PORTS
+from tests.waiting import PATIENCE_S
 
 EGRESS = PORTS + 2
 """The port that somebody sets."""
@@ -31,7 +32,7 @@ SHUT = ("MODE=MAX", {"atten-mode": "VOA_MODE_MAXIMUM"})
 def by_tl1(address: str, command: str) -> None:
     host, _, port = address.rpartition(":")
     login = EMULATORS["polatis-tl1"]
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         for text in (f"ACT-USER::{login.user}:1::{login.password};", command):
             connection.sendall(text.encode())
             told = b""
@@ -123,7 +124,7 @@ def test_a_switch_without_attenuators_takes_the_same_options(caplog, driver, fir
     options = {**EXPECTED, "min_input_dbm": -5.0}
     with (
         emulated(driver, "--firmware", firmware, options=options)() as bench,
-        closing(dataclasses.replace(bench, timeout_s=5.0).driver()) as switch,
+        closing(dataclasses.replace(bench, timeout_s=PATIENCE_S).driver()) as switch,
     ):
         switch.change([], [CrossConnect(1, EGRESS)])
         assert switch.cross_connects() == {CrossConnect(1, EGRESS)}

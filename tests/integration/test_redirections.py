@@ -15,6 +15,7 @@ import pytest
 from mininet_scenarios.emulators.redirections import RedirectionError, Redirections
 from mininet_scenarios.emulators.rtnetlink import KernelRequests, RequestRefused, request
 from mininet_scenarios.testbed.links import Cable, lay
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.ovs
 
@@ -66,13 +67,13 @@ def arrives(source, target):
 def send_until_heard(source):
     """Send a frame to the mirror, until that hears one: a busy kernel takes frames up late, and
     drops those for which its queue has no room."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     with (
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as mirror,
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender,
     ):
         mirror.bind((source.replace("t", "o"), ETH_P_ALL))
-        mirror.settimeout(0.5)
+        mirror.settimeout(0.5)  # timed: then the frame is sent again
         sender.bind((source, 0))
         while time.monotonic() < deadline:
             sender.send(FRAME)

@@ -22,6 +22,7 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
 from tests.earlier import ARCHIVES, unpacked
 from tests.unit.workers.test_links import Controller
+from tests.waiting import PATIENCE_S
 
 from .live import DEMO_CONFIG, dropped_frames, wait_until
 from .test_replicas import LEASE_S, Follower, Promise, dark_frames
@@ -90,7 +91,9 @@ def hand_over(these, one, other):
 def reserve(http, url):
     src, dst = OTHERS
     body = {"src": src, "dst": dst, "bandwidth_mbps": 20}
-    made = http.post(f"{url}/v1/reservations", json=body, headers={"Prefer": "wait=20"}, timeout=30)
+    made = http.post(
+        f"{url}/v1/reservations", json=body, headers={"Prefer": "wait=20"}, timeout=PATIENCE_S
+    )
     assert (made.status_code, made.json()["state"]) == (201, "active"), made.text
     return made.json()
 
@@ -134,7 +137,7 @@ def test_a_worker_of_an_earlier_protocol_is_refused(earlier, config, link, tmp_p
     with (tmp_path / "worker.log").open("wb") as log:
         worker = earlier.start("hydra", *worker_options(config), log=log)
     try:
-        wait_until(controller.exchange.refused, 60)
+        wait_until(controller.exchange.refused)
         (refused,) = controller.exchange.refused()
         assert (refused.name, controller.exchange.known()) == ("w1", ())
         assert "speaks version 0 of the protocol" in refused.why

@@ -25,6 +25,7 @@ from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
 from tests.prometheus import ask, scraping
+from tests.waiting import PATIENCE_S
 
 from .live import DEMO_CONFIG, PATIENT, dropped_frames, wait_until
 from .operators import Operator, shortened_rules
@@ -181,7 +182,7 @@ class Promise:
         headers = {"Prefer": "wait=20", "Idempotency-Key": "once"}
         body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 20}
         url = f"{self._urls[name]}/v1/reservations"
-        return self._http.post(url, json=body, headers=headers, timeout=30)
+        return self._http.post(url, json=body, headers=headers, timeout=PATIENCE_S)
 
     def _circuits_at(self, name):
         found = self._http.get(f"{self._urls[name]}/v1/topology").json()["circuits"]

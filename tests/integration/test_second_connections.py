@@ -15,12 +15,11 @@ import pytest
 from apps.openflow.seam import ECHO_S
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ALL_THERE
+from tests.waiting import PATIENCE_S
 
 from .live import Live, live, on_both_packages, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(40), on_both_packages]
-BACK_S = ECHO_S + 10.0
-"""Open vSwitch tries again after 8 s at most."""
 _HANDSHAKE_BYTES = 300
 """At least so many a bridge sends before it is a switch to its controller."""
 
@@ -124,7 +123,7 @@ def is_connected(network: Live, bridge: str) -> bool:
 def test_strangers_come_and_go_and_the_switch_stays(network, switch, address):
     rules_through_the_controller(network)
     first = Stranger(address, switch.datapath_id)
-    assert first.ended.wait(10), "the real switch answers, so the other one has to go"
+    assert first.ended.wait(PATIENCE_S), "the real switch answers, so the other one has to go"
     first.leave()
     for _ in range(3):
         Stranger(address, switch.datapath_id).leave()
@@ -135,18 +134,19 @@ def test_strangers_come_and_go_and_the_switch_stays(network, switch, address):
     assert not log_lines(network, "is used")
 
 
+@pytest.mark.quiet("asks how soon a switch is back", takes_s=40)
 def test_a_switch_whose_old_connection_hangs_is_back_within_seconds(network, switch, address):
     way = Way(address)
     straight = target_of(switch.bridge)
     try:
         with targets(switch.bridge, way.target):
-            wait_until(lambda: way.carried_bytes > _HANDSHAKE_BYTES, BACK_S)
-            wait_until(lambda: network.api("GET", ALL_THERE).is_success, BACK_S)
+            wait_until(lambda: way.carried_bytes > _HANDSHAKE_BYTES)
+            wait_until(lambda: network.api("GET", ALL_THERE).is_success)
             assert not log_lines(network, "is used")
             way.fall_silent()
             with targets(switch.bridge, straight):
                 began_s = time.monotonic()
-                wait_until(lambda: log_lines(network, "is used"), BACK_S)
+                wait_until(lambda: log_lines(network, "is used"))
                 assert time.monotonic() - began_s < ECHO_S + 4.0
                 rules_through_the_controller(network)
     finally:
@@ -160,7 +160,7 @@ def test_a_switch_with_two_ways_works_and_goes_on_over_the_other_one(network, sw
             wait_until(lambda: log_lines(network, "refused a second connection"))
             rules_through_the_controller(network)
         with targets(switch.bridge, way.target):
-            wait_until(lambda: is_connected(network, switch.bridge), BACK_S)
+            wait_until(lambda: is_connected(network, switch.bridge))
             rules_through_the_controller(network)
         assert not log_lines(network, "is used"), "no connection that answered was given up"
     finally:
@@ -169,7 +169,7 @@ def test_a_switch_with_two_ways_works_and_goes_on_over_the_other_one(network, sw
 
 def test_an_auxiliary_connection_is_not_another_switch(network, switch, address):
     auxiliary = Stranger(address, switch.datapath_id, auxiliary=1)
-    assert auxiliary.ended.wait(10), "its switch says everything on the main connection"
+    assert auxiliary.ended.wait(PATIENCE_S), "its switch says everything on the main connection"
     auxiliary.leave()
     rules_through_the_controller(network)
     assert not log_lines(network, "second connection")

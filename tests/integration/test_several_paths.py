@@ -10,6 +10,7 @@ import pytest
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import tcp_transfer
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live
 
@@ -39,7 +40,7 @@ def test_flows_are_spread_and_each_comes_back_as_it_goes(network):
         network.testbed.frames_at("h11", "optical", expression="vlan and ip and tcp") as frames,
         tcp_transfer(network.stage, "h11", "h21", 5201, 1.0, streams=16, rate_mbps=1) as tcp,
     ):
-        tcp.finish(30)
+        tcp.finish(PATIENCE_S)
     for frame in frames.frames():
         vlan = int.from_bytes(frame.data[14:16], "big") & 0xFFF
         flow = frozenset((frame.data[38:40], frame.data[40:42]))  # the two ports

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +24,12 @@ from mininet_scenarios.emulators.netconfd import YANG
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, SOCKET
 from tests.conformance.candidate import Bench
 from tests.conformance.devices import PORTS, sonic
+from tests.waiting import PATIENCE_S, wait_until
 
 LOGIN = (EMULATORS["sonic-ocs"].user, EMULATORS["sonic-ocs"].password)
 
 CONFIGURED = "sonic-db:CONFIG_DB/localhost/OCS_CROSS_CONNECT"
 STATES = "sonic-db:STATE_DB/localhost/OCS_CROSS_CONNECT_TABLE"
-WAIT_S = 10.0
 KINDS = (("gnmi", "working-group"), ("gnmi", "molex"), ("restconf", "molex"))
 WORKS = {"working-group": "tuned", "molex": "enabled"}
 IN_THE_WAY = {"working-group": "failed", "molex": "invalid"}
@@ -45,7 +44,7 @@ class Stand:
         self.protocol = protocol
         self.dialect = dialect
         self.ca_file = str(bench.plane.options["ca_file"])
-        self.driver = bench.driver(timeout_s=5.0)
+        self.driver = bench.driver(timeout_s=PATIENCE_S)
         socket = str(Path(self.ca_file).parent / SOCKET)
         self.databases = {
             name: redis.Redis(unix_socket_path=socket, db=number, decode_responses=True)
@@ -74,10 +73,7 @@ class Stand:
         return found
 
     def wait_for(self, words: dict[str, str]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while self.words() != words:
-            assert time.monotonic() < deadline, (self.words(), words)
-            time.sleep(0.01)
+        wait_until(lambda: self.words() == words)
 
     def client(self) -> gNMIclient:
         host, _, port = self.bench.plane.address.rpartition(":")
@@ -271,14 +267,10 @@ def test_what_the_factory_measured_is_held_against_the_budget(stand):
 def test_alarms_come_without_being_asked_for(stand):
     stand.driver.size()
     stand.bench.admin.alarm(3, "MJ", "LOS", "dark")
-    deadline, heard = time.monotonic() + WAIT_S, []
-    while not heard and time.monotonic() < deadline:
-        heard += stand.driver.reports()
-        time.sleep(0.01)
+    heard = []
+    wait_until(lambda: heard.extend(stand.driver.reports()) or heard)
     stand.bench.admin.alarm(3, "CL", "LOS")
-    while len(heard) < 2 and time.monotonic() < deadline:
-        heard += stand.driver.reports()
-        time.sleep(0.01)
+    wait_until(lambda: heard.extend(stand.driver.reports()) or len(heard) == 2)
     told = [(alarm.severity, alarm.port, alarm.text) for alarm in heard]
     assert told == [(Severity.MAJOR, 3, "dark"), (Severity.CLEARED, 3, "dark")]
 
@@ -290,10 +282,8 @@ def test_a_connection_given_up_in_a_silence_is_opened_again_with_its_alarms(stan
     assert stand.driver.size() == (PORTS, PORTS)
     assert stand.driver.cross_connects() == frozenset()
     stand.bench.admin.alarm(4, "MN", "LOS", "dark")
-    deadline, heard = time.monotonic() + WAIT_S, []
-    while not heard and time.monotonic() < deadline:
-        heard += stand.driver.reports()
-        time.sleep(0.01)
+    heard = []
+    wait_until(lambda: heard.extend(stand.driver.reports()) or heard)
     stand.bench.admin.alarm(4, "CL", "LOS")
     assert [alarm.port for alarm in heard] == [4]
 
@@ -363,7 +353,7 @@ def test_pygnmi_reads_changes_and_subscribes(stand):
                 "encoding": "json_ietf",
             }
         )
-        first = told.get_update(WAIT_S)
+        first = told.get_update(PATIENCE_S)
         assert set(first["update"]["update"][0]["val"]) == set(rows)
         moved = {"a_side": "1A", "b_side": "3B"}
         client.set(
@@ -373,7 +363,7 @@ def test_pygnmi_reads_changes_and_subscribes(stand):
         )
         deleted, made = set(), set()
         while not (deleted and made):
-            for update in told.get_update(WAIT_S).get("update", {}).get("update", []):
+            for update in told.get_update(PATIENCE_S).get("update", {}).get("update", []):
                 changed = update["val"].items()
                 deleted |= {key for key, row in changed if not row}
                 made |= {key for key, row in changed if WORKS[stand.dialect] in row.values()}

@@ -14,6 +14,7 @@ from hydra.roles import PortVlans
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.sonic_databases import NUMBERS, SOCKET
 from tests.conformance.tor.devices import SONIC, sonic
+from tests.waiting import PATIENCE_S, SHORT_S
 
 MEMBERS = "sonic-db:CONFIG_DB/localhost/VLAN_MEMBER"
 
@@ -31,7 +32,7 @@ def bench():
 
 @pytest.fixture
 def tor(bench):
-    driver = bench.driver(timeout_s=5.0)
+    driver = bench.driver(timeout_s=PATIENCE_S)
     yield driver
     bench.admin.clear()
     driver.close()
@@ -73,7 +74,7 @@ def test_vlans_are_made_and_those_of_others_stay(tor, database):
 
 
 def test_what_is_configured_and_not_carried_out_is_found_out(bench):
-    driver = bench.driver(timeout_s=1.0)
+    driver = bench.driver(timeout_s=SHORT_S)
     driver.set_vlans({"Ethernet8": trunk(300)})
     bench.admin.fault(FaultKind.RESERVED)
     with pytest.raises(DeviceError, match="Ethernet8 is configured as asked, and the") as caught:

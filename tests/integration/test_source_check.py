@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from mininet_scenarios.testbed.layout import server_interface
+from tests.waiting import PATIENCE_S
 
 from .live import live, on_each_substrate, wait_until
 from .pings import ping_command
@@ -123,7 +124,7 @@ def spoofed(network):
             answered = re.search(rf"{BURST} packets transmitted, (\d+) received", out)
             assert answered is not None, out
             lost += BURST - int(answered[1])
-            time.sleep(0.5)
+            time.sleep(0.5)  # timed: a pause between bursts
             if lost:
                 break
         assert attack.poll() is None, "the attack was over before the last ping"
@@ -139,7 +140,7 @@ def tagged(network, vlan):
     packet = datagram(sender.addresses[0].ip, neighbour, 9, 9)
     forged = frame(target.mac, sender.mac, 0x0800, packet, vlan)
     with network.testbed.frames_at("h11", expression="udp dst port 9") as seen:
-        assert sends(network, "h31", forged, times=50).wait(30) == 0
+        assert sends(network, "h31", forged, times=50).wait(PATIENCE_S) == 0
         assert network.reaches("h31", "h11")
     return len(seen.frames())
 
@@ -226,6 +227,6 @@ def test_what_servers_have_to_send_passes(network, tmp_path, value):
         network.testbed.frames_at("h12", expression="udp dst port 67") as here,
         network.testbed.frames_at("h41", expression="udp dst port 67") as there,
     ):
-        assert sends(network, "h11", *frames, times=10).wait(30) == 0
+        assert sends(network, "h11", *frames, times=10).wait(PATIENCE_S) == 0
         assert network.reaches("h11", "h41")
     assert (len(here.frames()), len(there.frames())) == (20, 20)

@@ -8,6 +8,7 @@ import pytest
 
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.streams import paced_stream
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -39,7 +40,7 @@ def test_it_is_made_in_stages_that_lose_nothing(demo_testbed, tmp_path):
         assert all(stage["beyond"] == [] for stage in foreseen)
         assert all(stage["diverted_mbps"] < 16 for stage in foreseen)
         whole = network.client.reconfigure(wanted)
-        results = [stream.finish(30) for stream in streams]
+        results = [stream.finish(PATIENCE_S) for stream in streams]
         assert whole.state == "done"
         changes = network.get("/v1/reconfigurations")["reconfigurations"]
         parts = [one for one in changes if one["reason"].endswith(f" of {whole.id}")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from hydra.model import Circuit, VlanId
 from mininet_scenarios.testbed import Testbed, TestbedError, ovs
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
+from tests.waiting import PATIENCE_S, wait_until
 
 from . import static_rules as rules
 
@@ -26,15 +26,6 @@ CIRCUIT_VLAN = VlanId(100)
 
 def carrier(interface: str) -> bool:
     return Path(f"/sys/class/net/{interface}/carrier").read_text().strip() == "1"
-
-
-def eventually(condition, timeout_s: float = 15.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @pytest.fixture
@@ -53,7 +44,7 @@ def circuit(demo_testbed: Testbed) -> Iterator[Testbed]:
         for rack in ("r1", "r2")
     )
     light = fabric.cross_connects(Circuit(plane.id, a.id, b.id))
-    switch = optical_switch(plane, timeout_s=5.0)
+    switch = optical_switch(plane, timeout_s=PATIENCE_S)
     switch.open()
     try:
         switch.change((), light)
@@ -135,7 +126,7 @@ def unread(testbed: Testbed, server: str) -> int:
     (RFC 4113, udpInErrors: a busy machine keeps both waiting.)
     """
     process = testbed.host(server).popen(["cat", "/proc/net/snmp"], stdout=subprocess.PIPE)
-    text, _ = process.communicate(timeout=10)
+    text, _ = process.communicate(timeout=PATIENCE_S)
     names, values = (
         line.split()[1:] for line in text.decode().splitlines() if line.startswith("Udp:")
     )
@@ -210,16 +201,16 @@ def test_a_capture_is_read_after_it_has_ended(electrical: Testbed) -> None:
 
 def test_a_dead_optical_uplink_is_seen_and_mended(demo_testbed: Testbed) -> None:
     demo_testbed.kill_uplink("h11")
-    assert eventually(lambda: not carrier("hyo-h11"))
+    wait_until(lambda: not carrier("hyo-h11"))
     demo_testbed.restore_uplink("h11")
-    assert eventually(lambda: carrier("hyo-h11"))
+    wait_until(lambda: carrier("hyo-h11"))
 
 
 def test_a_server_can_be_cut_off_the_electrical_network(electrical: Testbed) -> None:
     electrical.cut_electrical("h31")
     assert not rules.reaches(electrical, "h11", "h31")
     electrical.restore_electrical("h31")
-    assert eventually(lambda: rules.reaches(electrical, "h11", "h31"))
+    wait_until(lambda: rules.reaches(electrical, "h11", "h31"))
 
 
 def test_queues_survive_what_a_controller_does(demo_testbed: Testbed) -> None:

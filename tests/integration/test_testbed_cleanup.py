@@ -18,6 +18,7 @@ from hydra.config import Loaded
 from mininet_scenarios.testbed import Testbed, TestbedError, clean_up, ovs, sysctl
 from mininet_scenarios.testbed.shell import member_environment, run
 from mininet_scenarios.testbed.sweep import members
+from tests.waiting import PATIENCE_S
 
 from .conftest import DEMO_CONFIG, REPOSITORY
 
@@ -105,7 +106,7 @@ def test_nothing_is_left_after_the_block(before: Machine, demo: Loaded) -> None:
     with Testbed(demo.fabric, demo.controller) as testbed:
         during = Machine.now()
         sleeper = testbed.host("h11").popen(["sleep", "1000"])
-    sleeper.wait(20)
+    sleeper.wait(PATIENCE_S)
     assert Machine.now() == before
     assert len(during.interfaces) > 60
     assert len(during.bridges) == 8 + 4
@@ -145,7 +146,7 @@ def test_a_second_signal_does_not_stop_the_clean_up(before: Machine) -> None:
     wait_until(some_emulator, child)
     for _ in range(20):
         os.killpg(child.pid, signal.SIGINT)
-        time.sleep(0.02)
+        time.sleep(0.02)  # timed: a person who presses again
     child.communicate(timeout=60)
     assert Machine.now() == before
 

@@ -70,7 +70,7 @@ class Reader:
             assert process.wait(60) == 0, log.read_text()
 
         terminals.callback(ctrl_c)
-        wait_until(lambda: log.read_text() != "" or process.poll() is not None, 60)
+        wait_until(lambda: log.read_text() != "" or process.poll() is not None)
 
 
 def test_every_command_does_what_the_tutorial_says(tmp_path):

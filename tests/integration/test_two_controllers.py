@@ -20,6 +20,7 @@ from hydra.roles import PortVlans
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from tests.integration.test_ovsdb_tor import BRIDGE, Database
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -41,7 +42,7 @@ def database(tmp_path):
 @pytest.fixture
 def drivers(database):
     """As two controllers have them."""
-    first, second = (OvsTor("r1", database.address, BRIDGE, timeout_s=10) for _ in range(2))
+    first, second = (OvsTor("r1", database.address, BRIDGE, timeout_s=PATIENCE_S) for _ in range(2))
     yield first, second
     first.close()
     second.close()
@@ -69,7 +70,7 @@ def test_who_steals_it_has_it_and_the_other_writes_nothing_more(drivers, databas
     with pytest.raises(HeldElsewhere):
         first.vlans(["p1"])
     assert "p1" in second.vlans(["p1"])
-    third = OvsTor("r1", database.address, BRIDGE, timeout_s=10)
+    third = OvsTor("r1", database.address, BRIDGE, timeout_s=PATIENCE_S)
     with closing(third):
         third.claim(steal=True)
         with pytest.raises(HeldElsewhere):
@@ -124,12 +125,12 @@ def test_an_idle_session_over_tcp_keeps_its_claim(database):
     manager += ["inactivity_probe=3000", "--", "set", "Open_vSwitch", ".", "manager_options=@m"]
     database.vsctl("--no-wait", "--", *manager)
     address = f"tcp:127.0.0.1:{port}"
-    kept, other = (OvsTor("r1", address, BRIDGE, timeout_s=10) for _ in range(2))
+    kept, other = (OvsTor("r1", address, BRIDGE, timeout_s=PATIENCE_S) for _ in range(2))
     with closing(kept), closing(other):
         wait_until(lambda: accepts(port))
         kept.claim()
         for _ in range(80):
-            time.sleep(0.1)
+            time.sleep(0.1)  # timed: kept for longer than the server's probe waits
             kept.keep()
         with pytest.raises(HeldElsewhere):
             other.claim()
@@ -220,13 +221,13 @@ def master_of(network, server):
     """Take a vswitch over as another controller would, on a real connection from it."""
     bridge = network.fabric.server_by_name[server].vswitch.bridge
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        listener.settimeout(30)
+        listener.settimeout(PATIENCE_S)
         targets = ["tcp:127.0.0.1:6653", f"tcp:127.0.0.1:{listener.getsockname()[1]}"]
         subprocess.run(["ovs-vsctl", "set-controller", bridge, *targets], check=True)
         try:
             connection, _ = listener.accept()
             with closing(connection):
-                connection.settimeout(30)
+                connection.settimeout(PATIENCE_S)
                 connection.sendall(struct.pack("!BBHI", 4, 0, 8, 1))
                 connection.sendall(encode_role_request(ROLE_NO_CHANGE, 0, 2))
                 generation = role_reply(connection)

@@ -12,6 +12,7 @@ import pytest
 
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed.layout import uplink_interfaces
+from tests.waiting import PATIENCE_S
 
 from .live import live, wait_until
 
@@ -63,14 +64,14 @@ def test_nothing_moves_before_frames_in_front_of_the_tor_have_passed(network):
         network.stage, "h11", "h21", pps=PPS, payload_bytes=PAYLOAD_BYTES, count=60
     )
     with stream as udp:
-        time.sleep(0.25)
+        time.sleep(0.25)  # timed: the stream is under way
         with slow(uplink):
-            time.sleep(0.6)
+            time.sleep(0.6)  # timed: frames wait at the slow uplink
             change = network.begin_change("r1", "r2", "p2")
             begun = ("queued", "diverting", "draining")
             wait_until(lambda: network.state_of(change) not in begun)
         wait_until(lambda: network.state_of(change) == "done")
-        result = udp.finish(30)
+        result = udp.finish(PATIENCE_S)
     (drain,) = [
         step for step in network.client.reconfiguration(change).timeline
         if (step.step, step.device) == ("drain", None)

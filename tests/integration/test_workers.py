@@ -18,6 +18,7 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.workers import WorkerProcess, await_workers, workers
+from tests.waiting import PATIENCE_S
 
 from .certificates import authority, connected, of_openflow, use_certificates, vsctl
 from .live import DEMO_CONFIG, PATIENT, dropped_frames, on_both_packages, wait_until
@@ -45,7 +46,9 @@ def bridges_of(stage):
 
 
 def seen_by(process):
-    return lambda: plain_http.get(f"{process.base_url}/v1/workers", timeout=30).json()["workers"]
+    return lambda: plain_http.get(f"{process.base_url}/v1/workers", timeout=PATIENCE_S).json()[
+        "workers"
+    ]
 
 
 def dark_frames(testbed):
@@ -104,13 +107,13 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
             these[owner["name"]].kill()
             await_workers(seen, lambda one: [w["name"] for w in one] == [other["name"]])
             assert client.reconfiguration(number).state not in ENDED, "it was over before"
-            wait_until(lambda: client.reconfiguration(number).state in ENDED, 60)
+            wait_until(lambda: client.reconfiguration(number).state in ENDED)
             ended = client.reconfiguration(number)
             await_workers(seen, lambda one: one[0]["serves"] == both[0]["switches"])
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.clear()
             all_there(process)
-            shown = plain_http.get(f"{process.base_url}/metrics", timeout=30).text
+            shown = plain_http.get(f"{process.base_url}/metrics", timeout=PATIENCE_S).text
             name = owner["name"]
             assert f'hydra_worker_connected{{worker="{name}"}} 0.0' in shown
             gone = f'hydra_worker_sessions_ended_total{{cause="disconnected",worker="{name}"}}'
@@ -171,10 +174,12 @@ def cross_connects(testbed):
 def all_there(process):
     wait_until(
         lambda: (
-            plain_http.get(f"{process.base_url}/readyz?complete=true", timeout=30).status_code
+            plain_http.get(
+                f"{process.base_url}/readyz?complete=true", timeout=PATIENCE_S
+            ).status_code
             == 200
         ),
-        30,
+        PATIENCE_S,
     )
 
 
@@ -208,7 +213,10 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
         with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
             a.kill()
             wait_until(
-                lambda: plain_http.get(f"{b.base_url}/readyz", timeout=30).status_code == 200, 60
+                lambda: (
+                    plain_http.get(f"{b.base_url}/readyz", timeout=PATIENCE_S).status_code == 200
+                ),
+                60,
             )
             all_there(b)
             (one,) = seen_by(b)()
@@ -221,5 +229,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
 
 def standing_by(process):
     """Numbers of switches that those who stand by have found."""
-    found = plain_http.get(f"{process.base_url}/v1/replicas", timeout=30).json()["standing_by"]
+    found = plain_http.get(f"{process.base_url}/v1/replicas", timeout=PATIENCE_S).json()[
+        "standing_by"
+    ]
     return [one["switches"] for one in found]

@@ -34,6 +34,7 @@ from typing import BinaryIO, NoReturn
 import apps
 from apps.openflow.package import NAME, RYU, VARIABLE
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
+from tests.waiting import PATIENCE_S
 
 _STATUS = struct.Struct("!i")
 _MAX_ORDER = 65536
@@ -71,7 +72,7 @@ class _Warm:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
 
 
 class Warm(_Warm):

@@ -23,7 +23,7 @@ from mininet_scenarios.experiments.abu_tair.scenario import (
 )
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION
+from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 
@@ -358,7 +358,7 @@ def _box_plots(found: Sequence[Comparison], metric: str, unit: str) -> Figure:
             axes.set_ylabel(f"{metric} [{unit}], at the paper's scale")
             axes.margins(y=0.1)
             axes.set_ylim(bottom=0)
-    grid[0][0].legend(fontsize="small")
+    legend_below(figure, grid[0][0])
     return figure
 
 

@@ -22,7 +22,14 @@ from mininet_scenarios.experiments.cthrough.scenario import (
 )
 from mininet_scenarios.experiments.frame import Table
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, logarithmic
+from mininet_scenarios.reporting.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILION,
+    legend_below,
+    logarithmic,
+)
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
@@ -263,5 +270,5 @@ def draw_panels(
         axes.set_xlabel(label)
         axes.set_ylim(bottom=0)
     figure.axes[0].set_ylabel("completion time [s]")
-    figure.axes[0].legend(fontsize="x-small")
+    legend_below(figure, figure.axes[0])
     figure.savefig(written)

@@ -18,6 +18,7 @@ from mininet_scenarios.experiments.cthrough.scenario import (
     Completion,
     Scale,
 )
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import mpi
 from mininet_scenarios.stage.mpi import Kernel, MpiRun
@@ -31,7 +32,6 @@ SERVER_FLOPS: Final = 1e9
 _ROUNDS: Final = 1
 """Rounds of two transposes: as many as in one transform with its result in natural order."""
 _LONGEST: Final = 4.0
-_PATIENCE_S: Final = 20.0
 
 Transform = Completion[MpiRun]
 
@@ -70,7 +70,7 @@ def run(
     case_s = expected_s(case, scale, ranks)
 
     def transform() -> tuple[float, MpiRun]:
-        done = mpi.run_kernel(stage, job, kernel, _PATIENCE_S + _LONGEST * case_s)
+        done = mpi.run_kernel(stage, job, kernel, PATIENCE_S + _LONGEST * case_s)
         return done.seconds, done
 
     with narrator.phase(str(case), case_s):

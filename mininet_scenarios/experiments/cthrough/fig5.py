@@ -16,7 +16,7 @@ from mininet_scenarios.experiments.cthrough.fig5_scenario import BIN_S, REACHED,
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, legend_below
 from mininet_scenarios.reporting.table import Row, ranged, spread
 from mininet_scenarios.stage import building
 from mininet_scenarios.testbed.links import QueueSize
@@ -170,7 +170,7 @@ def _figure(both: BothWays) -> Figure:
             axes.axvline(turn.at_s, color=GREY, linestyle=":", linewidth=0.8)
         axes.set_title(way)
         axes.set_ylabel("[Mb/s]")
-    figure.axes[0].legend(fontsize="small")
+    legend_below(figure, figure.axes[0])
     figure.axes[-1].set_xlabel("time [s]")
     return figure
 

@@ -29,7 +29,7 @@ from mininet_scenarios.experiments.cthrough.fig8_scenario import COPY, OUTPUT, R
 from mininet_scenarios.experiments.cthrough.scenario import Case, Scale
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage.transfers import Transferred
 
@@ -222,7 +222,7 @@ def _timeline(one: Sorts) -> Figure:
                 axes.step(ends, shares, where="post", color=colour, label=label)
         axes.set_title(f"{title}, {WORST}")
         axes.set_ylabel("transfers over [%]")
-    figure.axes[0].legend(fontsize="small")
+    legend_below(figure, figure.axes[0], len(curves))
     figure.axes[-1].set_xlabel("time [s]")
     return figure
 

@@ -21,6 +21,7 @@ from mininet_scenarios.experiments.cthrough.scenario import (
     Completion,
     Scale,
 )
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
@@ -46,7 +47,6 @@ PAPER_DISKS_S: Final = PAPER_MAP_S + PAPER_WRITE_S
 _STEP_S: Final = 3.0
 """Rough time to start all processes, at each of the two steps."""
 _LONGEST: Final = 4.0
-_PATIENCE_S: Final = 20.0
 
 Sort = Completion[tuple[Transferred, ...]]
 """The sort: its time is that of all of the paper's data, its transfers' times are as measured."""
@@ -125,7 +125,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Sort:
     fabric = stage.fabric
     first = [*reads(fabric, scale), *shuffle(fabric, scale)]
     second = list(output(fabric, scale))
-    longest_s = _PATIENCE_S + _LONGEST * expected_s(case, scale)
+    longest_s = PATIENCE_S + _LONGEST * expected_s(case, scale)
 
     def sort() -> tuple[float, tuple[Transferred, ...]]:
         shuffled = transfer_all(stage, first, longest_s)

@@ -26,7 +26,7 @@ from hydra.model import DemandMatrix, Topology
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, VERMILION, logarithmic
+from mininet_scenarios.reporting.plots import BLUE, VERMILION, legend_below, logarithmic
 from mininet_scenarios.reporting.table import Row
 from topology.algorithms import algorithm
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
@@ -316,8 +316,7 @@ def _draw(runs: Sequence[Patterns], directory: Path) -> Sequence[Path]:
         axes.set_xlabel("stability [s]")
         axes.set_ylim(0, 102)
     figure.axes[0].set_ylabel("share of full bisection [%]")
-    lines = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*lines, loc="outside lower center", ncols=4, fontsize="x-small")
+    legend_below(figure, figure.axes[0], 4)
     written = directory / "patterns.png"
     figure.savefig(written)
     return [written]

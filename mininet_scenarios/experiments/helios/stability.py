@@ -29,7 +29,14 @@ from mininet_scenarios.experiments.helios.stability_scenario import (
 )
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, logarithmic
+from mininet_scenarios.reporting.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILION,
+    legend_below,
+    logarithmic,
+)
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 
@@ -454,7 +461,7 @@ def _stability_figure(found: Sequence[Stability]) -> Figure:
     axes.set_xlabel("stability [s]; dotted: the packet switch alone")
     axes.set_ylabel("received by all hosts [Mb/s]")
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small")
+    legend_below(figure, axes)
     return figure
 
 
@@ -478,7 +485,7 @@ def _time_figure(one: Stability) -> Figure:
         axes.set_title(f"PStride at {usual_s:g} s, {port_up}")
         axes.set_ylabel("[Mb/s]")
         axes.set_ylim(bottom=0)
-    panels[0].legend(fontsize="small")
+    legend_below(figure, panels[0])
     panels[-1].set_xlabel("time [s]")
     return figure
 

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import mininet_scenarios
 from hydra.policy import Transition
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import CONGESTION, Job, Stage, sent_bytes, wait_for_file
@@ -48,7 +49,6 @@ _LEAD_S: Final = 0.5
 """Time for all hosts, which are ready, to learn when the first period begins."""
 CONTROLLER_S: Final = 4.0
 _SETUP_S: Final = 3.0
-_PATIENCE_S: Final = 30.0
 _STAGES: Final = "hydra_loop_stage_duration_seconds"
 _SUBSTEPS: Final = "hydra_reconfiguration_substep_duration_seconds"
 
@@ -238,7 +238,7 @@ def _play(
         start_s = time.monotonic() + _LEAD_S
         tell_moment(start, start_s)
         for job, _, _ in jobs:
-            job.finish(_LEAD_S + len(plans) * stability_s + _PATIENCE_S)
+            job.finish(_LEAD_S + len(plans) * stability_s + PATIENCE_S)
     return start_s, [samples_from_json(read_report(report)) for _, _, report in jobs]
 
 

@@ -28,7 +28,7 @@ from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, T
 from mininet_scenarios.experiments.hydra_paper.published import HYDRA
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row, ranged
 from mininet_scenarios.stage import building, mpi
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -497,7 +497,7 @@ def _draw(found: Sequence[Fig7], directory: Path) -> Sequence[Path]:
     labels = [f"{kernel}\n{scenario}" for scenario, kernel in cases]
     axes.set_xticks(range(len(labels)), labels)
     axes.set_ylabel("speed-up over the tree")
-    axes.legend(fontsize=9)
+    legend_below(figure, axes, 4)
     written = directory / "fig7.png"
     figure.savefig(written)
     return [written]

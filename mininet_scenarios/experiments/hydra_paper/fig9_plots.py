@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult, TcpRun
 from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult, TransferRun
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, legend_below
 from mininet_scenarios.stage.delays import SUBSTEPS
 from mininet_scenarios.workloads.iperf3 import Sample
 
@@ -113,5 +113,5 @@ def _mark_action(axes: Axes, run: TransferRun, colour: str, label: str) -> None:
 
 def _save(figure: Figure, axes: Axes, path: Path) -> None:
     axes.set_ylim(bottom=0)
-    axes.legend(loc="best", fontsize=9)
+    legend_below(figure, axes)
     figure.savefig(path)

@@ -22,7 +22,7 @@ from apps.offline.study import plain_fabric
 from hydra.model import Topology
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION
+from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row
 from topology.decomposition import WHOLE, longest_first, scaled
 from topology.problem import Budget, FabricArrays, Reserved, Timing
@@ -182,7 +182,7 @@ def _draw(runs: Sequence[Slots], directory: Path) -> Sequence[Path]:
     axes.set_xlabel("slots")
     axes.set_ylabel("[%]")
     axes.set_ylim(0, 102)
-    axes.legend()
+    legend_below(figure, axes, 4)
     written = directory / "slots.png"
     figure.savefig(written)
     return [written]

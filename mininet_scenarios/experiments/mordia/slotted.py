@@ -22,7 +22,7 @@ from mininet_scenarios.experiments.mordia.slotted_scenario import (
 )
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, logarithmic
+from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, legend_below, logarithmic
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
@@ -254,7 +254,7 @@ def _draw(found: Sequence[Slotted], directory: Path) -> Sequence[Path]:
         logarithmic(axes, sorted({run.slot_s for one in found for run in one.runs}))
         axes.set_xlabel("slot [s]")
         axes.set_ylim(bottom=0)
-    throughput.legend(fontsize="small")
+    legend_below(figure, throughput)
     written = directory / "slotted.png"
     figure.savefig(written)
     return [written]

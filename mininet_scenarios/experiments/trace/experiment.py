@@ -24,7 +24,7 @@ from mininet_scenarios.experiments.trace.scenario import (
     Way,
 )
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 
@@ -190,7 +190,7 @@ def _draw(found: Sequence[Replay], directory: Path) -> Sequence[Path]:
     axes.set_ylabel("coflows that are over [%]")
     axes.set_ylim(0, 100)
     axes.grid(alpha=0.3)
-    axes.legend()
+    legend_below(figure, axes, len(styles))
     written = directory / "coflows.png"
     figure.savefig(written)
     return [written]

@@ -21,6 +21,7 @@ from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.model import Fabric
 from hydra.policy import Transition
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import ScenarioError, Stage, sent_bytes
@@ -40,7 +41,6 @@ _LEAST_SHARE: Final = 0.05
 _SETUP_S: Final = 4.0
 """Rough time that a case takes beside its transfers."""
 _LONGEST: Final = 4.0
-_PATIENCE_S: Final = 30.0
 
 
 class Way(Enum):
@@ -206,7 +206,7 @@ def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator
         client.reconfigure([])  # circuits of the case before
         before, earlier = stage.losses(), client.changes_done()
         bytes_before = _on_circuits_bytes(stage)
-        done = transfer_all(stage, wanted, _LONGEST * alone_s(played.length_s) + _PATIENCE_S)
+        done = transfer_all(stage, wanted, _LONGEST * alone_s(played.length_s) + PATIENCE_S)
         result = Run(
             way.value,
             done,

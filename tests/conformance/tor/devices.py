@@ -21,6 +21,7 @@ from mininet_scenarios.emulators.netconfd import Netconfd
 from mininet_scenarios.emulators.openconfig_tor import DEVICE, MAKES
 from mininet_scenarios.testbed import open_vswitch
 from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[3]
 BRIDGE = "hyKtor"
@@ -100,7 +101,7 @@ def serving(module: str, *options: str) -> Iterator[list[str]]:
             yield server.stdout.readline().split()
         finally:
             server.terminate()
-        assert server.wait(10) == 0
+        assert server.wait(PATIENCE_S) == 0
 
 
 def admin_client(address: str) -> AdminClient:

@@ -15,6 +15,7 @@ from hydra.model import VlanId
 from hydra.roles import CounterReader, PortVlans
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.tor.candidate import TorDeviation
+from tests.waiting import PATIENCE_S, SHORT_S
 
 retags = pytest.mark.tor_conforms(TorDeviation.NO_VLANS)
 
@@ -213,7 +214,7 @@ def test_a_switch_that_is_not_there_is_unavailable(bench):
     address = "serial:/dev/hydra-nonesuch" if serial else "127.0.0.1:1"
     options = dict(bench.rack.tor.options)
     options |= {"cli_port": 1} if "cli_port" in options else {}
-    driver = tor_switch(bench.with_tor(address=address, options=options), 1.0)
+    driver = tor_switch(bench.with_tor(address=address, options=options), PATIENCE_S)
     for call in (driver.open, partial(driver.vlans, bench.ports)):
         with pytest.raises(DeviceUnavailable):
             call()
@@ -283,14 +284,15 @@ def test_a_slow_switch_is_waited_for(bench, tor, admin):
 
 
 @pytest.mark.tor_fault(FaultKind.MUTE)
+@pytest.mark.quiet("tells one time-out from several")
 def test_a_mute_switch_costs_one_time_out(bench, admin):
-    driver = bench.driver(timeout_s=1.0)
+    driver = bench.driver(timeout_s=SHORT_S)
     driver.open()
     admin.fault(FaultKind.MUTE)
     started = time.monotonic()
     with pytest.raises(DeviceUnavailable, match="no answer"):
         driver.set_vlans({bench.ports[0]: OLD})
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 2 * SHORT_S
     driver.close()
 
 

@@ -11,6 +11,7 @@ from ncclient import manager
 from ncclient.operations import RPCError
 
 from mininet_scenarios.emulators.netconfd import Netconfd
+from tests.waiting import PATIENCE_S
 
 SIZE = 16
 MONITORING = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
@@ -25,7 +26,7 @@ class Stranger:
         host, _, port = server.address.partition(":")
         self.session = manager.connect_ssh(
             host, int(port), username="root", key_filename=server.login.key_file,
-            hostkey_verify=False, allow_agent=False, look_for_keys=False, timeout=5,
+            hostkey_verify=False, allow_agent=False, look_for_keys=False, timeout=PATIENCE_S,
         )  # fmt: skip
 
     def end_other_sessions(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import asyncssh
 import pytest
@@ -13,6 +12,7 @@ from lxml import etree
 from drivers.optical.polatis_netconf import Options, PolatisNetconf
 from hydra.model import Login
 from hydra.roles import Alarm, Severity
+from tests.waiting import PATIENCE_S, wait_until
 
 NETCONF = "urn:ietf:params:xml:ns:netconf:base:1.0"
 SWITCH = "http://www.polatis.com/yang/optical-switch"
@@ -43,7 +43,7 @@ class AlarmServer:
         """(on a session that had subscribed, operation)."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_S)
 
     def notify(self, name: str, port: int, dbm: str) -> None:
         event = f'<{name} xmlns="{SWITCH}"><port-id>{port}</port-id><power>{dbm}</power></{name}>'
@@ -56,7 +56,7 @@ class AlarmServer:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     async def _run(self) -> None:
@@ -114,7 +114,7 @@ def test_alarms_come_while_requests_go_on(server, monkeypatch):
     monkeypatch.setenv("HYDRA_TEST_POLATIS", "root")
     login = Login("admin", password_env="HYDRA_TEST_POLATIS")
     switch = PolatisNetconf(
-        "p1", server.address, login, Options(host_key=server.host_key), timeout_s=5
+        "p1", server.address, login, Options(host_key=server.host_key), timeout_s=PATIENCE_S
     )
     switch.open()
     server.notify("port-power-alarm", 12, "-60.00")
@@ -123,10 +123,7 @@ def test_alarms_come_while_requests_go_on(server, monkeypatch):
     assert switch.cross_connects() == frozenset()
     assert switch.alarms() == ()
     heard: list[Alarm] = []
-    deadline = time.monotonic() + 30
-    while len(heard) < 2:
-        assert time.monotonic() < deadline
-        heard += switch.reports()
+    wait_until(lambda: heard.extend(switch.reports()) or len(heard) == 2)
     assert heard == [
         Alarm(Severity.MAJOR, 12, "port-power-alarm", "port-id 12, power -60.00"),
         Alarm(Severity.CLEARED, 12, "port-power-alarm", "port-id 12, power -3.50"),

@@ -13,6 +13,7 @@ from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceUnavailable
 from hydra.model import Login
 from mininet_scenarios.emulators.netconfd import Netconfd
+from tests.waiting import PATIENCE_S, SHORT_S
 
 CROSS_CONNECTS = etree.Element("{http://www.polatis.com/yang/optical-switch}cross-connects")
 
@@ -20,7 +21,9 @@ CROSS_CONNECTS = etree.Element("{http://www.polatis.com/yang/optical-switch}cros
 def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
     with Netconfd(tmp_path) as server:
         options = SshOptions(host_key=server.host_key)
-        transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
+        transport = NetconfTransport(
+            "p1", server.address, server.login, options, timeout_s=PATIENCE_S
+        )
         transport.open()
         server.stop()
         with pytest.raises(DeviceUnavailable):  # its session is at its end, if that is known yet
@@ -46,11 +49,12 @@ def test_what_an_earlier_server_left_half_written_is_not_met(tmp_path, monkeypat
     assert left.read_text() == ""
 
 
+@pytest.mark.quiet("tells the driver's time-out from that of the SSH library, 15 s")
 def test_a_peer_that_speaks_no_ssh_costs_one_time_out():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         login = Login("root", password_env="HYDRA_TEST_PASSWORD")
-        transport = NetconfTransport("p1", address, login, SshOptions(), timeout_s=0.4)
+        transport = NetconfTransport("p1", address, login, SshOptions(), timeout_s=SHORT_S)
         started = time.monotonic()
         with pytest.raises(DeviceUnavailable, match=r"no answer in time|SSH protocol banner"):
             transport.open()

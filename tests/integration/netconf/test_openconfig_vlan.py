@@ -9,6 +9,7 @@ from hydra.errors import DeviceError, ProtocolError
 from hydra.model import Rack, RackId, Tor, VlanId
 from hydra.roles import CounterReader, PortCounters, PortVlans
 from tests.integration.netconf.conftest import LAG, PORTS
+from tests.waiting import PATIENCE_S
 
 INTERFACES = "http://openconfig.net/yang/interfaces"
 ETHERNET = "http://openconfig.net/yang/interfaces/ethernet"
@@ -20,7 +21,7 @@ VLAN = "http://openconfig.net/yang/vlan"
 def tor(server):
     options = {"host_key": server.host_key}
     tor = Tor("openconfig-vlan", server.address, "", None, VlanId(10), server.login, options)
-    driver = tor_switch(Rack(RackId(0), "r1", (), tor, ()), timeout_s=10)
+    driver = tor_switch(Rack(RackId(0), "r1", (), tor, ()), timeout_s=PATIENCE_S)
     yield driver
     driver.close()
 
@@ -193,7 +194,7 @@ def test_the_registry_builds_it_from_a_rack(server):
         "openconfig-vlan", server.address, "", None, VlanId(10), server.login,
         {"host_key": server.host_key},
     )  # fmt: skip
-    driver = tor_switch(Rack(RackId(0), "r7", (), tor, ()), timeout_s=10)
+    driver = tor_switch(Rack(RackId(0), "r7", (), tor, ()), timeout_s=PATIENCE_S)
     assert driver.name == "r7"
     assert driver.link_up(PORTS[:1]) == {PORTS[0]: True}
     driver.close()

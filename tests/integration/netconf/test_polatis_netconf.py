@@ -14,6 +14,7 @@ from hydra.errors import DeviceError, ProtocolError
 from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import Alarm, AlarmSource, DeviceIdentity, PortState, PowerMeter, Severity
 from mininet_scenarios.emulators.netconfd import MODULES, YANG
+from tests.waiting import PATIENCE_S
 
 SWITCH = "http://www.polatis.com/yang/optical-switch"
 POLATIS = "http://www.polatis.com/yang/polatis-switch"
@@ -30,7 +31,7 @@ OTHER = pairs((1, 19), (3, 17))
 @pytest.fixture(scope="module")
 def driver(server):
     options = Options(host_key=server.host_key, stream="NETCONF")
-    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=10)
+    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     yield driver
     driver.close()
 
@@ -73,7 +74,7 @@ def test_attenuators_and_thresholds_are_held_against_what_is_expected(server, ca
         f'<opm-alarm-config xmlns="{SWITCH}"><port><port-id>17</port-id><mode>POWER_ALARM_ENABLED'
         "</mode><signal-low-threshold>-6.00</signal-low-threshold></port></opm-alarm-config>"
     )
-    switch = PolatisNetconf("p1", server.address, server.login, options, timeout_s=10)
+    switch = PolatisNetconf("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     with caplog.at_level(logging.WARNING, "drivers"):
         switch.open()
     assert "port 18 holds its light at -12.50 dBm (VOA_MODE_ABSOLUTE)" in caplog.text
@@ -235,7 +236,7 @@ def test_a_device_without_these_modules_is_no_polatis(server):
         f'nc:operation="remove"/>'
     )
     options = Options(host_key=server.host_key, stream="NETCONF")
-    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=10)
+    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     with pytest.raises(ProtocolError, match="the device tells no manufacturer"):
         driver.identity()
     driver.close()
@@ -247,7 +248,7 @@ def test_the_registry_builds_it_from_a_plane(server):
     plane = Plane(
         PlaneId(0), "p7", "polatis-netconf", server.address, 16, 5.0, 100.0, server.login, options
     )
-    driver = optical_switch(plane, timeout_s=10)
+    driver = optical_switch(plane, timeout_s=PATIENCE_S)
     assert (driver.name, driver.size()) == ("p7", (16, 16))
     driver.close()
 

@@ -15,7 +15,7 @@ from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransp
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S, wait_until
 
 pytestmark = pytest.mark.parametrize(
     "server", ["candidate", "running"], indirect=True, scope="module"
@@ -56,7 +56,7 @@ def emptied(server):
 @pytest.fixture
 def transport(server):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     yield transport
     transport.close()
 
@@ -75,8 +75,8 @@ def test_a_request_right_behind_the_greeting_is_answered(server, stranger):
         f"<capability>{base}:{version}</capability>" for version in ("1.0", "1.1")
     )
     request = f'<rpc xmlns="{NETCONF_NS}" message-id="7"><close-session/></rpc>'
-    channel = stranger.session._session.transport.open_session(timeout=10)
-    channel.settimeout(10)
+    channel = stranger.session._session.transport.open_session(timeout=PATIENCE_S)
+    channel.settimeout(PATIENCE_S)
     channel.invoke_subsystem("netconf")
     text = f"{hello}</capabilities></hello>{end}\n#{len(request)}\n{request}\n##\n"
     channel.sendall(text.encode())
@@ -140,9 +140,10 @@ def _target(transport: NetconfTransport) -> str:
     return "candidate" if candidate else "running"
 
 
+@pytest.mark.quiet("tells the driver's time-out from that of the NETCONF library, 30 s")
 def test_a_lock_that_stays_is_named(server, stranger):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=2)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=SHORT_S)
     target = _target(transport)
     with stranger.session.locked(target):  # given back whatever happens: others need it
         started = time.monotonic()
@@ -186,7 +187,7 @@ def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(tr
 
 def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write(server):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=SHORT_S)
     transport.open()
 
     def freeze() -> None:
@@ -199,11 +200,11 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
             transport.edit(config((1, 17)), freeze)
         with pytest.raises(DeviceUnavailable):
             transport.get(etree.Element(f"{{{SWITCH}}}cross-connects"))
-        assert time.monotonic() - started < 15.0
+        assert time.monotonic() - started < HANGS_S
     finally:
         server.freeze(frozen=False)
     transport.close()
-    client = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
+    client = NetconfTransport("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     if _target(client) == "candidate":
         wait_until(lambda: pairs(client) == set())  # the lost session's commit is undone
     client.close()
@@ -212,7 +213,7 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
 def test_notifications_come_beside_replies(server):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport(
-        "p1", server.address, server.login, options, timeout_s=10, stream="NETCONF"
+        "p1", server.address, server.login, options, timeout_s=PATIENCE_S, stream="NETCONF"
     )
     transport.open()
     transport.edit(config((1, 17)), fine)
@@ -230,7 +231,7 @@ def test_notifications_come_beside_replies(server):
 def test_a_stream_that_does_not_exist_is_named(server):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport(
-        "p1", server.address, server.login, options, timeout_s=10, stream="Nonsense"
+        "p1", server.address, server.login, options, timeout_s=PATIENCE_S, stream="Nonsense"
     )
     with pytest.raises(DeviceError, match="subscription to stream Nonsense is refused"):
         transport.open()
@@ -242,7 +243,7 @@ def test_a_stream_that_does_not_exist_is_named(server):
 
 def test_an_unknown_host_key_is_shown_and_nothing_is_sent(server, tmp_path):
     options = SshOptions(known_hosts=str(tmp_path / "known_hosts"))
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     with pytest.raises(DeviceError, match=r"host key of .* is not known: ssh-ed25519 SHA256:"):
         transport.open()
 
@@ -252,7 +253,7 @@ def test_a_known_host_is_trusted_and_another_key_is_not(server, tmp_path):
     known = tmp_path / "known_hosts"
     options = SshOptions(known_hosts=str(known))
     known.write_text(f"[{host}]:{port} {server.host_key}\n")
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     transport.open()
     transport.close()
     client_key = tmp_path / "other.pub"
@@ -261,7 +262,7 @@ def test_a_known_host_is_trusted_and_another_key_is_not(server, tmp_path):
     with pytest.raises(DeviceError, match=r"shows another host key than .*known_hosts"):
         transport.open()
     pinned = SshOptions(host_key=client_key.read_text())
-    other = NetconfTransport("p1", server.address, server.login, pinned, timeout_s=10)
+    other = NetconfTransport("p1", server.address, server.login, pinned, timeout_s=PATIENCE_S)
     with pytest.raises(DeviceError, match=r"another host key than options\.host_key"):
         other.open()
 
@@ -273,7 +274,7 @@ def _public(key_file: str) -> str:
 def test_a_key_that_the_server_does_not_know_is_refused(server, tmp_path):
     login = Login("root", key_file=str(tmp_path / "stranger"))
     options = SshOptions(host_key="any")
-    transport = NetconfTransport("p1", server.address, login, options, timeout_s=10)
+    transport = NetconfTransport("p1", server.address, login, options, timeout_s=PATIENCE_S)
     with pytest.raises(DeviceError, match=r"can't use .*stranger as a private SSH key"):
         transport.open()
     subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import FINAL_STATES
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def away(rest):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 
 @pytest.fixture
 def carried_out(service):
@@ -127,7 +129,7 @@ def test_a_terminal_gets_a_bar_of_the_substeps(rest, service, carried_out):
         while part := os.read(master, 4096):
             shown += part
     os.close(master)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     assert json.loads(out)["state"] == "partial"
     assert "queued" in shown.decode()
     assert "partial" in shown.decode()

@@ -18,6 +18,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.trust import Tls
 from tests.unit.rest.fake_service import FakeService
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def test_the_container_looks_after_a_controller_with_tls(directory, fabric, know
         told = {"HYDRA_URL": server.url} | (
             {"HYDRA_CA": str(directory / "ca.pem")} if known else {}
         )
-        looked = subprocess.run([sys.executable, *arguments], env=told, check=False, timeout=20)
+        looked = subprocess.run(
+            [sys.executable, *arguments], env=told, check=False, timeout=PATIENCE_S
+        )
     finally:
         server.stop()
     assert (looked.returncode == 0) == known
@@ -105,7 +108,7 @@ def test_a_switch_and_the_controller_know_each_other(directory, ca):
     thread.start()
     with switch.wrap_socket(near, server_hostname="hydra.example") as connection:
         connection.send(b"x")
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert heard == ["br-h11"]
 
 

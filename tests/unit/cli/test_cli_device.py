@@ -21,6 +21,7 @@ from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, PortId, To
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.devices import template as craft_terminal
+from tests.waiting import PATIENCE_S
 
 from . import CONFIGS, DEMO
 
@@ -43,7 +44,7 @@ def emulated():
 def switch(emulated):
     """The switch behind the command's back; empty and healthy afterwards."""
     address, admin = emulated
-    driver = PolatisScpi("p1", address, timeout_s=5)
+    driver = PolatisScpi("p1", address, timeout_s=PATIENCE_S)
     yield driver
     admin.clear()
     admin.unblock()

@@ -18,6 +18,7 @@ from rich.console import Console
 from apps.cli import top as top_command
 from hydra.model import NetworkState, Topology, VlanId
 from tests.unit.rest.fake_service import relay_path, ring_state
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -297,7 +298,7 @@ def test_bash_completes_commands():
         env={"_HYDRA_COMPLETE": "bash_complete", "COMP_WORDS": "hydra re", "COMP_CWORD": "1"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
     names = {line.split(",")[1] for line in done.stdout.splitlines()}

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ import pytest
 import yaml
 
 from apps.cli import offline
+from tests.waiting import PATIENCE_S
 from topology.algorithms import ENTRIES, Entry, Product
 
 from . import CONFIGS, DEMO
@@ -560,10 +560,8 @@ def test_slow_plans_say_so_and_ctrl_c_ends_them_at_once():
     )
     try:
         assert "planning with hydra-bfs+ (1 of 1)" in process.stderr.readline()
-        pressed_s = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(10) == -signal.SIGINT  # a shell says 130
-        assert time.monotonic() - pressed_s < 8
+        assert process.wait(PATIENCE_S) == -signal.SIGINT  # a shell says 130
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,15 +11,14 @@ import pytest
 
 from hydra.errors import DeviceUnavailable, PlanError
 from hydra.lifecycle import ReservationState as State
+from tests.waiting import wait_until
 
 
 def settle_soon(service, state, reason=""):
     """As soon as there is a reservation, bring it to ``state``."""
 
     def watch():
-        deadline = time.monotonic() + 10
-        while not service.reservations() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(service.reservations)
         service.settle("v0", state, reason)
 
     thread = threading.Thread(target=watch)

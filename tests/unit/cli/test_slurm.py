@@ -15,7 +15,7 @@ from apps.jobs.slurm import Job, Wish, hostnames, read_wish
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
 from mininet_scenarios.emulators.ports import free_port
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 from .jobs import all_over, states
 
@@ -55,7 +55,7 @@ def daemon(home, name, *command):
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:  # slurmctld may wait long for answers of its slurmds
             process.kill()
             process.wait()
@@ -100,7 +100,12 @@ class Cluster:
 
     def ask(self, *command):
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False, timeout=30
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
         )
         return done.stdout.strip()
 
@@ -134,7 +139,7 @@ def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_
     promised = {(one.src, one.dst): one.bandwidth_mbps for one in service.reservations()}
     assert promised == {("h11", "h21"): 10, ("h12", "h21"): 10}
     assert set(states(service)) == {State.ACTIVE}
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     wait_until(lambda: all_over(service))
     assert set(states(service)) == {State.RELEASED}
     wait_until(lambda: not list((idle.home / "jobs").iterdir()))
@@ -190,8 +195,8 @@ def test_a_prolog_that_is_killed_while_it_waits_leaves_it_to_the_epilog(
     prolog = slurm("prolog")
     wait_until(lambda: states(service) == [State.ACTIVATING])
     prolog.send_signal(number)
-    assert prolog.wait(20) == -number
-    assert slurm("epilog").wait(20) == 0
+    assert prolog.wait(PATIENCE_S) == -number
+    assert slurm("epilog").wait(PATIENCE_S) == 0
     assert all_over(service)
 
 
@@ -204,13 +209,13 @@ def test_one_that_is_killed_before_the_answer_comes_does_too(slurm, service, net
         if not made.is_set():
             made.set()
             prolog.kill()
-            prolog.wait(20)
+            prolog.wait(PATIENCE_S)
         return outcome
 
     service.reserve_all = without_an_answer
     prolog = slurm("prolog")
     wait_until(made.is_set)
-    assert slurm("epilog").wait(20) == 0
+    assert slurm("epilog").wait(PATIENCE_S) == 0
     assert len(states(service)) == 1
     assert all_over(service)
     assert list((tmp_path / "jobs").iterdir()) == []
@@ -218,32 +223,32 @@ def test_one_that_is_killed_before_the_answer_comes_does_too(slurm, service, net
 
 def test_a_prolog_that_runs_again_gives_back_what_the_first_reserved(slurm, service, network):
     for _ in range(2):
-        assert slurm("prolog").wait(20) == 0
+        assert slurm("prolog").wait(PATIENCE_S) == 0
     assert states(service) == [State.RELEASED, State.ACTIVE]
-    assert slurm("epilog").wait(20) == 0
+    assert slurm("epilog").wait(PATIENCE_S) == 0
     assert all_over(service)
 
 
 def test_what_does_not_come_up_is_given_back(slurm, service, network, tmp_path):
     network.fails = True
-    assert slurm("prolog").wait(20) == 1
+    assert slurm("prolog").wait(PATIENCE_S) == 1
     assert all_over(service)
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
 def test_an_epilog_needs_no_comment_that_makes_sense(slurm, service, network):
     """A user may change it while the job runs."""
-    assert slurm("prolog").wait(20) == 0
-    assert slurm("epilog", "hydra: sweep 7").wait(20) == 0
+    assert slurm("prolog").wait(PATIENCE_S) == 0
+    assert slurm("epilog", "hydra: sweep 7").wait(PATIENCE_S) == 0
     assert all_over(service)
 
 
 def test_an_epilog_waits_for_a_controller_that_is_away(slurm, service, network, away):
-    assert slurm("prolog").wait(20) == 0
+    assert slurm("prolog").wait(PATIENCE_S) == 0
     with away():
         epilog = slurm("epilog", stderr=subprocess.PIPE, text=True)
         assert "it is tried again for 60 s" in epilog.stderr.readline()
-    _, err = epilog.communicate(timeout=20)
+    _, err = epilog.communicate(timeout=PATIENCE_S)
     assert (epilog.returncode, err) == (0, "")
     assert all_over(service)
 
@@ -252,7 +257,7 @@ def test_a_group_that_the_controller_has_forgotten_is_over(slurm, service, tmp_p
     note = tmp_path / "jobs" / "42"
     note.parent.mkdir()
     note.write_text("gone")
-    assert slurm("epilog").wait(20) == 0
+    assert slurm("epilog").wait(PATIENCE_S) == 0
     assert not note.exists()
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from hydra.lifecycle import ReservationState as State
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 from .jobs import all_over, finish, states
 
@@ -76,7 +76,7 @@ def test_a_signal_that_is_ignored_stays_ignored(rest, service, network, tmp_path
     wait_until((tmp_path / "ready").exists)
     os.killpg(process.pid, signal.SIGHUP)
     (tmp_path / "ready.end").touch()
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert all_over(service)
 
 
@@ -116,7 +116,7 @@ def test_a_commands_interrupt_comes_once(rest, service, network, tmp_path, stdin
             process.send_signal(signal.SIGINT)
         wait_until(lambda: seen.read_text() != "ready")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE_S) == 1
     finally:
         process.kill()
         process.wait()
@@ -142,7 +142,7 @@ sys.exit(run_with(None, [], [sys.executable, "-c", *sys.argv[1:]], None))
 def test_a_signal_that_another_thread_catches_is_passed_on(tmp_path):
     """numpy has threads of its own, to which the kernel may give it."""
     command = [sys.executable, "-c", ELSEWHERE, COUNT, tmp_path / "seen"]
-    assert subprocess.run(command, timeout=20, check=False).returncode == 0
+    assert subprocess.run(command, timeout=PATIENCE_S, check=False).returncode == 0
 
 
 def test_a_signal_while_circuits_come_up(start, service, network):

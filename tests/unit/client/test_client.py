@@ -17,6 +17,7 @@ from hydra.reservations.reservation import ServiceClass
 from tests import silent_streams
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService, recorded
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +179,7 @@ def test_a_lost_connection_is_tried_again_and_makes_nothing_twice(service, serve
                 relay(near, far, lose=number == 0)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
+        listener.settimeout(PATIENCE_S)
         proxy = threading.Thread(target=pass_on)
         proxy.start()
         with HydraClient(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:

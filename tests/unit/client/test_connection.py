@@ -56,6 +56,7 @@ def callers(listener):
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_silence_is_told_from_nobody_there_and_each_attempt_calls_once(listener, attempts):
     with (
+        # timed: nobody answers
         Connection(at(listener), timeout_s=0.1, attempts=attempts) as connection,
         pytest.raises(TooLate),
     ):

@@ -9,6 +9,7 @@ from apps.controller import conductor as room
 from apps.controller.conductor import Conductor
 from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
+from tests.waiting import PATIENCE_S
 
 
 class Clock:
@@ -98,13 +99,13 @@ def test_a_job_that_waits_is_not_put_again(conductor):
         def job(self):
             done.append("job")
             begun.set()
-            go_on.wait(20)
+            go_on.wait(PATIENCE_S)
 
     room = Room()
     for _ in range(3):
         conductor.put_once(room.job)
     conductor.start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE_S)
     for _ in range(3):  # there may be something new that it has not seen
         conductor.put_once(room.job)
     go_on.set()
@@ -147,7 +148,7 @@ def test_what_goes_wrong_is_logged_and_counted_and_the_next_job_runs(conductor, 
     conductor.put(is_wrong)
     conductor.put(over.set)
     conductor.start()
-    assert over.wait(10)
+    assert over.wait(PATIENCE_S)
     assert conductor.alive
     assert "the disk is full" in caplog.text
     assert "failed unexpectedly" in caplog.text
@@ -171,12 +172,12 @@ def test_what_comes_first_does_not_wait_for_what_others_have_asked(conductor):
 
     def under_way():
         busy.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
         done.append("under way")
 
     conductor.start()
     conductor.put(under_way)
-    assert busy.wait(10)
+    assert busy.wait(PATIENCE_S)
     for name in ("asked 1", "asked 2"):
         conductor.put(lambda name=name: done.append(name))
     for name in ("first 1", "first 2"):
@@ -201,11 +202,11 @@ def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
     waiting = threading.Event()
     conductor.start()
     conductor.put(under_way)
-    assert waiting.wait(10)
+    assert waiting.wait(PATIENCE_S)
     conductor.put(lambda: done.append("first"), first=True)
     for _ in range(3):
         conductor.put_meanwhile(help_meanwhile)
-    assert helped.wait(10)
+    assert helped.wait(PATIENCE_S)
     device.set_result(None)
     conductor.ask(lambda: None)
     assert done[0] == "meanwhile"
@@ -262,7 +263,7 @@ def test_a_wait_ends_with_the_last_device(conductor):
     answer = Future()
     conductor.put(lambda: answer.set_result(devices[0].done()))
     devices[0].set_result(None)
-    assert answer.result(10)
+    assert answer.result(PATIENCE_S)
 
 
 def test_what_comes_first_wakes_the_conductor(conductor):
@@ -270,7 +271,7 @@ def test_what_comes_first_wakes_the_conductor(conductor):
     conductor.nap_s = lambda _most_s: 60.0
     conductor.start()
     conductor.put(done.set, first=True)
-    assert done.wait(10)
+    assert done.wait(PATIENCE_S)
 
 
 def test_what_comes_first_waits_for_one_duty_at_most(conductor):
@@ -288,7 +289,7 @@ def test_what_comes_first_waits_for_one_duty_at_most(conductor):
     conductor.duty("a", look, lambda: 3600.0, at_once=True)
     conductor.duty("b", audit, lambda: 3600.0, at_once=True)
     conductor.start()
-    assert over.wait(10)
+    assert over.wait(PATIENCE_S)
     assert done == ["one duty", "first", "the next"]
 
 
@@ -315,7 +316,7 @@ def test_who_was_told_to_ask_again_is_not_obeyed_later(conductor, monkeypatch):
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     conductor.start()
     over, done = threading.Event(), []
-    conductor.put(lambda: over.wait(10))
+    conductor.put(lambda: over.wait(PATIENCE_S))
     with pytest.raises(DeviceUnavailable, match="busy with other changes"):
         conductor.ask(lambda: done.append("late"))
     over.set()
@@ -329,5 +330,5 @@ def test_who_asks_for_much_is_told_that_it_has_begun(conductor, monkeypatch):
     conductor.start()
     over = threading.Event()
     with pytest.raises(DeviceUnavailable, match="has begun it"):
-        conductor.ask(lambda: over.wait(10))
+        conductor.ask(lambda: over.wait(PATIENCE_S))
     over.set()

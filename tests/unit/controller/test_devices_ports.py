@@ -10,6 +10,7 @@ from drivers.tor.ovs_ovsdb import CAPABILITIES, OvsTor
 from hydra.errors import PortsMissing
 from hydra.model import RackId
 from hydra.roles import PortVlans
+from tests.waiting import PATIENCE_S
 
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 R1 = RackId(0)
@@ -109,7 +110,7 @@ def test_ports_may_vanish_one_after_the_other(devices):
 
 
 def test_an_ovsdb_tor_names_the_ports_that_are_missing(monkeypatch):
-    tor = OvsTor("r1", "unix:/nowhere", "br1", timeout_s=1.0)
+    tor = OvsTor("r1", "unix:/nowhere", "br1", timeout_s=PATIENCE_S)
     monkeypatch.setattr(OvsTor, "_ports", lambda _self, _session: {"p2": None})
     with pytest.raises(PortsMissing, match="r1: bridge br1 has no port p1, p3") as caught:
         tor._some_ports(None, ["p1", "p2", "p3"])

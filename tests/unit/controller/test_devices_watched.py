@@ -45,16 +45,16 @@ def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
     devices, switch = watched
     assert alarms(devices) == ()
     switch.alarm(3, "CR", "LOS", "fibre cut")
-    wait_until(lambda: alarms(devices) != (), 10)
+    wait_until(lambda: alarms(devices) != ())
     (alarm,) = alarms(devices)
     assert (alarm.severity, alarm.port, alarm.code) == (Severity.CRITICAL, 3, "LOS")
     switch.alarm(3, "CL", "LOS")
-    wait_until(lambda: alarms(devices) == (), 10)
+    wait_until(lambda: alarms(devices) == ())
 
     def told():
         return [record.message for record in caplog.records if "alarm" in record.message]
 
-    wait_until(lambda: len(told()) == len(devices.told) == 2, 10)  # after it is in the status
+    wait_until(lambda: len(told()) == len(devices.told) == 2)  # after it is in the status
     assert [words.split(": ")[1] for words in told()] == [
         "alarm LOS (critical) at port 3",
         "alarm LOS (cleared) at port 3",
@@ -68,7 +68,7 @@ def test_what_came_and_went_between_two_looks_is_told(watched):
     with devices._planes[0].lock:  # in use: the watchman passes it by
         switch.alarm(3, "CR", "LOS", "fibre cut")
         switch.alarm(3, "CL", "LOS")
-    wait_until(lambda: len(devices.told) == 2, 10)
+    wait_until(lambda: len(devices.told) == 2)
     assert [one.alarm.severity for one in devices.told] == [Severity.CRITICAL, Severity.CLEARED]
     assert alarms(devices) == ()
 
@@ -78,7 +78,7 @@ def test_a_switch_without_alarms_is_missed_too_when_it_dies(watched):
     devices, switch = watched
     assert devices.statuses()[0].connected
     switch.fault(FaultKind.DEAD)
-    wait_until(lambda: not devices.statuses()[0].connected, 10)
+    wait_until(lambda: not devices.statuses()[0].connected)
     problem = devices.plane_problem(0)
     assert (problem.subject, problem.kind) == ("p1", FailureKind.NOT_CONNECTED)
 
@@ -91,7 +91,7 @@ def test_a_switch_that_loses_its_power_and_closes_no_session_is_missed(watched, 
     assert devices.statuses()[0].connected
     switch.fault(FaultKind.MUTE)
     monkeypatch.setattr(room, "_QUIET_S", 0.2)
-    wait_until(lambda: not devices.statuses()[0].connected, 10)
+    wait_until(lambda: not devices.statuses()[0].connected)
     assert devices.plane_problem(0).kind is FailureKind.NOT_CONNECTED
 
 
@@ -106,7 +106,7 @@ def test_one_that_refuses_what_it_is_asked_is_there(watched, monkeypatch):
 
     monkeypatch.setattr(devices._planes[0], "ask", refuse)
     monkeypatch.setattr(room, "_QUIET_S", 0.0)
-    wait_until(lambda: len(asked) > 3, 10)
+    wait_until(lambda: len(asked) > 3)
     assert devices.statuses()[0].connected
 
 
@@ -134,7 +134,7 @@ def test_a_defect_that_shows_in_a_look_is_noted(watched, monkeypatch):
     devices, _ = watched
     monkeypatch.setattr(devices._planes[0], "ask", defective)
     monkeypatch.setattr(room, "_QUIET_S", 0.0)
-    wait_until(lambda: not devices.statuses()[0].connected, 10)
+    wait_until(lambda: not devices.statuses()[0].connected)
     assert devices.plane_problem(0).kind is FailureKind.UNKNOWN
 
 

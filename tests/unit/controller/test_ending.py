@@ -11,6 +11,7 @@ from apps.process.term import Alone
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import ReservationRequest
 from tests.journals import SqliteJournal
+from tests.waiting import wait_until
 
 LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
 
@@ -37,7 +38,7 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term):
             ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), reservations._limits(), None
         )
         ledger.keep([one])
-    time.sleep(0.1)
+    wait_until(lambda: time.time() > soon_s)
     conductor.duty("reservations", reservations.keep_time, lambda: 0.0)
     controller.end_soon()
     conductor.start()

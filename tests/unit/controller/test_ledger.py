@@ -30,7 +30,7 @@ from hydra.roles import Alarm, Severity
 from hydra.service import CircuitFailure
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 LIMITS = AdmissionLimits(3)
@@ -341,18 +341,18 @@ def test_what_stands_is_told_while_a_slow_disk_is_written(ledger, disk, monkeypa
 
     def slow(changes):
         begun.set()
-        assert goes_on.wait(20)
+        assert goes_on.wait(PATIENCE_S)
         write(changes)
 
     ledger.settle(STANDING)
     monkeypatch.setattr(disk, "write", slow)
     reserving = threading.Thread(target=lambda: reserve(ledger))
     reserving.start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE_S)
     with ThreadPoolExecutor(1) as another:
         asked = another.submit(ledger.standing)
         try:
-            state, moving = asked.result(5)
+            state, moving = asked.result(PATIENCE_S)
         finally:
             goes_on.set()
     reserving.join()

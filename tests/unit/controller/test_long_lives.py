@@ -21,6 +21,7 @@ from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from hydra.service import PlanRequest
 from hydra.worth import no_plan
 from tests.unit.controller.test_staging import AFTER, EMPTY, FABRIC, Staged, joined
+from tests.waiting import PATIENCE_S
 
 NOON, NIGHT = 12 * 60, 3 * 60
 
@@ -102,13 +103,13 @@ def test_a_pause_that_comes_as_a_change_ends_leaves_nothing_to_go_on_with():
 
     def note_unfinished(change):
         waits.set()
-        assert goes.wait(10)
+        assert goes.wait(PATIENCE_S)
         write(change)
 
     ledger.note_unfinished = note_unfinished
     rest = threading.Thread(target=lambda: loop.pause(entry, True))
     rest.start()
-    assert waits.wait(10)
+    assert waits.wait(PATIENCE_S)
     while staged.queue:
         staged.next()
     assert staged.entry(entry).is_over

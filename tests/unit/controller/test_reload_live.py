@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.controller.test_responsiveness import Controller, controller
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = ["controller"]
 
@@ -45,11 +45,11 @@ def test_reload_by_rest_and_by_signal(controller, change):
     change(epoch_s=8.5)
     os.kill(controller.process.pid, signal.SIGHUP)
     told = "reloaded: policy.epoch_s is 8.5, was 7.5"
-    wait_until(lambda: told in controller.log.read_text(), 10)
+    wait_until(lambda: told in controller.log.read_text())
 
     change(epoch_s="soon")
     os.kill(controller.process.pid, signal.SIGHUP)
-    wait_until(lambda: "soon" in controller.log.read_text(), 10)
+    wait_until(lambda: "soon" in controller.log.read_text())
     assert controller.http.get("/healthz").status_code == 200
     change(epoch_s=8.5)
     assert reload(controller).json()["applied"] == []
@@ -86,7 +86,9 @@ def test_a_controller_without_devices_shows_its_metrics_and_logs_lines(controlle
 
 
 def test_a_plan_tells_which_devices_are_missing_for_it(controller):
-    wait_until(lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, 30)
+    wait_until(
+        lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, PATIENCE_S
+    )
     body = {"demand": [{"src": "r1", "dst": "r2", "mbps": 80}]}
     planned = controller.http.post("/v1/plan", json=body)
     assert planned.status_code == 200, planned.text
@@ -97,7 +99,9 @@ def test_a_plan_tells_which_devices_are_missing_for_it(controller):
 
 
 def test_an_explanation_tells_what_is_left_out_and_that_nothing_is_measured(controller):
-    wait_until(lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, 30)
+    wait_until(
+        lambda: "optical-switch-down" in controller.http.get("/v1/conditions").text, PATIENCE_S
+    )
     lines = controller.http.get("/v1/explanations/circuits/r2/r1").json()["lines"]
     for device in ("optical switch p1", "rack r1", "rack r2"):
         assert any(line.startswith(f"{device} is left out") for line in lines), lines

@@ -23,7 +23,7 @@ import yaml
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.planning.test_planner import ROOT, gone, planner_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 SLOW_S = 2.0
 PROMPT_S = 0.5
@@ -52,7 +52,7 @@ class Controller:
         config.write_text(yaml.safe_dump(document))
         self.openflow = ("127.0.0.1", openflow)
         self.log = folder / "log"
-        self.http = plain_http.client(base_url=f"http://127.0.0.1:{rest}", timeout=40)
+        self.http = plain_http.client(base_url=f"http://127.0.0.1:{rest}", timeout=PATIENCE_S)
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen(
                 [Path(sys.executable).with_name("hydra"), "run", "--config", config],
@@ -82,7 +82,7 @@ class Controller:
 def controller(tmp_path) -> Iterator[Controller]:
     running = Controller(tmp_path)
     try:
-        wait_until(lambda: running.answers() or running.process.poll() is not None, 40)
+        wait_until(lambda: running.answers() or running.process.poll() is not None)
         assert running.process.poll() is None, running.log.read_text()
         yield running
     finally:
@@ -93,7 +93,7 @@ class Switch:
     """Says hello and then asks for echoes, as a switch does that wants to know who lives."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=10)
+        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
         self._socket.sendall(_OFP.pack(4, HELLO, 8, 1))
 
     def echo_s(self, xid: int) -> float:
@@ -138,7 +138,7 @@ def test_nobody_waits_for_a_plan(controller):
     for thread in threads:
         thread.start()
     echoes_s, answers_s = [], []
-    end_s = time.monotonic() + SLOW_S
+    end_s = time.monotonic() + SLOW_S  # timed: the plan takes so long
     while time.monotonic() < end_s:
         echoes_s.append(switch.echo_s(len(echoes_s) + 2))
         for path in ("/healthz", "/v1/topology", "/v1/demand", "/v1/reservations"):
@@ -167,7 +167,7 @@ def test_a_planner_that_is_killed_is_replaced_and_ends_with_the_controller(contr
     second = planner_of(controller.process.pid)
     # As Ctrl-C in a terminal: to everybody in the group.
     os.killpg(controller.process.pid, signal.SIGINT)
-    assert controller.process.wait(20) == 0
+    assert controller.process.wait(PATIENCE_S) == 0
     assert gone(second)
     log = controller.log.read_text()
     assert "the planner has ended by itself: another one starts in 0.5 s" in log

@@ -31,6 +31,7 @@ from tests.unit.reconfiguration.seeds import chunks
 from tests.unit.reconfiguration.seeds import hold as hold_seeds
 from tests.unit.reconfiguration.simulation import Faults
 from tests.unit.reconfiguration.watch import Violation
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(20)
 
@@ -44,7 +45,7 @@ _MOST_BETWEEN = 5
 """Events between the steps of one turn's changes."""
 _QUIET = 6
 """Turns in which nothing was done, after which all is quiet."""
-_PATIENCE_S = 20.0
+_PATIENCE_S = PATIENCE_S
 _WHAT = {
     "reserve": 5,
     "release": 4,

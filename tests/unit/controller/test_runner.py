@@ -35,6 +35,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.plan import MirrorMove
 from tests.unit.core.fabrics import small_fabric
+from tests.waiting import PATIENCE_S
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 
@@ -124,7 +125,7 @@ def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
     light = AwaitPortsUp(RackId(0), ("o1",), 1.0)
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))
     monkeypatch.setattr(runner, "_handlers", {
-        **{type(one): lambda _command: held.wait(5) for one in (Pause(1.0), light, move)},
+        **{type(one): lambda _command: held.wait(PATIENCE_S) for one in (Pause(1.0), light, move)},
         StageRules: lambda _command: None,
     })  # fmt: skip
     assert not runner.only_waits
@@ -139,7 +140,7 @@ def test_it_only_waits_where_nothing_is_changed(runner, monkeypatch):
 def test_a_device_s_answer_that_nobody_has_looked_at_is_no_waiting(runner, monkeypatch):
     held, seen = looked_at_under_way(runner, monkeypatch)
     monkeypatch.setattr(runner, "_handlers", {
-        Pause: lambda _command: held.wait(5), MoveMirrors: lambda _command: None,
+        Pause: lambda _command: held.wait(PATIENCE_S), MoveMirrors: lambda _command: None,
     })  # fmt: skip
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset()))
     runner.perform(Batch("move", (Pause(1.0), move)))
@@ -156,7 +157,7 @@ def test_it_only_waits_for_slow_switches_once_all_else_is_confirmed(runner, monk
     def apply(changes, _timeout_s, *, only_slow_left, slow, **_named):
         if slow == changes.keys():
             only_slow_left()
-        held.wait(5)
+        held.wait(PATIENCE_S)
         return dict.fromkeys(changes)
 
     def move(*_arguments):
@@ -182,7 +183,7 @@ def test_who_answers_once_a_command_is_over_is_not_taken_for_the_next_one_s(runn
 
     def apply(changes, _timeout_s, *, only_slow_left, **_named):
         told.append(only_slow_left)
-        held.wait(5)
+        held.wait(PATIENCE_S)
         return dict.fromkeys(changes)
 
     monkeypatch.setattr(runner._fleet, "apply", apply)
@@ -219,7 +220,7 @@ def test_when_all_that_is_in_flight_was_done_is_known(runner, monkeypatch):
     held = threading.Event()
     monkeypatch.setattr(runner, "_wait_for", wait_for)
     monkeypatch.setattr(
-        runner, "_handlers", {Pause: lambda one: held.wait(5) if one.seconds else None}
+        runner, "_handlers", {Pause: lambda one: held.wait(PATIENCE_S) if one.seconds else None}
     )
     outcomes = runner.perform(Batch("drain", (Pause(1.0), Pause(0.0))))
     assert seen == [None, max(one.finished_s for one in outcomes)]
@@ -237,7 +238,7 @@ class Jobs(list):
         self.came.release()
 
     def do_next(self):
-        assert self.came.acquire(timeout=10), "no job has come"
+        assert self.came.acquire(timeout=PATIENCE_S), "no job has come"
         self.pop(0)()
 
 
@@ -249,7 +250,7 @@ def held_up(runner):
     answers = threading.Event()
 
     def mirrors(_plane):
-        assert answers.wait(10), "nobody has let it answer"
+        assert answers.wait(PATIENCE_S), "nobody has let it answer"
         return "mirrors"
 
     runner.devices.mirrors = mirrors

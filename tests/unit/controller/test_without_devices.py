@@ -34,7 +34,7 @@ def deaf():
             client.setblocking(False)
             client.connect_ex(address)
         with pytest.raises(TimeoutError):
-            socket.create_connection(address, 0.5)
+            socket.create_connection(address, 0.5)  # timed: nobody accepts
         yield address[1]
 
 
@@ -85,7 +85,7 @@ def test_it_says_once_who_is_missing_answers_briefly_and_ends_at_once(started):
     process, log, url = started
     wait_until(lambda: "REST on" in log.read_text(), START_S)
     wait_until(lambda: "p32: can't connect" in log.read_text(), START_S)
-    time.sleep(5)  # a second attempt, 2 s after the first
+    time.sleep(5)  # timed: a second attempt comes 2 s after the first
     answer = plain_http.get(f"{url}/readyz")
     assert answer.status_code == 503
     assert "315 more ToRs" in answer.text

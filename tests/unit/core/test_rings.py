@@ -123,6 +123,7 @@ def test_each_rack_steers_its_own_direction():
 
 
 def test_a_path_is_watched_in_its_direction():
+    # timed: on a clock of the test's own
     watch = Surveillance(FABRIC, interval_s=1.0, timeout_s=0.1)
     watch.watch(state(ring(0, 1, 2)), (), 0.0)
     ready, lost = watch.due(2.0)

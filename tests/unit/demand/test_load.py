@@ -13,7 +13,7 @@ from hydra.demand.load import LOAD_S, LoadLog
 from hydra.model import Circuit, OneWayCircuit, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from tests.unit.cli import CONFIGS
-from tests.waiting import wait_until
+from tests.waiting import remains, wait_until
 
 FABRIC = load_configuration(CONFIGS / "demo.yaml").fabric
 P1, P2 = PlaneId(0), PlaneId(1)
@@ -190,8 +190,7 @@ def test_samples_are_taken_until_the_end(monkeypatch):
     running.stop()
     many = len(running.load((), 10).unix_s)
     assert known(running.load((), 10).circuits[0].a_to_b_mbps)[0] == 4.0
-    time.sleep(0.05)
-    assert len(running.load((), 10).unix_s) == many
+    assert remains(lambda: len(running.load((), 10).unix_s) == many)
 
 
 def test_a_sample_that_fails_is_logged_and_the_next_one_is_taken(monkeypatch, caplog):

@@ -7,7 +7,7 @@ from hydra.demand.polling import PollSchedule
 from hydra.model import DatapathId
 
 
-def schedule(count=4, interval_s=1.0, timeout_s=0.5, window=100):
+def schedule(count=4, interval_s=1.0, timeout_s=0.5, window=100):  # timed: on the test's clock
     made = PollSchedule(
         tuple(DatapathId(number) for number in range(count)), interval_s, timeout_s, window
     )
@@ -48,6 +48,7 @@ def test_ten_thousand_switches_are_asked_once_an_interval_without_a_burst():
 
 
 def test_one_that_does_not_answer_is_asked_again_after_its_time_is_up():
+    # timed: on the test's clock
     asked = run(schedule(timeout_s=0.5), 13.9, lambda switch: math.inf if switch == 1 else 0.01)
     assert [at_s for at_s, switch in asked if switch == 1] == pytest.approx(
         [10.25, 11.25, 12.25, 13.25], abs=1e-6
@@ -55,7 +56,7 @@ def test_one_that_does_not_answer_is_asked_again_after_its_time_is_up():
 
 
 def test_one_whose_answer_takes_longer_than_an_interval_misses_moments():
-    polls = schedule(timeout_s=9.0)
+    polls = schedule(timeout_s=9.0)  # timed: on the test's clock
     asked = run(polls, 13.9, lambda switch: 1.5 if switch == 1 else 0.01)
     assert [round(at_s, 2) for at_s, switch in asked if switch == 1] == [10.25, 12.25]
     assert polls.missed == 2

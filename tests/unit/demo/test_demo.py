@@ -11,6 +11,7 @@ from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
+from tests.waiting import PATIENCE_S
 
 from .results import fig9a_result, fig9b_result
 
@@ -93,7 +94,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left() -> None:
     console = Console(file=sink, width=100, force_terminal=True, color_system=None)
     with ConsoleNarrator(console, total_s=100.0) as narrator, narrator.phase("working", 60.0):
         narrator.say("a line that stays")
-        assert narrator.refreshed.wait(5.0)
+        assert narrator.refreshed.wait(PATIENCE_S)
     text = sink.getvalue()
     assert "working" in text
     assert "1 min 40 s left" in text

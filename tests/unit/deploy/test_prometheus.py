@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from mininet_scenarios import plain_http
 from tests.prometheus import BIN, DEPLOY, ask, scraping
 from tests.unit.rest.fake_service import FakeService
 from tests.unit.rest.fake_workers import FakeWorkers
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 NAMES = re.compile(r"\b(?:hydra|process)_\w+")
@@ -109,10 +109,7 @@ def prometheus(controller, tmp_path):
 
 
 def test_prometheus_scrapes_us_and_every_panel_can_be_asked(prometheus):
-    deadline_s = time.monotonic() + 40
-    while not ask(prometheus, 'up{job="hydra"} == 1'):
-        assert time.monotonic() < deadline_s, "Prometheus has not scraped the controller"
-        time.sleep(0.2)
+    wait_until(lambda: ask(prometheus, 'up{job="hydra"} == 1'), every_s=0.2)
     assert [one["value"][1] for one in ask(prometheus, "hydra_ready")] == ["1"]
     for title, expression in asked_by_grafana():
         answer = prometheus.get("/query", params={"query": expression.replace("$instance", ".+")})

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.controller.test_responsiveness import Controller
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 UNITS = ROOT / "deploy" / "systemd"
@@ -33,7 +34,8 @@ def unit(tmp_path, request):
     text = (UNITS / request.param).read_text()
     assert INSTALLED in text
     path = tmp_path / request.param
-    path.write_text(text.replace(INSTALLED, str(Path(sys.executable).with_name("hydra"))))
+    hydra = Path(sys.executable).with_name("hydra")
+    path.write_text(text.replace(INSTALLED, f'"{hydra}"'))  # the clone's path may hold a space
     return path
 
 
@@ -77,7 +79,7 @@ def manager(tmp_path):
     """The socket of a service manager, as the environment names it from now on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(40)
+        listening.settimeout(PATIENCE_S)
         yield listening
 
 
@@ -99,13 +101,13 @@ def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(mana
         told_s.append(time.monotonic())
     assert max(b - a for a, b in pairwise(told_s)) < WATCHDOG_S
     os.kill(supervised.process.pid, signal.SIGSTOP)
-    manager.settimeout(WATCHDOG_S)
+    manager.settimeout(WATCHDOG_S)  # timed: systemd waits so long
     with pytest.raises(TimeoutError):  # systemd would end it now
         while True:
             manager.recv(100)
     os.kill(supervised.process.pid, signal.SIGCONT)
     supervised.process.terminate()
-    assert supervised.process.wait(30) == 0
+    assert supervised.process.wait(PATIENCE_S) == 0
     said = []
     with suppress(TimeoutError):
         while True:

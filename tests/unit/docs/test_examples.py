@@ -83,7 +83,7 @@ def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
     try:
         job.stdin.write("".join(begun))
         job.stdin.flush()
-        wait_until(lambda: service.reservations() != [], 60)
+        wait_until(lambda: service.reservations() != [])
         (shuffle,) = service.reservations()
         assert (shuffle.bandwidth_mbps, shuffle.state) == (3, ReservationState.ACTIVATING)
         _, complaints = job.communicate(left, timeout=60)

@@ -14,6 +14,7 @@ from drivers.registry import optical_switch
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from tests.unit.drivers.scripted import VARIABLE, Scripted
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[3]
 SWITCHING_MS = 5
@@ -36,7 +37,7 @@ def emulator_process():
         host, _, port = words[4].rpartition(":")
         yield Emulator(words[2], AdminClient(host, int(port)))
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture
@@ -44,14 +45,14 @@ def emulator(emulator_process):
     yield emulator_process
     emulator_process.admin.clear()
     emulator_process.admin.unblock()
-    with_driver = PolatisScpi("reset", emulator_process.address, timeout_s=5)
+    with_driver = PolatisScpi("reset", emulator_process.address, timeout_s=PATIENCE_S)
     with_driver.change(with_driver.cross_connects(), [])
     with_driver.close()
 
 
 @pytest.fixture
 def switch(emulator):
-    driver = PolatisScpi("p1", emulator.address, timeout_s=5)
+    driver = PolatisScpi("p1", emulator.address, timeout_s=PATIENCE_S)
     yield driver
     driver.close()
 
@@ -62,7 +63,7 @@ def play(monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")
     devices, drivers = [], []
 
-    def start(driver, exchanges, *, user="", options=None, greeting=b"", timeout_s=5.0):
+    def start(driver, exchanges, *, user="", options=None, greeting=b"", timeout_s=PATIENCE_S):
         device = Scripted(exchanges, greeting)
         login = Login(user, password_env=VARIABLE) if user else None
         plane = Plane(

@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Sequence
 
+from tests.waiting import PATIENCE_S
+
 _LOGOUT = re.compile(rb"CANC-USER::\w+:(\d+):;\n?")
 _FAREWELL = b"\r\n\n   NE 16-11-07 11:20:14\r\nM  %b COMPLD\r\n;"
 
@@ -28,7 +30,7 @@ class Scripted:
         self._greeting = greeting
         self._failure: str | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(5)
+        self._listener.settimeout(PATIENCE_S)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -37,7 +39,7 @@ class Scripted:
         try:
             connection, _ = self._listener.accept()
             with connection:
-                connection.settimeout(5)
+                connection.settimeout(PATIENCE_S)
                 connection.sendall(self._greeting)
                 while self._exchanges:
                     expected, reply = self._exchanges[0]
@@ -63,7 +65,7 @@ class Scripted:
         return got
 
     def finish(self) -> None:
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._listener.close()
         assert self._failure is None, self._failure
         assert self._exchanges == [], f"never sent: {self._exchanges[0][0]!r}"

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import paramiko
 
+from tests.waiting import PATIENCE_S
+
 
 class SshFront:
     """Gives the channel of the first client that logs in to ``serve``, in a thread of its own.
@@ -21,14 +23,14 @@ class SshFront:
         self._key = paramiko.RSAKey.generate(2048)
         self.host_key = f"{self._key.get_name()} {self._key.get_base64()}"
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(10)
+        self._listener.settimeout(PATIENCE_S)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def stop(self) -> None:
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -45,8 +47,8 @@ class SshFront:
                 channel = transport.accept(5)
             if channel is None:
                 transport.close()
-        gate.begun.wait(5)
-        channel.settimeout(5)
+        gate.begun.wait(PATIENCE_S)
+        channel.settimeout(PATIENCE_S)
         try:
             self._serve(channel)
         finally:

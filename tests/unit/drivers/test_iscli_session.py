@@ -10,6 +10,7 @@ from drivers.transports.stream import ConnectionLostError
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, VlanId
 from hydra.roles import PortVlans
+from tests.waiting import PATIENCE_S
 
 GREETING = b"\r\nRackSwitch G8264.\r\n\r\nRS G8264>"
 CONFIGURATION = b"Current configuration:\r\n!\r\nend\r\n\r\n"
@@ -70,7 +71,7 @@ CONFIG, PORT = b"RS G8264(config)#", b"RS G8264(config-if)#"
 
 
 def tor(stream) -> G8264Tor:
-    return G8264Tor("r1", IscliSession("r1", stream, timeout_s=5))
+    return G8264Tor("r1", IscliSession("r1", stream, timeout_s=PATIENCE_S))
 
 
 def test_two_ports_are_retagged_in_one_block():
@@ -228,7 +229,7 @@ CONSOLE = Login("admin", password_env="HYDRA_TEST_CONSOLE")
 
 
 def console(stream) -> IscliSession:
-    return IscliSession("r1", stream, timeout_s=5, console=CONSOLE)
+    return IscliSession("r1", stream, timeout_s=PATIENCE_S, console=CONSOLE)
 
 
 def test_a_console_is_woken_and_logged_in_at(monkeypatch):

@@ -23,6 +23,7 @@ from hydra.errors import (
 )
 from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import TaskState
+from tests.waiting import PATIENCE_S, wait_until
 
 REPOSITORY = Path(__file__).parents[3]
 FIRST, SECOND, THIRD = CrossConnect(1, 9), CrossConnect(2, 10), CrossConnect(3, 11)
@@ -34,7 +35,7 @@ def path(tmp_path):
     return tmp_path / "deep" / "p1.db"
 
 
-def panel(path, timeout_s=5.0):
+def panel(path, timeout_s=PATIENCE_S):
     options = {"state": str(path).replace("p1", "{name}"), "timeout_s": timeout_s}
     plane = Plane(PlaneId(0), "p1", "manual", "panel: row 3", 8, 0.0, 1.0, None, options)
     assert list(manual.check(plane)) == []
@@ -55,7 +56,7 @@ def person(path, *answers: tuple[TaskState, str]):
     thread = threading.Thread(target=work)
     thread.start()
     yield
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -81,7 +82,7 @@ def test_what_could_not_be_done_is_an_error_in_the_persons_words(path):
 
 
 def test_what_nobody_confirms_is_unknown_and_stays_asked(path):
-    driver = panel(path, timeout_s=0.1)
+    driver = panel(path, timeout_s=0.1)  # timed: a person is late
     with pytest.raises(OutcomeUnknown, match=r"task 1 is not confirmed, 0\.1 s have passed"):
         driver.change([], [FIRST])
     with pytest.raises(OutcomeUnknown, match="task 1"):
@@ -108,10 +109,8 @@ def test_a_restart_forgets_nothing(path):
         [sys.executable, "-c", code, str(path)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "asking\n"
-        store, deadline = PanelStore(str(path)), time.monotonic() + 10
-        while not store.tasks():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        store = PanelStore(str(path))
+        wait_until(store.tasks)
         process.kill()
     with person(path, (DONE, "")):
         panel(path).change([], [FIRST])
@@ -121,6 +120,7 @@ def test_a_restart_forgets_nothing(path):
 
 def test_what_is_confirmed_meanwhile_is_not_asked_again(path, monkeypatch):
     """Somebody confirms between the look at what is plugged and the question."""
+    # timed: a person is late
     driver, store = panel(path, timeout_s=0.1), PanelStore(str(path))
     with pytest.raises(OutcomeUnknown):
         driver.change([], [FIRST])
@@ -217,7 +217,7 @@ def test_what_hydra_check_says(address, options, where):
 @pytest.fixture
 def confirmed_meanwhile(path, monkeypatch):
     """A panel on which an earlier task is confirmed while a change is being entered."""
-    driver = panel(path, timeout_s=0.01)
+    driver = panel(path, timeout_s=0.01)  # timed: a person is late
 
     def confirm_of(earlier: CrossConnect) -> manual.ManualPanel:
         task, found = driver.ask([], [earlier]), driver._difference

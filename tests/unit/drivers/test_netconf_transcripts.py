@@ -20,6 +20,7 @@ from hydra.errors import OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import PortState
 from tests.unit.drivers.ssh_front import SshFront
+from tests.waiting import PATIENCE_S, SHORT_S
 
 VARIABLE = "HYDRA_TEST_SECRET"
 SWITCH = "http://www.polatis.com/yang/optical-switch"
@@ -68,7 +69,7 @@ def switch(monkeypatch):
             PlaneId(0), "p1", "polatis-netconf", front.address, 16, 5.0, 1.0,
             Login("admin", password_env=VARIABLE), {"host_key": front.host_key, **options},
         )  # fmt: skip
-        drivers.append(optical_switch(plane, 5.0))
+        drivers.append(optical_switch(plane, PATIENCE_S))
         fronts.append(front)
         return drivers[-1]
 
@@ -254,6 +255,7 @@ def test_the_model_before_2017(switch):
     assert not any("port-config" in request for request in asked)
 
 
+@pytest.mark.quiet("tells one time-out from two")
 def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
     """A switch that takes some of the time to say what it has, and then does not write."""
     monkeypatch.setenv(VARIABLE, "root")
@@ -261,12 +263,12 @@ def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
 
     def answer(request: str) -> str:
         if "cross-connects" in request and "edit-config" not in request:
-            time.sleep(1.5)
+            time.sleep(1.5)  # timed: a slow device, inside the driver's time-out
             return "<data/>"
         if "product-information" in request:
             return product_information()
         if "edit-config" in request:
-            over.wait(20)
+            over.wait(PATIENCE_S)
         return "<ok/>" if re.search(r"<(\w+:)?(lock|unlock|create-)", request) else "<data/>"
 
     front = SshFront(served(answer, "2018-03-22"))
@@ -275,7 +277,7 @@ def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
         front.address,
         Login("admin", password_env=VARIABLE),
         Options(host_key=front.host_key),
-        timeout_s=4.0,
+        timeout_s=4.0,  # timed: under test
     )
     try:
         driver.open()
@@ -290,6 +292,7 @@ def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
         front.stop()
 
 
+@pytest.mark.quiet("tells one time-out from two")
 def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):
     """A switch that takes most of the time to write, and then does not say what it has."""
     monkeypatch.setenv(VARIABLE, "root")
@@ -297,9 +300,9 @@ def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):
 
     def answer(request: str) -> str:
         if "edit-config" in request:
-            time.sleep(1.5)
+            time.sleep(1.5)  # timed: a slow device, inside the driver's time-out
         elif re.search(r"<(\w+:)?get>", request):
-            over.wait(20)
+            over.wait(PATIENCE_S)
         return "<ok/>"
 
     front = SshFront(served(answer, "2018-03-22"))
@@ -308,7 +311,7 @@ def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):
         front.address,
         Login("admin", password_env=VARIABLE),
         SshOptions(host_key=front.host_key),
-        timeout_s=2.0,
+        timeout_s=SHORT_S,
     )
     listed = etree.Element(f"{{{SWITCH}}}cross-connects")
     try:

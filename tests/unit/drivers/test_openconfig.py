@@ -19,6 +19,7 @@ from drivers.tor.openconfig_vlan import NetconfInterfaces
 from hydra.errors import DeviceError
 from hydra.model import Login, Rack, RackId, Tor, VlanId
 from hydra.roles import PortVlans
+from tests.waiting import PATIENCE_S
 
 ROOT = [("openconfig-interfaces:interfaces", {})]
 EVERY_VLAN = range(1, 4095)
@@ -286,7 +287,7 @@ def test_what_can_not_work_is_found_before_anything_connects(monkeypatch):
     without = replace(RACK, tor=replace(RACK.tor, login=None, options={"host_key": "any"}))
     assert [problem.path for problem in check(without)] == ["login", "options.host_key"]
     with pytest.raises(DeviceError, match="r1: gNMI wants a login"):
-        tor_switch(replace(RACK, tor=replace(RACK.tor, login=None)), 1.0)
+        tor_switch(replace(RACK, tor=replace(RACK.tor, login=None)), PATIENCE_S)
     monkeypatch.setitem(sys.modules, "grpc", None)
     (told,) = check(RACK)
     assert told.path == "driver"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from drivers.transports.ovsdb_session import _TURNS, Call, OvsdbSession, SessionLostError
+from tests.waiting import PATIENCE_S
 
 WATCHED = {"Open_vSwitch": ("next_cfg", "cur_cfg")}
 ROOT = "6d3b8e2a-0000-0000-0000-000000000001"
@@ -42,7 +43,7 @@ def server(tmp_path, *messages):
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"unix:{path}"
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 def test_what_changes_right_behind_the_first_answer_is_not_lost(tmp_path):
@@ -96,7 +97,7 @@ def at_port(answers):
             thread.start()
         yield listener.getsockname()[1]
         if answers:
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -159,8 +160,8 @@ def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
     lost = []
 
     def look_up():
-        looking.wait(10)
-        assert answers.wait(10)
+        looking.wait(PATIENCE_S)
+        assert answers.wait(PATIENCE_S)
 
     def connect():
         session = OvsdbSession("tcp:tor1.lab:9", WATCHED)
@@ -172,10 +173,10 @@ def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
     threads = [threading.Thread(target=connect) for _ in range(TURNS)]
     for thread in threads:
         thread.start()
-    looking.wait(10)
+    looking.wait(PATIENCE_S)
     with Call(1):
-        time.sleep(0.2)
+        time.sleep(0.2)  # timed: the others wait for their turn
     answers.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert len(lost) == TURNS

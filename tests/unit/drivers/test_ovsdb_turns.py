@@ -2,12 +2,12 @@
 
 import select
 import threading
-import time
 from contextlib import ExitStack
 
 import pytest
 
 from drivers.transports.ovsdb_session import _TURNS, Call, SessionLostError
+from tests.waiting import PATIENCE_S, remains
 
 TURNS = _TURNS._initial_value
 
@@ -29,9 +29,8 @@ def test_time_in_which_others_have_their_turn_does_not_count():
         for _ in range(TURNS):
             others.enter_context(Call(60))
         threading.Thread(target=call).start()
-        time.sleep(0.5)
-        assert not began.is_set()
-    assert over.wait(10)
+        assert remains(lambda: not began.is_set(), 0.5)
+    assert over.wait(PATIENCE_S)
     assert not lost
 
 
@@ -46,7 +45,7 @@ def test_who_waits_for_a_server_leaves_the_turn_to_others():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert not waiting.broken
     assert not any(thread.is_alive() for thread in threads)
 
@@ -58,7 +57,7 @@ class Server:
         self._waiting = waiting
 
     def poll(self, _timeout_ms: float) -> None:
-        self._waiting.wait(10)
+        self._waiting.wait(PATIENCE_S)
 
 
 def test_a_server_that_is_silent_is_not_waited_for():

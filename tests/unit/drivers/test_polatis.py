@@ -15,6 +15,7 @@ from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import DeviceIdentity, PortState
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.emulators.faults import FaultKind
+from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S
 
 
 def pairs(*wanted: tuple[int, int]) -> frozenset[CrossConnect]:
@@ -117,7 +118,7 @@ def test_port_states(switch, emulator):
 
 
 def test_change_returns_when_the_mirrors_have_settled(emulator):
-    switch = PolatisScpi("p1", emulator.address, timeout_s=5)
+    switch = PolatisScpi("p1", emulator.address, timeout_s=PATIENCE_S)
     switch.open()
     started = time.monotonic()
     switch.change([], CIRCUIT)
@@ -173,18 +174,18 @@ def test_slow_but_in_time(switch, emulator):
 
 
 def test_too_slow(emulator):
-    switch = PolatisScpi("p1", emulator.address, timeout_s=0.3)
+    switch = PolatisScpi("p1", emulator.address, timeout_s=SHORT_S)
     assert switch.size() == (16, 16)
-    emulator.admin.fault(FaultKind.SLOW, delay_s=4.0)
+    emulator.admin.fault(FaultKind.SLOW, delay_s=2 * SHORT_S)
     started = time.monotonic()
-    with pytest.raises(DeviceUnavailable, match=r"no answer within 0\.3 s"):
+    with pytest.raises(DeviceUnavailable, match=r"no answer within 2 s"):
         switch.change([], CIRCUIT)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < HANGS_S
     switch.close()
 
 
 def test_mute(emulator):
-    switch = PolatisScpi("p1", emulator.address, timeout_s=0.3)
+    switch = PolatisScpi("p1", emulator.address, timeout_s=SHORT_S)
     emulator.admin.fault(FaultKind.MUTE)
     with pytest.raises(DeviceUnavailable):
         switch.cross_connects()
@@ -210,7 +211,7 @@ def test_dead_and_back(switch, emulator):
 
 def raw(emulator) -> socket.socket:
     host, _, port = emulator.address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def ask(device: socket.socket, line: bytes) -> bytes:
@@ -244,7 +245,7 @@ def test_the_device_tells_errors_only_when_asked(emulator, command, code):
 def test_the_device_takes_commands_in_any_case_and_in_pieces(emulator):
     with raw(emulator) as device:
         device.sendall(b":OXC:SWIT:CO")
-        time.sleep(0.02)
+        time.sleep(0.02)  # timed: the device reads a part of a command
         assert ask(device, b"NN:ONLY (@4,5),(@20,21);*OPC?\r") == b"1\r"
         assert ask(device, b":oxc:swit:conn:stat?;:oxc:swit:conn:port? 4\n") == (
             b'(@4,5),(@20,21);"20"\r'
@@ -255,7 +256,7 @@ def test_the_device_takes_commands_in_any_case_and_in_pieces(emulator):
 
 def test_several_clients_at_once(emulator):
     def work(number: int) -> None:
-        driver = PolatisScpi(f"client {number}", emulator.address, timeout_s=5)
+        driver = PolatisScpi(f"client {number}", emulator.address, timeout_s=PATIENCE_S)
         mine = pairs((number, 16 + number))
         for _ in range(5):
             driver.change([], mine)
@@ -267,8 +268,8 @@ def test_several_clients_at_once(emulator):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
-    reader = PolatisScpi("reader", emulator.address, timeout_s=5)
+        thread.join(PATIENCE_S)
+    reader = PolatisScpi("reader", emulator.address, timeout_s=PATIENCE_S)
     assert reader.cross_connects() == pairs(*((n, 16 + n) for n in range(1, 5)))
     reader.close()
 
@@ -296,7 +297,7 @@ def test_bad_orders_to_the_admin_socket_are_refused(emulator, order):
 
 def test_the_registry_knows_its_drivers(emulator):
     plane = Plane(PlaneId(0), "p7", "polatis-scpi", emulator.address, 16, 5.0, 100.0)
-    switch = optical_switch(plane, timeout_s=5)
+    switch = optical_switch(plane, timeout_s=PATIENCE_S)
     assert (switch.name, switch.size()) == ("p7", (16, 16))
     switch.close()
 
@@ -306,4 +307,4 @@ def test_the_registry_names_an_unknown_driver():
     with pytest.raises(
         UnknownName, match=r"plane p7: no driver 'nonsense' \(there are: .*polatis-scpi"
     ):
-        optical_switch(plane, timeout_s=5)
+        optical_switch(plane, timeout_s=PATIENCE_S)

@@ -18,6 +18,7 @@ from drivers.registry import OPTICAL, optical_switch
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import DeviceIdentity, PortState
+from tests.waiting import PATIENCE_S, SHORT_S
 
 PRODUCT = {
     "manufacturer": "Polatis",
@@ -190,7 +191,7 @@ def plane_at(device: Switch, **options: object) -> Plane:
 @pytest.fixture
 def switch(device, monkeypatch) -> Iterator[PolatisRestconf]:
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
-    driver = optical_switch(plane_at(device), 2.0)
+    driver = optical_switch(plane_at(device), PATIENCE_S)
     yield driver
     driver.close()
 
@@ -220,8 +221,8 @@ def test_a_switch_that_tells_no_etag_of_what_it_has_changed(device, monkeypatch)
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
     device.tells_new_tags = False
     device.pairs = {ingress: ingress + 16 for ingress in range(1, 11)}
-    device.meanwhile = [lambda: time.sleep(0.05)] * 100
-    driver = optical_switch(plane_at(device), 0.3)
+    device.meanwhile = [lambda: time.sleep(SHORT_S / 6)] * 100
+    driver = optical_switch(plane_at(device), SHORT_S)
     driver.change([CrossConnect(*pair) for pair in device.pairs.items()], [CrossConnect(11, 27)])
     assert device.pairs == {11: 27}
     driver.close()
@@ -253,7 +254,7 @@ def test_somebody_else_takes_the_port_in_the_middle_of_a_change(device, switch):
 
 def test_others_that_never_rest(device, monkeypatch):
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
-    driver = optical_switch(plane_at(device), 0.2)
+    driver = optical_switch(plane_at(device), SHORT_S)
     device.meanwhile = [lambda: device.aim(5, 21)] * 10_000
     with pytest.raises(DeviceError, match="this change finds no gap"):
         driver.change([], [CrossConnect(2, 18)])
@@ -263,7 +264,7 @@ def test_others_that_never_rest(device, monkeypatch):
 
 def test_somebody_who_makes_anew_what_is_removed_is_not_fought_for_ever(device, monkeypatch):
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
-    driver = optical_switch(plane_at(device), 0.2)
+    driver = optical_switch(plane_at(device), SHORT_S)
     device.restored = 200
     with pytest.raises(OutcomeUnknown, match="this change finds no gap"):
         driver.change([CrossConnect(1, 17)], [CrossConnect(2, 18)])

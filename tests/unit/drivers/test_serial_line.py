@@ -16,6 +16,7 @@ from drivers.transports.serial_line import SerialOptions, SerialStream
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceUnavailable
 from hydra.model import Login, Plane, PlaneId
+from tests.waiting import HANGS_S, PATIENCE_S
 
 
 class Line:
@@ -47,11 +48,11 @@ def stream(line: Line, **options: object) -> SerialStream:
 
 def test_bytes_go_both_ways(line):
     ours = stream(line)
-    ours.connect(Deadline(1))
-    ours.send(b"*idn?\r\n", Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
+    ours.send(b"*idn?\r\n", Deadline(PATIENCE_S))
     assert os.read(line.device, 100) == b"*idn?\r\n"
     os.write(line.device, b"Polatis\r")
-    assert ours.receive(Deadline(1)) == b"Polatis\r"
+    assert ours.receive(Deadline(PATIENCE_S)) == b"Polatis\r"
     assert ours.waiting() == b""
     ours.close()
     ours.close()
@@ -59,43 +60,43 @@ def test_bytes_go_both_ways(line):
 
 def test_a_line_belongs_to_one_program(line):
     ours, other = stream(line), stream(line)
-    ours.connect(Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
     with pytest.raises(DeviceUnavailable, match="another program has the serial port open"):
-        other.connect(Deadline(1))
+        other.connect(Deadline(PATIENCE_S))
     assert not other.connected
     ours.close()
-    other.connect(Deadline(1))
+    other.connect(Deadline(PATIENCE_S))
     other.close()
 
 
 def test_an_unplugged_adapter(line):
     ours = stream(line)
-    ours.connect(Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
     line.unplug()
     with pytest.raises(ConnectionLostError, match="unplugged"):
-        ours.send(b"x", Deadline(1))
-        ours.receive(Deadline(1))
+        ours.send(b"x", Deadline(PATIENCE_S))
+        ours.receive(Deadline(PATIENCE_S))
     assert not ours.connected
     with pytest.raises(DeviceUnavailable, match=r"can't open /dev/pts/.*plugged in"):
-        ours.connect(Deadline(1))
+        ours.connect(Deadline(PATIENCE_S))
 
 
 def test_silence_costs_one_time_out(line):
     ours = stream(line)
-    ours.connect(Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
     started = time.monotonic()
     with pytest.raises(ConnectionLostError, match=r"no answer within 0\.2 s"):
-        ours.receive(Deadline(0.2))
-    assert time.monotonic() - started < 3
+        ours.receive(Deadline(0.2))  # timed: nobody answers
+    assert time.monotonic() - started < HANGS_S
     assert not ours.connected
 
 
 def test_what_was_said_before_is_not_heard(line):
     os.write(line.device, b"a late reply\r")
     ours = stream(line)
-    ours.connect(Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
     os.write(line.device, b"1\r")
-    assert ours.receive(Deadline(1)) == b"1\r"
+    assert ours.receive(Deadline(PATIENCE_S)) == b"1\r"
     ours.close()
 
 
@@ -106,16 +107,16 @@ def test_an_output_that_the_device_is_in_the_middle_of_is_not_heard(line, monkey
     def talk() -> None:
         for _ in range(300):
             os.write(line.device, b"x")
-            time.sleep(0.001)
+            time.sleep(0.001)  # timed: a device that talks slowly
 
     device = threading.Thread(target=talk)
     device.start()
-    time.sleep(0.02)
+    time.sleep(0.02)  # timed: it talks by now
     ours = stream(line)
-    ours.connect(Deadline(10))
+    ours.connect(Deadline(PATIENCE_S))
     device.join()
     os.write(line.device, b"1\r")
-    assert ours.receive(Deadline(1)) == b"1\r"
+    assert ours.receive(Deadline(PATIENCE_S)) == b"1\r"
     ours.close()
 
 
@@ -123,8 +124,8 @@ def test_a_device_that_never_stops_talking_is_listened_to_for_a_while(line):
     ours = stream(line)
     os.write(line.device, b"noise" * 100)
     started = time.monotonic()
-    ours.connect(Deadline(0.5))
-    assert time.monotonic() - started < 3
+    ours.connect(Deadline(0.5))  # timed: under test, it never falls silent
+    assert time.monotonic() - started < HANGS_S
     ours.close()
 
 
@@ -138,7 +139,7 @@ def test_a_device_that_never_stops_talking_is_listened_to_for_a_while(line):
 )
 def test_line_settings(line, options, speed, two_stop_bits):
     ours = stream(line, **options)
-    ours.connect(Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
     control, output_speed = (termios.tcgetattr(line.device)[index] for index in (2, 5))
     ours.close()
     assert output_speed == speed
@@ -148,7 +149,7 @@ def test_line_settings(line, options, speed, two_stop_bits):
 
 def test_settings_that_a_pseudo_terminal_ignores(line):
     ours = stream(line, data_bits=7, parity="odd", stop_bits=2)
-    ours.connect(Deadline(1))
+    ours.connect(Deadline(PATIENCE_S))
     settings = ours._line.get_settings()
     ours.close()
     assert (settings["bytesize"], settings["parity"], settings["stopbits"]) == (7, "O", 2)

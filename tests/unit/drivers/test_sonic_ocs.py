@@ -23,6 +23,7 @@ from drivers.transports.tls import TlsOptions
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import Alarm, DeviceIdentity, Mirrors, PortState, Severity
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -193,6 +194,7 @@ LIT = {"status": "enabled"}
 
 def driver(budget_db: float | None = None, **tables) -> tuple[SonicOcs, Tables]:
     databases = Tables(OCS_PORT_TABLE=PORTS, **tables)
+    # timed: tables in memory that come to say nothing else
     return SonicOcs("p1", databases, timeout_s=0.05, loss_budget_db=budget_db), databases
 
 
@@ -263,11 +265,11 @@ def test_a_port_that_is_configured_and_not_there_moves_no_others_number(caplog):
     databases = Tables(
         OCS_PORT_TABLE=PORTS, OCS_PORT=configured, OCS_CROSS_CONNECT_TABLE={"1A-65B": LIT}
     )
-    switch = SonicOcs("p1", databases, timeout_s=0.05, ports=4)
+    switch = SonicOcs("p1", databases, timeout_s=PATIENCE_S, ports=4)
     assert switch.cross_connects() == {CrossConnect(1, 5)}
     assert caplog.messages == ["p1: left out of its ports: 5A is configured and not there"]
     booting = Tables(OCS_PORT_TABLE={"1A": {}, "65B": {}}, OCS_PORT=PORTS)
-    assert SonicOcs("p1", booting, timeout_s=0.05, ports=4).size() == (4, 4)
+    assert SonicOcs("p1", booting, timeout_s=PATIENCE_S, ports=4).size() == (4, 4)
 
 
 def test_an_alarm_that_makes_no_sense_hides_no_others(caplog):
@@ -390,7 +392,7 @@ def test_losses_that_make_no_sense_keep_no_budget(caplog):
 
 
 def test_a_switch_without_optical_ports():
-    switch = SonicOcs("p1", Tables(), timeout_s=1)
+    switch = SonicOcs("p1", Tables(), timeout_s=PATIENCE_S)
     with pytest.raises(DeviceError, match="lists no optical ports such as 1A and 1B"):
         switch.size()
 
@@ -466,7 +468,7 @@ def test_gnmi_tells_of_an_ended_alarm_by_a_row_without_fields_or_by_deletion():
     ]  # fmt: skip
     stream = Stream([gnmi_pb2.SubscribeResponse(sync_response=True)])
     stream += [gnmi_pb2.SubscribeResponse(update=notice) for notice in notices]
-    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=1.0)
+    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=PATIENCE_S)
     databases._listener = _Listener("p1", lambda _over: stream)
     databases._listener.stop()
     began = ("5", {"5": {"text": "dark"}})
@@ -518,7 +520,7 @@ def test_gnmi_subscribes_again_where_the_switch_refuses_or_ends_it_and_says_so_o
 ):
     streams = Streams(*([] if refusal is None else refusing(refusal) for _ in range(3)))
     listener = _Listener("p1", streams.subscribe, first_pause_s=0.01)
-    assert streams.last.wait(20)
+    assert streams.last.wait(PATIENCE_S)
     assert not listener.lost, "the channel is not opened anew for that"
     assert [over.is_set() for over in streams.overs] == [True, True, True, False]
     listener.stop()
@@ -529,7 +531,7 @@ def test_gnmi_subscribes_again_where_the_switch_refuses_or_ends_it_and_says_so_o
 def test_gnmi_leaves_a_lost_connection_to_the_next_read(caplog):
     streams = Streams(refusing(grpc.StatusCode.UNAVAILABLE))
     listener = _Listener("p1", streams.subscribe, first_pause_s=0.01)
-    listener._thread.join(20)
+    listener._thread.join(PATIENCE_S)
     assert listener.lost
     assert len(streams.overs) == 1
     assert not caplog.messages
@@ -538,7 +540,7 @@ def test_gnmi_leaves_a_lost_connection_to_the_next_read(caplog):
 def test_an_error_that_passes_while_the_metadata_are_read_is_no_empty_table(monkeypatch):
     rows = {"1A-65B": {"a_side": "1A", "b_side": "65B"}}
     found = iter([None, {"localhost": {}}, rows])
-    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=1.0)
+    databases = GnmiDatabases("p1", "127.0.0.1:1", ADMIN, TlsOptions(), timeout_s=PATIENCE_S)
     monkeypatch.setattr(databases, "_found", lambda _table: next(found))
     assert databases.read(sonic_ocs.CROSS_CONNECTS) == rows
 
@@ -561,13 +563,13 @@ def test_options_are_checked_before_anything_connects():
     (told,) = problems(plane(login=None))
     assert told.startswith("login: is missing")
     with pytest.raises(DeviceError, match="SONiC wants a login"):
-        optical_switch(plane(login=None), 1.0)
+        optical_switch(plane(login=None), PATIENCE_S)
 
 
 @pytest.mark.parametrize("transport", ["gnmi", "restconf"])
 def test_a_certificate_that_is_not_there(transport, monkeypatch):
     monkeypatch.setenv("P", "secret")
-    switch = optical_switch(plane(transport=transport, ca_file="/no/ca.pem"), 1.0)
+    switch = optical_switch(plane(transport=transport, ca_file="/no/ca.pem"), PATIENCE_S)
     with pytest.raises(DeviceError, match=r"p1: can't read /no/ca\.pem: No such.*options\.ca_file"):
         switch.open()
 
@@ -575,7 +577,7 @@ def test_a_certificate_that_is_not_there(transport, monkeypatch):
 @pytest.mark.parametrize("secret", ["Gr\u00fcn-7x!", "open\tsesame", "sesame\n"])
 def test_a_password_that_grpc_cant_carry_is_told_and_not_shown(secret, monkeypatch):
     monkeypatch.setenv("P", secret)
-    switch = optical_switch(plane(), 1.0)
+    switch = optical_switch(plane(), PATIENCE_S)
     with pytest.raises(DeviceError, match=r"password can't be sent: .* ASCII only") as caught:
         switch.open()
     assert secret not in str(caught.value)
@@ -586,7 +588,7 @@ def test_a_certificate_that_is_none(transport, monkeypatch, tmp_path):
     monkeypatch.setenv("P", "secret")
     file = tmp_path / "ca.pem"
     file.write_text("nothing\n")
-    switch = optical_switch(plane(transport=transport, ca_file=str(file)), 1.0)
+    switch = optical_switch(plane(transport=transport, ca_file=str(file)), PATIENCE_S)
     with pytest.raises(DeviceError, match=r"options\.ca_file"):
         switch.open()
 
@@ -599,7 +601,7 @@ def test_packages_that_are_missing_are_named_with_the_remedy(monkeypatch):
     assert told.endswith(f"{remedy}, or set options.transport to restconf")
     assert problems(plane(transport="restconf")) == []
     with pytest.raises(DeviceError, match=f"p1: gNMI wants.*{re.escape(remedy)}"):
-        optical_switch(plane(), 1.0).open()
+        optical_switch(plane(), PATIENCE_S).open()
 
 
 def test_the_other_drivers_do_without_them():

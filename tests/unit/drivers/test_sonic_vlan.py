@@ -11,6 +11,7 @@ from drivers.transports.tls import TlsOptions
 from hydra.errors import OutcomeUnknown, ProtocolError
 from hydra.model import Login, VlanId
 from hydra.roles import PortVlans
+from tests.waiting import PATIENCE_S
 
 TAGGED = {"tagging_mode": "tagged"}
 OURS = PortVlans(frozenset({VlanId(100)}))
@@ -36,7 +37,9 @@ class Tables:
 
 def driver(members: dict[str, dict[str, str]]) -> tuple[SonicTor, Tables]:
     databases = Tables(PORT={"Ethernet0": {}, "Ethernet4": {}}, VLAN_MEMBER=members)
-    tor = SonicTor("r1", "127.0.0.1:1", Login("a", password_env="P"), TlsOptions(), timeout_s=1.0)
+    tor = SonicTor(
+        "r1", "127.0.0.1:1", Login("a", password_env="P"), TlsOptions(), timeout_s=PATIENCE_S
+    )
     tor._databases = databases
     return tor, databases
 

@@ -19,7 +19,7 @@ from drivers.transports.stream import Deadline
 from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.model import Login
 from tests.unit.drivers.scripted import VARIABLE
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, SHORT_S, wait_until
 
 LOGIN = Login("admin", password_env=VARIABLE)
 
@@ -44,13 +44,13 @@ class Busy(Gate):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_pty_request(self, *_request: object) -> bool:
-        return self._kind != "pty" or self._let_go.wait(30)
+        return self._kind != "pty" or self._let_go.wait(PATIENCE_S)
 
     def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
-        return self._let_go.wait(30)
+        return self._let_go.wait(PATIENCE_S)
 
     def check_channel_subsystem_request(self, channel: paramiko.Channel, name: str) -> bool:
-        return self._let_go.wait(30)
+        return self._let_go.wait(PATIENCE_S)
 
 
 class Device:
@@ -82,7 +82,7 @@ class Device:
 
     def stop(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._listener.close()
         for client in self.clients():
             client.close()
@@ -115,7 +115,7 @@ def line_of(key: paramiko.PKey) -> str:
 
 
 def connected(device, options: SshOptions) -> None:
-    ssh.connect("r1", device.address, LOGIN, options, time.monotonic() + 10).close()
+    ssh.connect("r1", device.address, LOGIN, options, time.monotonic() + PATIENCE_S).close()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_whatever_goes_wrong_no_connection_is_left(device, monkeypatch):
     monkeypatch.setattr(ssh, "_check_host_key", fails)
     with pytest.raises(ZeroDivisionError):
         connected(device, SshOptions())
-    wait_until(lambda: not device.clients(), 10)
+    wait_until(lambda: not device.clients())
 
 
 class Endless:
@@ -240,17 +240,17 @@ def test_a_device_that_opens_a_channel_and_says_no_more_costs_one_time_out(kind,
     options, failures = SshOptions(host_key=line_of(busy.rsa)), list[DeviceUnavailable]()
 
     def reach() -> None:
-        with pytest.raises(DeviceUnavailable, match=r"no answer (in time|within 0\.5 s)") as failed:
+        with pytest.raises(DeviceUnavailable, match=r"no answer (in time|within 2 s)") as failed:
             if kind == "subsystem":
-                NetconfTransport("p1", busy.address, LOGIN, options, timeout_s=0.5).open()
+                NetconfTransport("p1", busy.address, LOGIN, options, timeout_s=SHORT_S).open()
             else:
-                SshShell("p1", busy.address, LOGIN, options).connect(Deadline(0.5))
+                SshShell("p1", busy.address, LOGIN, options).connect(Deadline(SHORT_S))
         failures.append(failed.value)
 
     driver = threading.Thread(target=reach, daemon=True)
     driver.start()
-    driver.join(10)
+    driver.join(PATIENCE_S)
     let_go.set()
-    driver.join(10)
+    driver.join(PATIENCE_S)
     busy.stop()
     assert len(failures) == 1

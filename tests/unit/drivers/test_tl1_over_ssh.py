@@ -12,6 +12,7 @@ from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from tests.unit.drivers.scripted import VARIABLE, completed
 from tests.unit.drivers.ssh_front import SshFront
+from tests.waiting import PATIENCE_S
 
 EXCHANGES = [
     (b"RLS-ARC-EQPT::REPMGR:1:;\n", completed(1)),
@@ -45,10 +46,10 @@ def plane(monkeypatch):
 def test_a_session_over_ssh_is_logged_in_already(plane):
     assert list(OPTICAL["polatis-tl1"].check(plane)) == []
     wrong = dataclasses.replace(plane, login=Login("nobody", password_env=VARIABLE))
-    refused = optical_switch(wrong, 5.0)
+    refused = optical_switch(wrong, PATIENCE_S)
     with pytest.raises(DeviceError, match="nobody"):
         refused.open()
-    switch = optical_switch(plane, 5.0)
+    switch = optical_switch(plane, PATIENCE_S)
     switch.open()
     assert switch.cross_connects() == {CrossConnect(1, 17)}
     switch.close()

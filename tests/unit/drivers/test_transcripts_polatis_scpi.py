@@ -10,6 +10,7 @@ import pytest
 from drivers.optical.polatis_scpi import PolatisScpi
 from hydra.errors import DeviceError, ProtocolError
 from hydra.model import CrossConnect
+from tests.waiting import PATIENCE_S, SHORT_S
 
 
 def test_polatis_scpi_change(play):
@@ -127,10 +128,10 @@ def test_polatis_scpi_works_with_a_switch_that_is_silent_about_its_start():
     server = threading.Thread(target=serve)
     server.start()
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    switch = PolatisScpi("p1", address, timeout_s=0.3)
+    switch = PolatisScpi("p1", address, timeout_s=SHORT_S)
     for _ in range(2):
         switch.open()
         assert switch.size() == (16, 16)
         switch.close()
-    server.join(10)
+    server.join(PATIENCE_S)
     assert [line.startswith(b":oxc:boot") for line in asked] == [True, False, False]

@@ -133,7 +133,7 @@ def test_the_space_of_etcd_is_full(tmp_path):
                 for _ in range(2 * LEASE_S):
                     with pytest.raises(JournalError, match=r"etcd's space is full.*disarm"):
                         journal.write([webhook("b")])
-                    time.sleep(1)
+                    time.sleep(1)  # timed: for two leases
                 assert leader.lost.empty()
                 assert not leader.leadership.over()
                 assert "a leads: ask at" in other.words

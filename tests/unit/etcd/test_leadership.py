@@ -417,7 +417,7 @@ def test_one_member_of_three_may_be_stopped(tmp_path):
     ):
         a.leads.get(timeout=LONG_S)
         members.signal(members.names[0], signal.SIGSTOP)
-        time.sleep(1.5 * LEASE_S)
+        time.sleep(1.5 * LEASE_S)  # timed: a lease that nobody renews ends
         assert a.lost.empty()
         members.signal(members.names[0], signal.SIGCONT)
         assert not a.leadership.over()

@@ -27,6 +27,7 @@ from mininet_scenarios.experiments.mordia import slots
 from mininet_scenarios.experiments.scaling import Rates, Scale
 from mininet_scenarios.reporting.table import Row
 from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(35)
 
@@ -508,7 +509,7 @@ def test_without_raw_data_conclusions_stay(results, tmp_path, name, content, why
 def test_sigterm_leaves_nothing_half_done(play, tmp_path):
     def terminated(_setting, _narrator):
         signal.raise_signal(signal.SIGTERM)
-        threading.Event().wait(5)
+        threading.Event().wait(PATIENCE_S)
         return Measured(1)
 
     before = signal.getsignal(signal.SIGTERM)

@@ -262,4 +262,4 @@ def test_what_a_later_release_wrote_of_a_new_kind_stays_there(settings):
 def test_an_etcd_that_does_not_answer_is_one_clear_error():
     settings = EtcdSettings(("http://127.0.0.1:9",))
     with pytest.raises(JournalError, match=r"can't open the journal etcd http://127\.0\.0\.1:9"):
-        EtcdJournal(settings, patience_s=0.2)
+        EtcdJournal(settings, patience_s=0.2)  # timed: nobody answers

@@ -9,6 +9,7 @@ from apps.openflow.replies import Replies, Reply
 from drivers.codecs.openflow.rules import EncodedOnce, SwitchPorts, encode_changes
 from hydra.forwarding.rules import Install, Remove, divert_rule
 from hydra.model import RackId
+from tests.waiting import HANGS_S, PATIENCE_S
 
 PORTS, OTHERS = SwitchPorts(1, 2, 3), SwitchPorts(4, 5, 6)
 CHANGES = tuple(Install(divert_rule(RackId(rack), 7)) for rack in range(1, 30))
@@ -30,12 +31,12 @@ def test_replies_are_waited_for_together_and_no_longer_than_that():
     replies = [Reply() for _ in range(3)]
     replies[0].set_result(None)
     together = Replies(replies)
-    assert not together.wait(0.01)
+    assert not together.wait(0.01)  # timed: all replies are missing
     began_s = time.monotonic()
     answers = threading.Timer(0.05, lambda: [one.set_result(None) for one in replies[1:]])
     answers.start()
-    assert together.wait(60)
-    assert time.monotonic() - began_s < 30
+    assert together.wait(PATIENCE_S)
+    assert time.monotonic() - began_s < HANGS_S
     assert Replies([]).wait(0)
 
 
@@ -44,7 +45,7 @@ def test_replies_that_come_while_they_are_counted_are_counted():
         replies = [Reply() for _ in range(100)]
         teller = threading.Thread(target=lambda some=replies: [one.set_result(1) for one in some])
         teller.start()
-        assert Replies(replies).wait(10)
+        assert Replies(replies).wait(PATIENCE_S)
         teller.join()
 
 

@@ -19,6 +19,7 @@ from apps.openflow.seam import ECHO_S
 from hydra.errors import HydraError
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.takes(15)
 
@@ -212,7 +213,7 @@ def connect(trust, tmp_path, package):
     made = []
 
     def one_more(trust: ssl.SSLContext | None = trust) -> Stranger:
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 made.append(Stranger(address, DATAPATH, trust=trust))
@@ -220,7 +221,7 @@ def connect(trust, tmp_path, package):
                 assert time.monotonic() < end_s
                 time.sleep(0.05)
             else:
-                assert made[-1].is_switch.wait(10)
+                assert made[-1].is_switch.wait(PATIENCE_S)
                 return made[-1]
 
     manager = Path(sys.executable).with_name("ryu-manager")
@@ -236,7 +237,7 @@ def connect(trust, tmp_path, package):
             for one in made:
                 one.leave()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE_S) == 0
     assert "Traceback" not in log.read_text()
     assert "Error in the datapath" not in log.read_text()
 
@@ -270,16 +271,14 @@ def test_messages_may_come_in_any_pieces(connect):
     for octet in b"".join(echoes):
         switch.send(bytes([octet]))
     switch.send(b"".join(echoes * 100))
-    deadline_s = time.monotonic() + 10
-    while len(switch.echoed) < 303 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_until(lambda: len(switch.echoed) >= 303)
     assert switch.echoed == [0, 1, 900] * 101
 
 
 def test_one_that_answers_stays_and_the_newcomer_is_closed(connect):
     switch = connect()
     newcomer = connect()
-    assert newcomer.ended.wait(10)
+    assert newcomer.ended.wait(PATIENCE_S)
     assert not switch.ended.is_set()
 
 
@@ -288,11 +287,11 @@ def test_one_that_answers_no_more_is_closed_in_time_and_the_newcomer_stays(conne
     switch.answers_echoes = False
     began_s = time.monotonic()
     newcomer = connect()
-    assert switch.ended.wait(10)
+    assert switch.ended.wait(PATIENCE_S)
     assert time.monotonic() - began_s >= ECHO_S
     assert not newcomer.ended.is_set()
     third = connect()
-    assert third.ended.wait(10)
+    assert third.ended.wait(PATIENCE_S)
     assert not newcomer.ended.is_set()
 
 
@@ -303,17 +302,15 @@ def test_switches_that_connect_meet_the_certificates_and_the_authority_as_they_a
     switch = connect()
     renewed = issue(tmp_path / "renewed")
     (tmp_path / "controller.key").write_bytes((tmp_path / "renewed/controller.key").read_bytes())
-    assert connect().ended.wait(10), "a key that does not match is not used"
+    assert connect().ended.wait(PATIENCE_S), "a key that does not match is not used"
     for name in ("ca.pem", "controller.pem"):
         (tmp_path / "renewed" / name).replace(tmp_path / name)
-    assert connect(renewed).ended.wait(10)
+    assert connect(renewed).ended.wait(PATIENCE_S)
     with pytest.raises(ssl.SSLError):
         connect(trust)
     assert not switch.ended.is_set()
     switch.send(struct.pack("!BBHI", 4, 2, 8, 7))
-    deadline_s = time.monotonic() + 10
-    while switch.echoed != [7] and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_until(lambda: switch.echoed)
     assert switch.echoed == [7]
 
 

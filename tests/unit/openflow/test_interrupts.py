@@ -13,6 +13,7 @@ import pytest
 
 from apps.openflow.package import RYU, VARIABLE
 from mininet_scenarios.emulators.ports import free_port
+from tests.waiting import PATIENCE_S
 
 APPLICATION = """
 import threading, time
@@ -124,7 +125,7 @@ def ended_by(
     try:
         assert ready in process.stdout.readline()
         process.send_signal(number)
-        said, complaints = process.communicate(timeout=20)
+        said, complaints = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()
@@ -204,7 +205,9 @@ def test_the_end_of_ryus_listener_is_a_failure(tmp_path, monkeypatch):
     app = tmp_path / "deaf.py"
     app.write_text(DEAF)
     manager = Path(sys.executable).with_name("ryu-manager")
-    ended = subprocess.run([manager, app], check=False, capture_output=True, text=True, timeout=20)
+    ended = subprocess.run(
+        [manager, app], check=False, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert ended.returncode == 1
     assert "closed" in ended.stdout
     assert "has ended by itself" in ended.stderr
@@ -252,7 +255,9 @@ def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
     """The thread of C would go on answering echoes."""
     app = written(tmp_path, UNREAD)
     manager = Path(sys.executable).with_name("ryu-manager")
-    ended = subprocess.run([manager, app], check=False, capture_output=True, text=True, timeout=20)
+    ended = subprocess.run(
+        [manager, app], check=False, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert ended.returncode == 1
     assert "closed" in ended.stdout
     assert "read no more: MemoryError('no memory for it')" in ended.stderr

@@ -11,6 +11,7 @@ import struct
 import pytest
 
 from apps.openflow import _lines
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(15)
 
@@ -36,7 +37,7 @@ class Switch:
         self.here, self.there = socket.socketpair()
         for one in (self.here, self.there):  # some kernels hold megabytes by default
             one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
-        self.here.settimeout(20)
+        self.here.settimeout(PATIENCE_S)
         self.line = lines.native.adopt(self.there.fileno(), greeting)
 
     def read(self) -> tuple[int, int, bytes]:
@@ -74,7 +75,7 @@ class Lines:
 
     def take(self, lines: int = 10, messages: int = 10) -> bool:
         """Wait for something and take it once. False if there is nothing for 20 s."""
-        readable, _, _ = select.select([self.native.fileno()], [], [], 20)
+        readable, _, _ = select.select([self.native.fileno()], [], [], PATIENCE_S)
         for line, some, end, error in self.native.take(lines, messages):
             assert len(some) <= messages
             self.taken.setdefault(line, []).extend(some)
@@ -292,7 +293,7 @@ def test_one_that_leaves_echoes_unanswered_ends_and_one_that_answers_does_not(op
 def test_a_line_that_was_released_is_nobodys(lines):
     switch = lines.connect()
     switch.here.sendall(message(BARRIER_REPLY, 1))
-    select.select([lines.native.fileno()], [], [], 20)
+    select.select([lines.native.fileno()], [], [], PATIENCE_S)
     lines.native.release(switch.line)
     assert lines.native.take(10, 10) == []
     assert not lines.native.send(switch.line, b"x")

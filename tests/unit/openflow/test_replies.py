@@ -16,6 +16,7 @@ import pytest
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(15)
 
@@ -94,10 +95,10 @@ class Application:
 
     def _end(self):
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(20) == 0
+        assert self._process.wait(PATIENCE_S) == 0
 
     def connect(self, kind, datapath):
-        end_s = time.monotonic() + 10
+        end_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 switch = kind(self._address, datapath)

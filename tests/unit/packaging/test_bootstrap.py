@@ -4,10 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "bootstrap.sh"
 DEFINITIONS = SCRIPT.read_text().split("\n((EUID == 0)) || say", 1)[0]
@@ -57,25 +58,23 @@ def while_at_work(folder):
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_interrupts_it_leaves_no_daemon_kept_back(tmp_path, ended_by):
     running = begin(tmp_path, "sleep 60")
-    end_s = time.monotonic() + 20
-    while not (tmp_path / "at-work").exists() and time.monotonic() < end_s:
-        time.sleep(0.02)
+    wait_until((tmp_path / "at-work").exists)
     assert while_at_work(tmp_path)
     os.killpg(running.pid, ended_by)  # as a terminal does
-    assert running.wait(20) == 128 + ended_by
+    assert running.wait(PATIENCE_S) == 128 + ended_by
     assert not kept_back(tmp_path)
 
 
 @pytest.mark.parametrize(("work", "status"), [("true", 0), ("false", 1)])
 def test_it_lets_services_be_once_apt_is_through(tmp_path, work, status):
-    assert begin(tmp_path, work).wait(20) == status
+    assert begin(tmp_path, work).wait(PATIENCE_S) == status
     assert while_at_work(tmp_path)
     assert not kept_back(tmp_path)
 
 
 def test_a_policy_of_somebody_else_stays(tmp_path):
     (tmp_path / "policy-rc.d").write_text("theirs")
-    assert begin(tmp_path, "true").wait(20) == 0
+    assert begin(tmp_path, "true").wait(PATIENCE_S) == 0
     assert (tmp_path / "policy-rc.d").read_text() == "theirs"
 
 
@@ -84,7 +83,11 @@ def packages_by_file(name):
     listed = f'for file in "${{!{name}[@]}}"; do echo "$file ${{{name}[$file]}}"; done'
     text = DEFINITIONS.replace('cd "$(dirname "$0")/.."', "")
     done = subprocess.run(
-        ["bash", "-c", f"{text}\n{listed}"], capture_output=True, text=True, timeout=20, check=True
+        ["bash", "-c", f"{text}\n{listed}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     return {file: set(names) for file, *names in map(str.split, done.stdout.splitlines())}
 
@@ -111,7 +114,10 @@ def test_a_clone_may_lie_in_a_folder_with_spaces(tmp_path):
     (clone / "build-constraints.txt").touch()
     text = DEFINITIONS.replace('cd "$(dirname "$0")/.."', "")
     done = subprocess.run(
-        ["bash", "-c", f"{text}\npip_install --no-deps ."], cwd=clone, timeout=20, check=False
+        ["bash", "-c", f"{text}\npip_install --no-deps ."],
+        cwd=clone,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0
     told = (clone / "told").read_text().split()
@@ -140,7 +146,7 @@ def test_an_environment_stays_unless_a_new_one_takes_its_place(tmp_path, outcome
     eval "$(declare -f make_virtual_environment | sed 's,/usr/bin/python3 -m venv.*,{python};,')"
     make_virtual_environment
     """
-    in_clone(tmp_path, program.replace("ln -s", "command ln -s")).wait(20)
+    in_clone(tmp_path, program.replace("ln -s", "command ln -s")).wait(PATIENCE_S)
     assert (tmp_path / ".venv" / there).exists()
     assert not (tmp_path / ".venv" / ({"old", "new"} - {there}).pop()).exists()
     assert not (tmp_path / ".venv.before").exists()

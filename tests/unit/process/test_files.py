@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from apps.process.files import give_to, making, replacing
+from tests.waiting import PATIENCE_S
 
 
 def mode_of(path):
@@ -54,7 +55,7 @@ def test_a_pipe_is_written_to_itself_through_a_link(tmp_path):
     reader.start()
     with replacing(link) as file:
         file.write("all")
-    reader.join(timeout=30)
+    reader.join(timeout=PATIENCE_S)
     assert read == ["all"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert {*tmp_path.iterdir()} == {pipe, link}

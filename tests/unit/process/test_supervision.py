@@ -6,6 +6,7 @@ import time
 import pytest
 
 from apps.process.supervision import Heart, notify, watchdog_s
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -14,7 +15,7 @@ def manager(request, tmp_path):
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(name if request.param == "path" else f"\0{name}")
-        listening.settimeout(5)
+        listening.settimeout(PATIENCE_S)
         address = name if request.param == "path" else f"@{name}"
         yield listening, {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "150000"}
 
@@ -65,6 +66,6 @@ def test_it_does_not_beat_for_the_dead(manager, post, alive):
     heart = Heart(post, lambda: alive, environment)
     heart.start()
     assert listening.recv(100) == b"READY=1"
-    time.sleep(0.3)
+    time.sleep(0.3)  # timed: a heart that beats would have beaten
     heart.stop()
     assert listening.recv(100) == b"STOPPING=1"

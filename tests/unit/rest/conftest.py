@@ -14,6 +14,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Topology, VlanId
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import FakeService, relay_path
 
@@ -74,7 +75,7 @@ def client(shared_app, service) -> Iterator[httpx.Client]:
     """Talks to ``service``, over HTTP."""
     app, running = shared_app
     app.state.service = service
-    with plain_http.client(base_url=running.url, timeout=15) as client:
+    with plain_http.client(base_url=running.url, timeout=PATIENCE_S) as client:
         yield client
 
 

@@ -58,6 +58,7 @@ from hydra.service import (
     StepTiming,
 )
 from hydra.sharing.slots import Night, Schedule, Week
+from tests.waiting import PATIENCE_S
 
 CREATED_UNIX_S = 1_700_000_000.0
 NO_LIGHT = Failure("carrier", "r3:o3.1", FailureKind.NO_CARRIER, "no light at r3")
@@ -262,7 +263,7 @@ class FakeService:
     def plan(self, request) -> PlanReport:
         self._may_fail()
         self.planned_in = threading.current_thread().name
-        self.blocked.wait(10)
+        self.blocked.wait(PATIENCE_S)
         self.plan_requests.append(request)
         if request.algorithm not in {None, "hydra-bfs"}:
             raise UnknownName(f"no algorithm {request.algorithm!r}: there is hydra-bfs")

@@ -10,13 +10,14 @@ import pytest
 from apps.connection import Connection, Place, Refusal
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
-from apps.rest.routes.agents import _LOOK_UP_S
+from apps.rest.routes import agents
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.demand.agent_protocol import AgentTrouble
 from hydra.model import NetworkState, Topology, VlanId
 from mininet_scenarios import plain_http
+from tests.waiting import HANGS_S, PATIENCE_S
 
 from .fake_service import relay_path
 
@@ -52,7 +53,7 @@ def server(service, tmp_path, tokens, audit_file):
 @pytest.fixture
 def ask(server, tokens):
     """Ask as somebody: ask(name, method, path, …)."""
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
 
         def send(name, method, path, **kwargs):
             headers = {"Authorization": f"Bearer {tokens[name]}", **kwargs.pop("headers", {})}
@@ -177,14 +178,17 @@ def join(service):
     service.agents.circuits_may_have_changed()
 
 
-def test_circuits_are_told_at_once_and_then_whenever_they_change(server, tokens, service):
+def test_circuits_are_told_at_once_and_then_whenever_they_change(
+    server, tokens, service, monkeypatch
+):
+    monkeypatch.setattr(agents, "_LOOK_UP_S", PATIENCE_S)
     with Connection(server.url, tokens["h11"]) as connection:
         told = connection.follow((), Place(), "/v1/agents/h11/circuits")
         assert next(told) == ("circuits", {"optical": []})
         began_s = time.monotonic()
         join(service)
         assert next(told) == ("circuits", {"optical": ["r2"]})
-        assert time.monotonic() - began_s < _LOOK_UP_S, "pushed, not found by a look now and then"
+        assert time.monotonic() - began_s < HANGS_S, "pushed, not found by a look now and then"
 
 
 def test_a_server_follows_its_circuits_a_few_times(server, tokens):

@@ -19,6 +19,7 @@ from hydra.model import NetworkState
 from hydra.policy import DemandBasis, Prediction
 from hydra.reservations.reservation import ReservationRequest
 from hydra.service import DeviceStatus
+from tests.waiting import PATIENCE_S
 
 from .dashboard_pages import MOMENT, complaints, shoot
 from .fake_service import recorded, ring_state
@@ -387,7 +388,7 @@ def test_the_policy_is_shown_and_taken_over_after_a_question(server, network, pa
     page.get_by_role("button", name="Policy…").click()
     page.get_by_role("button", name="Take it over").click()
     expect(ask).not_to_be_visible()
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(300)  # timed: nothing may follow
     assert network.reloads == 1
 
 
@@ -532,7 +533,7 @@ def test_a_controller_that_comes_back_with_fewer_racks_is_shown(server, network,
     )
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things wrong")
     expect(page.locator("#summary")).to_contain_text("epoch 9 · 3 racks")
-    page.wait_for_timeout(1000)
+    page.wait_for_timeout(1000)  # timed: nothing may follow
     expect(page.locator("#error")).to_be_hidden()
 
 
@@ -616,7 +617,7 @@ def test_tabs_share_one_stream(server, network, page):
         page.close()
     told = []
     last.on("request", lambda one: told.append(one) if one.url.endswith("/c0") else None)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not told and time.monotonic() < deadline:  # until what the next tab hears is passed on
         network.finish("c0")
         last.wait_for_timeout(100)

@@ -107,7 +107,7 @@ def test_a_page_without_a_token_waits_for_one(guarded, network, page, tmp_path):
     expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(5000)
+    page.wait_for_timeout(5000)  # timed: nothing more may be asked
     assert len(asked) <= 1, "a request that is refused is a line in the audit log"
     for _ in range(2):
         page.keyboard.press("Escape")

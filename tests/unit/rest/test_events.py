@@ -18,6 +18,7 @@ from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
+from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 from .fake_service import relay_path
 
@@ -32,7 +33,7 @@ class Follower:
         self.open = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        assert self.open.wait(20)
+        assert self.open.wait(PATIENCE_S)
 
     def _read(self):
         with connect_sse(self._client, "GET", "/v1/events", **self._kwargs) as source:
@@ -44,14 +45,11 @@ class Follower:
                     self.events.append(event)
 
     def join(self):
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
-    def wait(self, count):
-        deadline = time.monotonic() + 20
-        while len(self.events) < count:
-            assert time.monotonic() < deadline, self.events
-            time.sleep(0.01)
+    def first(self, count):
+        wait_until(lambda: len(self.events) >= count)
         return self.events
 
 
@@ -62,7 +60,7 @@ def follow(server):
     @contextmanager
     def connected(**kwargs):
         kwargs = {"headers": {"Last-Event-ID": "run-0"}, **kwargs}
-        with plain_http.client(base_url=server.url, timeout=10) as client:
+        with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
             follower = Follower(client, **kwargs)
             yield follower
             server.stop()
@@ -84,7 +82,7 @@ def act(service, count=1):
 def test_a_new_state_is_told_with_the_reservation_as_it_is(service, follow):
     with follow() as follower:
         act(service)
-        (event,) = follower.wait(1)
+        (event,) = follower.first(1)
     assert (event.event, event.id) == ("reservation", "run-1")
     data = json.loads(event.data)
     assert data["reservation"]["state"] == "failed"
@@ -99,7 +97,7 @@ def test_circuits_name_whom_they_serve(service, follow):
         service.tell(reservation)
         for kind in (EventKind.CIRCUIT_MOVING, EventKind.CIRCUIT_UP, EventKind.CIRCUIT_DOWN):
             service.events.publish(kind, 1.0, circuit=circuit, served=[reservation], reason="why")
-        events = follower.wait(2)
+        events = follower.first(2)
     assert [event.event for event in events] == ["circuit-moving", "circuit-down"]
     data = json.loads(events[0].data)
     assert data["reservations"] == ["v0"]
@@ -118,7 +116,7 @@ def test_without_an_id_it_begins_with_the_next_event(service, server):
 def test_resume_after_the_last_event_that_came(service, follow):
     act(service, 5)
     with follow(headers={"Last-Event-ID": "run-3"}) as follower:
-        events = follower.wait(2)
+        events = follower.first(2)
     assert [event.id for event in events] == ["run-4", "run-5"]
 
 
@@ -129,7 +127,7 @@ def test_resume_after_the_last_event_that_came(service, follow):
 def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
     act(service, 2)
     with follow(headers={"Last-Event-ID": stale}) as follower:
-        events = follower.wait(3)
+        events = follower.first(3)
     assert [event.event for event in events] == ["gap", "reservation", "reservation"]
     assert json.loads(events[0].data) == {"missed": None}
 
@@ -138,10 +136,10 @@ def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, fo
     """As after a release that wrote events which this one can't read."""
     service.events.resume("run", [], 50)
     with follow(headers={"Last-Event-ID": "run-40"}) as follower:
-        (gap,) = follower.wait(1)
+        (gap,) = follower.first(1)
         time.sleep(3 * events_route._LOOK_UP_S)
         act(service)
-        events = follower.wait(2)
+        events = follower.first(2)
     assert (gap.id, gap.event, json.loads(gap.data)) == ("run-50", "gap", {"missed": 10})
     assert [event.id for event in events] == ["run-50", "run-51"]
 
@@ -149,7 +147,7 @@ def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, fo
 def test_what_the_history_forgot_is_counted(service, follow):
     act(service, 60)
     with follow(headers={"Last-Event-ID": "run-2"}) as follower:
-        events = follower.wait(51)
+        events = follower.first(51)
     assert (events[0].event, json.loads(events[0].data)) == ("gap", {"missed": 8})
     assert [event.id for event in events[1:]] == [f"run-{n}" for n in range(11, 61)]
 
@@ -161,13 +159,13 @@ def test_one_that_never_reads_holds_up_nobody(service, server, follow):
     with follow() as follower:
         for round_number in range(20):
             act(service, 40)
-            follower.wait(40 * (round_number + 1))
+            follower.first(40 * (round_number + 1))
         longest_s = 0.0
         for _ in range(50):
             started = time.monotonic()
             act(service)
             longest_s = max(longest_s, time.monotonic() - started)
-        assert longest_s < 5, "it would wait for ever"
+        assert longest_s < HANGS_S, "it would wait for ever"
     assert len(service.events.after(0)[0]) == 50, "what it has not read is not kept for it"
     stalled.close()
 
@@ -184,7 +182,7 @@ def test_there_is_an_end_to_subscribers(server, follow, monkeypatch):
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/agents/h11/circuits"])
 def test_head_of_a_stream_ends_and_takes_no_seat(server, caplog, path):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     with closing(connection):
         for _ in range(events_route.MOST_SUBSCRIBERS + 1):
             connection.request("HEAD", path)
@@ -202,7 +200,7 @@ def test_a_stopping_server_ends_its_subscribers(server, follow):
         started = time.monotonic()
         server.stop()
         follower.join()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < HANGS_S
 
 
 def test_readers_of_the_log_keep_their_own_place(fabric):

@@ -12,6 +12,7 @@ from apps.rest.models import MOST_ENTRIES
 from apps.rest.routes.agents import BacklogBody
 from hydra.demand.backlog import MOST_ELEPHANTS
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 HEADERS = {"Content-Type": "application/json"}
 PLAN, GROUPS, RESERVATIONS = "/v1/plan", "/v1/groups", "/v1/reservations"
@@ -108,7 +109,7 @@ def test_an_endless_body_ends_with_its_answer(server):
     )
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     sent = 0
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head)
         with pytest.raises(ConnectionError):
             while sent < 200 << 20:
@@ -124,7 +125,7 @@ def test_others_are_answered_while_a_large_body_is_read(server):
     stop = threading.Event()
 
     def send() -> None:
-        with plain_http.client(base_url=server.url, timeout=30) as client:
+        with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
             while not stop.is_set():
                 assert client.post(GROUPS, content=body, headers=HEADERS).status_code == 422
 
@@ -132,8 +133,8 @@ def test_others_are_answered_while_a_large_body_is_read(server):
     for sender in senders:
         sender.start()
     try:
-        with plain_http.client(base_url=server.url, timeout=5) as client:
-            end_s = time.monotonic() + 2
+        with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
+            end_s = time.monotonic() + 2  # timed: it is asked for so long
             while time.monotonic() < end_s:
                 assert client.get("/readyz").status_code == 200
     finally:

@@ -16,6 +16,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.trust import Tls
 from hydra.errors import HydraError
+from tests.waiting import PATIENCE_S, wait_until
 
 HEAD = b"POST /v1/reservations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -34,11 +35,16 @@ def start(service):
 
 
 def connect(server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
 
 
 def answers(server) -> bool:
-    with httpx.Client(base_url=server.url, timeout=10, trust_env=False, verify=False) as client:  # noqa: S501
+    with httpx.Client(
+        base_url=server.url,
+        timeout=PATIENCE_S,
+        trust_env=False,
+        verify=False,  # noqa: S501
+    ) as client:
         try:
             return client.get("/healthz").status_code == 200
         except httpx.TransportError:
@@ -94,7 +100,7 @@ def test_wrong_framing_is_answered_once_and_ends(start, caplog, pieces, statuses
     with connect(server) as connection:
         for piece in pieces:
             connection.sendall(piece)
-            time.sleep(0.3)
+            time.sleep(0.3)  # timed: pieces that come one by one
         with contextlib.suppress(ConnectionResetError):
             while more := connection.recv(65536):
                 said += more
@@ -103,12 +109,12 @@ def test_wrong_framing_is_answered_once_and_ends(start, caplog, pieces, statuses
 
 
 def test_a_request_may_come_slowly(start, monkeypatch):
-    monkeypatch.setattr(rest_server, "_HEAD_S", 5)
+    monkeypatch.setattr(rest_server, "_HEAD_S", PATIENCE_S)
     server = start()
     with connect(server) as connection:
         for piece in (b"GET /healthz ", b"HTTP/1.1\r\n", b"Host: 127.0.0.1\r\n\r\n"):
             connection.sendall(piece)
-            time.sleep(0.3)
+            time.sleep(0.3)  # timed: pieces that come one by one
         assert connection.recv(15) == b"HTTP/1.1 200 OK"
 
 
@@ -120,9 +126,7 @@ def test_connections_are_counted_in_all(start, request, encrypted):
         for _ in range(5):
             silent.enter_context(connect(server))
         assert not answers(server)
-    end_s = time.monotonic() + 10
-    while not answers(server):
-        assert time.monotonic() < end_s
+    wait_until(lambda: answers(server))
 
 
 def test_one_address_does_not_take_all():
@@ -149,12 +153,10 @@ def test_the_server_outlives_its_descriptors(start, caplog):
         try:
             waiting = socket.socket(fileno=held.pop().detach())  # its number is within the limit
             silent.enter_context(waiting)
-            time.sleep(2.5)
+            time.sleep(2.5)  # timed: it tries again meanwhile
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    end_s = time.monotonic() + 10
-    while not answers(server):
-        assert time.monotonic() < end_s
+    wait_until(lambda: answers(server))
     assert len(caplog.records) < 10
 
 

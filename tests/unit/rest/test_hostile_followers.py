@@ -13,6 +13,7 @@ from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S, wait_until
 
 from .test_events import Follower, act
 
@@ -43,10 +44,10 @@ def guarded(service, tokens, tmp_path):
 )
 def test_a_stream_ends_with_the_right_to_it(service, guarded, tokens, after):
     headers = {"Authorization": tokens(olaf=Role.OPERATOR, vera=Role.VIEWER)["vera"]}
-    with plain_http.client(base_url=guarded.url, timeout=10) as client:
+    with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
         follower = Follower(client, headers={**headers, "Last-Event-ID": "run-0"})
         act(service)
-        follower.wait(1)
+        follower.first(1)
         tokens(olaf=Role.OPERATOR, **after)
         act(service, 10)
         follower.join()
@@ -55,11 +56,11 @@ def test_a_stream_ends_with_the_right_to_it(service, guarded, tokens, after):
 
 def test_a_stream_that_may_go_on_does(service, guarded, tokens):
     headers = {"Authorization": tokens(olaf=Role.OPERATOR, vera=Role.VIEWER)["vera"]}
-    with plain_http.client(base_url=guarded.url, timeout=10) as client:
+    with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
         follower = Follower(client, headers={**headers, "Last-Event-ID": "run-0"})
         tokens(olaf=Role.OPERATOR, vera=Role.VIEWER, new=Role.TENANT)
         act(service, 3)
-        follower.wait(3)
+        follower.first(3)
         guarded.stop()
         follower.join()
 
@@ -67,7 +68,7 @@ def test_a_stream_that_may_go_on_does(service, guarded, tokens):
 def test_one_caller_does_not_take_all_seats(guarded, tokens, monkeypatch):
     monkeypatch.setattr(events_route, "MOST_PER_CALLER", 2)
     made = tokens(olaf=Role.OPERATOR, vera=Role.VIEWER)
-    with plain_http.client(base_url=guarded.url, timeout=10) as client:
+    with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
         held = [Follower(client, headers={"Authorization": made["vera"]}) for _ in range(2)]
         refused = client.get("/v1/events", headers={"Authorization": made["vera"]})
         assert (refused.status_code, refused.json()["type"]) == (
@@ -107,11 +108,9 @@ def test_who_leaves_with_unread_events_is_one_line_at_debug(service, narrow, cap
         assert b"200 OK" in connection.recv(1000)
         for _ in range(150):
             act(service, 20)
-            time.sleep(0.02)
+            time.sleep(0.02)  # timed: a stream that goes on for three seconds
     act(service, 50)
-    end_s = time.monotonic() + 10
-    while not (said := [one for one in caplog.records if "a client left" in one.msg]):
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
+    wait_until(lambda: "a client left" in caplog.text)
+    said = [one for one in caplog.records if "a client left" in one.msg]
     assert [(one.levelno, one.exc_info) for one in said] == [(logging.DEBUG, None)]
     assert all(one.levelno < logging.WARNING for one in caplog.records)

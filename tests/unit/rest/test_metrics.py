@@ -21,6 +21,7 @@ from hydra.model import Circuit, DatapathId, NetworkState, PlaneId, PortId, Topo
 from hydra.reconfiguration.commands import ApplyRules, Outcome, Pause
 from hydra.service import Reconfiguration, StepTiming
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import SILENT, relay_path, ring_state
 from .fake_workers import FakeWorkers
@@ -193,7 +194,11 @@ def test_promtool_has_nothing_to_say(url):
     """Syntax, names and units, as Prometheus' own linter sees them."""
     text = plain_http.get(url).content
     done = subprocess.run(
-        [PROMTOOL, "check", "metrics"], input=text, capture_output=True, timeout=30, check=False
+        [PROMTOOL, "check", "metrics"],
+        input=text,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 

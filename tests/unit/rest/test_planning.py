@@ -11,6 +11,7 @@ from apps.rest.server import RestServer
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.service import PlanRequest
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import FakeService, relay_path, ring_state
 
@@ -395,7 +396,7 @@ def test_a_dense_demand_of_320_racks_is_read_in_either_form():
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.start()
     try:
-        with plain_http.client(base_url=server.url, timeout=30) as client:
+        with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
             sizes = []
             for body in ({"demand": entries}, {"demand_matrix": matrix}):
                 answer = client.post("/v1/plan", json=body)

@@ -15,6 +15,7 @@ from hydra.reservations.quotas import Quota, Usage
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
 from tests.unit.core.fabrics import reread
+from tests.waiting import PATIENCE_S
 
 from .fake_service import CREATED_UNIX_S
 
@@ -35,7 +36,7 @@ def tokens(tmp_path):
 def ask(service, tokens):
     server = RestServer(create_app(service, TokenFile(tokens)), "127.0.0.1", 0)
     server.start()
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
 
         def send(name, method, path, **kwargs):
             headers = {"Authorization": f"Bearer hydra_{name}_secret"}

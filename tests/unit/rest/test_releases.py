@@ -20,6 +20,7 @@ from apps.process.term import Standby
 from apps.rest.app import create_app
 from hydra.history import Happening, HappeningKind
 from hydra.journal import Change, JournalOfAnotherFormat, Kind
+from tests.waiting import PATIENCE_S
 
 from .fake_service import CREATED_UNIX_S, FakeService
 from .test_replicas import WORDS, A, Term
@@ -140,11 +141,11 @@ def test_releases_with_one_format_stand_by_for_each_other_and_others_refuse(begi
         other = {**past, "kind": "of another release"}
         journal.write([Change(Kind.HISTORY, None, one) for one in (past, other)])
     view, called = begin()
-    assert called.get(timeout=20) == "it stands by"
+    assert called.get(timeout=PATIENCE_S) == "it stands by"
     seen = view.now().history(0.0, CREATED_UNIX_S + 1, list(HappeningKind), 10)
     assert [one.text for one in seen] == ["it was so"]
     written_by_another(settings, "2")
-    assert isinstance(called.get(timeout=20), JournalOfAnotherFormat)
+    assert isinstance(called.get(timeout=PATIENCE_S), JournalOfAnotherFormat)
     _, late = begin()
-    assert isinstance(late.get(timeout=20), JournalOfAnotherFormat)
+    assert isinstance(late.get(timeout=PATIENCE_S), JournalOfAnotherFormat)
     assert (called.empty(), late.empty()) == (True, True)

@@ -11,6 +11,7 @@ from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.errors import LifecycleError
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import FakeService
 
@@ -58,7 +59,7 @@ def client(fabric, term):
     app = create_app(FakeService(fabric), term=term)
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
         yield client
     server.stop()
 
@@ -122,7 +123,7 @@ def test_what_etcd_does_not_say_is_told(client, term):
 def test_without_a_store_a_controller_is_alone(fabric):
     server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0)
     server.start()
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
         assert client.get("/v1/replicas").json()["role"] == "alone"
         assert client.get("/readyz").json()["role"] == "alone"
         assert client.post("/v1/handover", json={}).status_code == 409
@@ -135,7 +136,7 @@ def test_who_may_not_know_of_others_is_not_told_who_leads(fabric, term, tmp_path
     app = create_app(FakeService(fabric), TokenFile(tmp_path / "tokens.json"), term=term)
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
-    with plain_http.client(base_url=server.url, timeout=10) as client:
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
         answer = client.get("/readyz")
         assert answer.json()["detail"] == "another controller leads, or none for the moment"
         assert client.get("/v1/replicas").status_code == 401

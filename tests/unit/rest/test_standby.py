@@ -29,6 +29,7 @@ from hydra.journal_format import state_record
 from hydra.lifecycle import ReservationState
 from hydra.reservations.records import reservation_record
 from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
 
 from .fake_service import CREATED_UNIX_S, FakeService
 from .test_replicas import WORDS, A, Term
@@ -74,7 +75,7 @@ def serving(app):
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     try:
-        with plain_http.client(base_url=server.url, timeout=20) as client:
+        with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
             yield client
     finally:
         server.stop()

@@ -17,7 +17,7 @@ class SlowLight(MemoryMirrors):
         return True
 
     def light(self, egress) -> None:
-        time.sleep(0.1)
+        time.sleep(0.1)  # timed: mirrors that settle slowly
         super(SlowLight, self).light(egress)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mininet_scenarios.testbed.lock import testbed_lock as lock
+from tests.waiting import PATIENCE_S
 
 PROGRAM = """
 import pathlib, sys
@@ -70,7 +71,7 @@ def test_what_runs_under_flock_has_it_already(path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_S,
         cwd=Path(__file__).parents[3],
         check=True,
     )

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 import pytest
 
 from mininet_scenarios.testbed import sweep
+from tests.waiting import PATIENCE_S
 
 NOTHING: list[int] = []
 
@@ -23,7 +24,7 @@ def test_a_process_that_did_not_look_like_a_member_at_first_ends_too(
     monkeypatch.setattr(sweep, "members", lambda: next(looks))
     try:
         sweep._kill_members()
-        assert child.wait(5) == -signal.SIGKILL
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
     finally:
         child.kill()
 
@@ -47,7 +48,7 @@ def test_a_member_that_is_being_executed_for_long_is_waited_for(
     monkeypatch.setattr(sweep, "members", lambda: next(looks))
     try:
         sweep._kill_members()
-        assert child.wait(5) == -signal.SIGKILL
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
     finally:
         child.kill()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from contextlib import closing
 
@@ -12,7 +11,7 @@ import pytest
 from apps.etcd.gateway import Etcd, delete, get, put, was_created
 from apps.process.worker_list import WorkerSeen
 from apps.workers.leases import WorkerLeases
-from tests.waiting import wait_until
+from tests.waiting import remains, wait_until
 
 
 class Exchange:
@@ -78,5 +77,4 @@ def test_who_does_not_lead_writes_nothing(settings, store):
         store.transaction([], [delete(key)])
         exchange.tell({"w1": (0, 1)})
         wait_until(lambda: not leases._changed.is_set())
-        time.sleep(0.5)
-        assert written(store, settings) == {"w1": [0]}
+        assert remains(lambda: written(store, settings) == {"w1": [0]}, 0.5)

@@ -31,13 +31,13 @@ from hydra.model import MacAddress, VlanId
 from hydra.policy import WorkerSettings
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, remains, wait_until
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
 LEASE_S = 5.0
 """Longer than a busy machine keeps a worker from renewing it."""
-LONG_S = 30.0
+LONG_S = PATIENCE_S
 PORTS = {1: PortInfo(1, "p1", True)}
 MAC = MacAddress("02:00:00:00:00:01")
 
@@ -320,7 +320,7 @@ def test_two_ways_to_one_controller_do_not_take_each_others_place(stack):
     a, w = controller(stack, port), worker(stack, "w", port, port)
     switch = w.connect()
     a.connected()
-    time.sleep(LEASE_S)
+    time.sleep(LEASE_S)  # timed: a place that is not renewed is free
     a.send(b"on")
     wait_until(lambda: switch.sent == [b"on"])
     assert [one[0] for one in a.told] == ["connected"]
@@ -486,8 +486,7 @@ def test_orders_of_a_leader_that_was_followed_are_thrown_away(stack):
     a.send(b"of a")
     wait_until(lambda: switch.sent == [b"of a"])
     b.send(b"of a standby")
-    time.sleep(0.5)
-    assert switch.sent == [b"of a"]
+    assert remains(lambda: switch.sent == [b"of a"], 0.5)
     later[0] = 2
     wait_until(lambda: b.exchange._led == 2)
     b.send(b"of b")
@@ -496,8 +495,7 @@ def test_orders_of_a_leader_that_was_followed_are_thrown_away(stack):
     w.hub.do(w.holder.barrier_replied, switch, 3)
     b.await_told("barrier", SWITCH, 3)
     wait_until(lambda: not w.hub.waiting)
-    time.sleep(0.5)
-    assert switch.sent == [b"of a", b"of b"]
+    assert remains(lambda: switch.sent == [b"of a", b"of b"], 0.5)
     assert ("barrier", SWITCH, 3) not in a.told
 
 
@@ -546,7 +544,7 @@ def test_catching_up_waits_for_what_workers_have_heard(stack):
     a.send(b"ask")
     wait_until(lambda: switch.sent)
     told = []
-    w.hub.post(lambda: time.sleep(0.3))
+    w.hub.post(lambda: time.sleep(0.3))  # timed: the worker is busy
     w.hub.post(lambda: w.holder.barrier_replied(switch, 4))
     a.exchange.post(lambda: a.exchange.catch_up(lambda: told.append(list(a.told))))
     wait_until(lambda: told)
@@ -560,7 +558,7 @@ def test_catching_up_does_not_wait_for_a_worker_that_is_gone(stack):
     a.connected()
     wait_until(lambda: a.exchange._led == 1)
     told = threading.Event()
-    w.hub.post(lambda: time.sleep(1))
+    w.hub.post(lambda: time.sleep(1))  # timed: the worker is busy
     a.exchange.post(lambda: a.exchange.catch_up(told.set))
     w.links.stop()
     assert told.wait(LONG_S)
@@ -591,8 +589,7 @@ def test_the_second_of_a_name_waits_until_the_first_is_gone(stack):
     a.connected()
     second = worker(stack, "w", port)
     second.connect(OTHER)
-    time.sleep(1)
-    assert OTHER not in a.connections
+    assert remains(lambda: OTHER not in a.connections, 1)
     first.links.stop()
     a.connected(OTHER)
     a.await_ended({SessionEnd.ENDED: 1})
@@ -654,8 +651,7 @@ def test_with_keys_those_alone_are_heard_who_are_known(stack, keys):
     a.connected()
     a.send(b"secret")
     wait_until(lambda: switch.sent == [b"secret"])
-    time.sleep(0.5)
-    assert OTHER not in a.connections
+    assert remains(lambda: OTHER not in a.connections, 0.5)
     assert [one.name for one in a.exchange.seen()] == ["w"]
 
 
@@ -694,8 +690,7 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
         stranger.send_multipart(frames)
     a.send(b"on")
     wait_until(lambda: switch.sent == [b"on"])
-    time.sleep(0.2)
-    assert [one.name for one in a.exchange.seen()] == ["w"]
+    assert remains(lambda: [one.name for one in a.exchange.seen()] == ["w"])
     renewal = {"name": "x", "renewal": 1, "session": 0, "told": 0, "cpu_s": 0.0}
     stranger.send_multipart([wire.RENEW, wire.text({**renewal, **wire.OWN._asdict()})])
     stranger.send_multipart([wire.TOLD, b"x", b"y"])

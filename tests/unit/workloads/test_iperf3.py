@@ -11,6 +11,7 @@ from mininet_scenarios.stage.stage import listens
 from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import Sample, ThroughputRun
 from mininet_scenarios.workloads.reports import WorkloadError
+from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parent / "data"
 
@@ -46,8 +47,10 @@ def sent(**options: Any) -> tuple[ThroughputRun, ThroughputRun]:
     server = subprocess.Popen(iperf3.server_command("127.0.0.1", port), stdout=subprocess.PIPE)
     wait_for_listener(port, server)
     command = iperf3.client_command("127.0.0.1", port, 1, **options)
-    client = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    received = server.communicate(timeout=30)[0].decode()
+    client = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    received = server.communicate(timeout=PATIENCE_S)[0].decode()
     return iperf3.parse(received), iperf3.parse(client.stdout)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from mininet_scenarios.workloads import paced_tcp
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report, report_as
+from tests.waiting import HANGS_S
 
 MODULE = "mininet_scenarios.workloads.paced_tcp"
 LONG_S = 60
@@ -48,11 +49,11 @@ def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
         *("--ready", sending, "--report", tx),
     )
     wait_for(sending)
-    time.sleep(0.3)
+    time.sleep(0.3)  # timed: the stream is under way
     receiver.send_signal(signal.SIGSTOP)
-    time.sleep(0.5)
+    time.sleep(0.5)  # timed: the silence that is reported
     receiver.send_signal(signal.SIGCONT)
-    time.sleep(0.3)
+    time.sleep(0.3)  # timed: the stream goes on
     sender.terminate()
     assert (sender.wait(LONG_S), receiver.wait(LONG_S)) == (0, 0)
     sent = report_as(paced_tcp.SendReport, read_report(tx))
@@ -61,7 +62,7 @@ def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
     assert (heard.received_bytes, heard.check_sum) == (sent.sent_bytes, sent.check_sum)
     assert (sent.sent_bytes % 300, sent.sent_bytes > 0) == (0, True)
     assert heard.longest_silence_ms >= 490
-    assert 190 < sent.timer_ms < 5000, "Linux' timer is 200 ms at least"
+    assert 190 < sent.timer_ms < 1000 * HANGS_S, "Linux' timer is 200 ms at least"
 
 
 def test_a_connection_that_breaks_is_no_end_in_order():
@@ -79,7 +80,7 @@ def test_a_connection_that_breaks_is_no_end_in_order():
     assert ready.wait(LONG_S)
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.sendall(b"x" * 100)
-        time.sleep(0.3)
+        time.sleep(0.3)  # timed: what was sent is read
         linger_none = b"\1\0\0\0\0\0\0\0"
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_none)  # as a reset
     receiving.join(LONG_S)

@@ -35,7 +35,7 @@ def test_flows_go_elsewhere_when_their_time_is_over(tmp_path: Path) -> None:
         thread.start()
     while len(list(tmp_path.glob("ready-*"))) < len(ports):
         time.sleep(0.01)
-    start_s = time.monotonic() + 0.2
+    start_s = time.monotonic() + 0.2  # timed: all begin at that time
     (tmp_path / "told").write_text(str(start_s))
     (tmp_path / "told").rename(start)
     for thread in running:

@@ -1,0 +1,328 @@
+"""Find what makes a test depend on how busy its machine is, in the syntax tree of its file.
+
+A time that is meant says so: a comment ``# timed: REASON`` on a line of the statement, on
+the line above, or on the line of the function's ``def``.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import operator
+import re
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+LEAST_S: Final = 60.0
+"""A shorter time-out is missed by a busy machine."""
+_REASON: Final = re.compile(r"# timed: \w+\W+\w+")
+_KEYWORD: Final = re.compile(r"^(ready_|meet_|attempt_)?(timeout|patience)(_s|_ms)?$")
+_WAITERS: Final[Mapping[str, int]] = {
+    "wait_until": 1,
+    "wait": 0,
+    "wait_for": 1,
+    "join": 0,
+    "result": 0,
+    "communicate": 1,
+    "settimeout": 0,
+    "create_connection": 1,
+    "set_default_timeout": 0,
+    "optical_switch": 1,
+    "tor_switch": 1,
+    "select": 3,
+    "Deadline": 0,
+    "finish": 0,
+}
+"""Function or method -> the position of its time-out."""
+_ALONE: Final = frozenset({"wait", "join", "result", "settimeout", "set_default_timeout", "finish"})
+"""Of these, only calls with the time-out as the one argument."""
+_MILLISECONDS: Final = frozenset({"set_default_timeout", "wait_for_timeout", "expect"})
+_PLAYWRIGHT: Final = re.compile(r"^(to_|not_to_|wait_for_|set_options$|goto$|click$|expect_)")
+_CLOCKS: Final = frozenset({"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns"})
+_COUNTERS: Final = _CLOCKS - {"time"}
+_SLEEPS: Final = frozenset({"sleep", "wait_for_timeout"})
+_LISTENERS: Final = frozenset(
+    {"bind", "create_server", "start_server", "serve", "listen", "RestServer", "HTTPServer",
+     "ThreadingHTTPServer", "TCPServer", "run_simple"}
+)  # fmt: skip
+_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1", "::", ""})
+_LONG: Final = frozenset({"HANGS_S", "PATIENCE_S"})
+"""Names of tests.waiting."""
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_OPTION: Final = re.compile(r"^--(?:connect-|max-)?time(?:out)?=([0-9.]+)$")
+
+
+@dataclass(frozen=True)
+class Finding:
+    line: int
+    words: str
+
+
+@dataclass
+class _Finder:
+    tree: ast.Module
+    reasons: set[int]
+    reads_clock: bool
+    constants: dict[str, float] = field(default_factory=dict)
+    timed: set[str] = field(default_factory=set)
+    """Names that hold a measured time, in the function being looked at."""
+    nodes: dict[ast.stmt, list[ast.AST]] = field(default_factory=dict)
+    """All nodes under each statement of the file."""
+    quiet: bool = False
+    """Whether the function being looked at is run while no other test is."""
+    timers: set[str] = field(default_factory=set)
+    """Functions that return a measured time."""
+
+    def findings(self) -> Iterator[Finding]:
+        self._learn()
+        for node in self.tree.body:
+            self._learn_times(node)
+            self.quiet = _is_quiet(node) or any(map(_is_quiet_mark, self.tree.body))
+            yield from self._visit(node, in_loop=False)
+
+    def _learn(self) -> None:
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                value = self.number(node.value)
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if value is not None and isinstance(targets[0], ast.Name):
+                    self.constants[targets[0].id] = value
+        if not self.reads_clock:
+            return
+        self.nodes = {top: list(ast.walk(top)) for top in self.tree.body}
+        for _ in range(2):  # a function may return what another one has measured
+            for top in self.tree.body:
+                self._learn_times(top)
+                if isinstance(top, ast.FunctionDef) and any(
+                    isinstance(node, ast.Return)
+                    and node.value is not None
+                    and self._is_measured(node.value)
+                    for node in self.nodes[top]
+                ):
+                    self.timers.add(top.name)
+
+    def _learn_times(self, top: ast.stmt) -> None:
+        """Learn which names of a top-level function or class hold a measured time."""
+        if not self.reads_clock:
+            return
+        self.timed = set(self.timers)
+        before = -1
+        while len(self.timed) > before:
+            before = len(self.timed)
+            for node in self.nodes[top]:
+                self._learn_time(node)
+
+    def _learn_time(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign) and self._is_measured(node.value):
+            self.timed.update(
+                name.id
+                for target in node.targets
+                for name in ast.walk(target)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            )
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "append"
+            and isinstance(node.func.value, ast.Name)
+            and any(self._is_measured(argument) for argument in node.args)
+        ):
+            self.timed.add(node.func.value.id)
+
+    def _is_measured(self, expression: ast.expr) -> bool:
+        """Whether the value holds a difference of two readings of a clock."""
+        for node in ast.walk(expression):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+                if _is_call(node.left, _COUNTERS):
+                    return True
+                if _is_call(node.left, {"time"}) and not isinstance(node.right, ast.Constant):
+                    return True
+            elif isinstance(node, ast.Name) and node.id in self.timed:
+                return True
+        return False
+
+    def _is_long(self, bound: ast.expr) -> bool:
+        value = self.number(bound)
+        if value is not None:
+            return value >= LEAST_S
+        return isinstance(bound, ast.Name) and bound.id in _LONG
+
+    def number(self, node: ast.expr) -> float | None:
+        """The value of a number, or of a calculation with numbers and the file's constants."""
+        value: float | None = None
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+                value = float(node.value)
+        elif isinstance(node, ast.Name):
+            value = self.constants.get(node.id)
+        elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            left, right = self.number(node.left), self.number(node.right)
+            if left is not None and right is not None:
+                value = _OPERATORS[type(node.op)](left, right)
+        return value
+
+    def _visit(self, node: ast.AST, *, in_loop: bool) -> Iterator[Finding]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            if not isinstance(node, ast.Lambda | ast.ClassDef) and node.lineno in self.reasons:
+                return
+            in_loop = False
+        if isinstance(node, ast.stmt) and not isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ):
+            first, last = node.lineno, _last_line(node)
+            if self.reasons.intersection(range(first - 1, last + 1)):
+                yield from self._nested(node, in_loop=in_loop)
+                return
+        in_loop = in_loop or isinstance(node, ast.While)
+        yield from self._of(node, in_loop=in_loop)
+        for child in ast.iter_child_nodes(node):
+            yield from self._visit(child, in_loop=in_loop)
+
+    def _nested(self, node: ast.stmt, *, in_loop: bool) -> Iterator[Finding]:
+        """Statements inside an excused one: its reason is for its own lines only."""
+        in_loop = in_loop or isinstance(node, ast.While)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                yield from self._visit(child, in_loop=in_loop)
+
+    def _of(self, node: ast.AST, *, in_loop: bool) -> Iterator[Finding]:
+        if isinstance(node, ast.Call):
+            yield from self._call(node, in_loop=in_loop)
+        elif isinstance(node, ast.Compare):
+            yield from self._compare(node)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            seconds = self.number(node.right)
+            if _is_call(node.left, _COUNTERS) and seconds is not None and seconds < LEAST_S:
+                yield Finding(node.lineno, f"deadline in {seconds:g} s: use wait_until")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            option = _OPTION.match(node.value)
+            if option and float(option[1]) < LEAST_S:
+                yield Finding(node.lineno, f"time-out of {option[1]} s in an option")
+        elif isinstance(node, ast.arguments):
+            yield from self._defaults(node)
+
+    def _defaults(self, arguments: ast.arguments) -> Iterator[Finding]:
+        positional = [*arguments.posonlyargs, *arguments.args]
+        given = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+        pairs = [*zip(positional, given, strict=True)]
+        pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        for argument, default in pairs:
+            if default is not None and _KEYWORD.search(argument.arg):
+                yield from self._short(argument.arg, default, argument.arg.endswith("_ms"))
+
+    def _call(self, node: ast.Call, *, in_loop: bool) -> Iterator[Finding]:
+        name = _name(node.func)
+        if name in _SLEEPS:
+            seconds = self.number(node.args[0]) if node.args else None
+            if seconds and not in_loop:
+                yield Finding(node.lineno, f"sleeps for {seconds:g}: wait for what is awaited")
+            return
+        browser = bool(_PLAYWRIGHT.match(name)) or name in _MILLISECONDS
+        position = _WAITERS.get(name)
+        alone = name not in _ALONE or (isinstance(node.func, ast.Attribute) and len(node.args) == 1)
+        if position is not None and position < len(node.args) and alone and not in_loop:
+            yield from self._short(name, node.args[position], browser)
+        for keyword in node.keywords:
+            if keyword.arg and _KEYWORD.search(keyword.arg):
+                milliseconds = browser or keyword.arg.endswith("_ms")
+                yield from self._short(f"{name}({keyword.arg}=)", keyword.value, milliseconds)
+        if name in _LISTENERS:
+            yield from _fixed_port(node)
+
+    def _short(self, words: str, node: ast.expr, milliseconds: bool) -> Iterator[Finding]:
+        value = self.number(node)
+        if value is None:
+            return
+        seconds = value / 1000 if milliseconds else value
+        if 0 < seconds < LEAST_S:
+            yield Finding(node.lineno, f"{words}: time-out of {seconds:g} s: use PATIENCE_S")
+
+    def _compare(self, node: ast.Compare) -> Iterator[Finding]:
+        if not self.reads_clock:
+            return
+        operands = [node.left, *node.comparators]
+        for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
+            lesser = left if isinstance(op, ast.Lt | ast.LtE) else right
+            if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and self._is_measured(lesser):
+                greater = right if lesser is left else left
+                if not (self.quiet or self._is_measured(greater) or self._is_long(greater)):
+                    yield Finding(node.lineno, "bound on measured time")
+
+
+def findings(source: str) -> list[Finding]:
+    """What makes the tests in ``source`` depend on how busy a machine is. Raises SyntaxError."""
+    reasons = set[int]()
+    if "# timed:" in source:
+        reasons = {
+            token.start[0]
+            for token in tokenize.generate_tokens(io.StringIO(source).readline)
+            if token.type == tokenize.COMMENT and _REASON.match(token.string)
+        }
+    reads_clock = any(f"{name}()" in source for name in _CLOCKS)
+    return list(_Finder(ast.parse(source), reasons, reads_clock).findings())
+
+
+def files(folder: Path) -> list[Path]:
+    """Python files under ``folder``, in order, or the file itself."""
+    if folder.is_file():
+        return [folder]
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def _last_line(node: ast.stmt) -> int:
+    """The last line of a statement, of a compound one that of its head."""
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+        return max(node.lineno, body[0].lineno - 1)
+    if isinstance(node, ast.Match):
+        return node.subject.end_lineno or node.lineno
+    return node.end_lineno or node.lineno
+
+
+def _is_call(node: ast.expr, names: frozenset[str] | set[str]) -> bool:
+    return isinstance(node, ast.Call) and not node.args and _name(node.func) in names
+
+
+def _name(function: ast.expr) -> str:
+    match function:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _is_quiet(node: ast.stmt) -> bool:
+    """Whether a test is marked ``quiet``."""
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(inner, ast.Attribute) and inner.attr == "quiet"
+        for decorator in node.decorator_list
+        for inner in ast.walk(decorator)
+    )
+
+
+def _is_quiet_mark(node: ast.stmt) -> bool:
+    """Whether a statement marks all tests of its file ``quiet``."""
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "pytestmark"
+        and any(isinstance(i, ast.Attribute) and i.attr == "quiet" for i in ast.walk(node.value))
+    )
+
+
+def _fixed_port(node: ast.Call) -> Iterator[Finding]:
+    arguments: list[ast.expr] = []
+    for argument in node.args:
+        arguments += argument.elts if isinstance(argument, ast.Tuple) else [argument]
+    values = [one.value if isinstance(one, ast.Constant) else None for one in arguments]
+    for host, port in pairwise(values):
+        if host in _HOSTS and isinstance(port, int) and not isinstance(port, bool) and port:
+            yield Finding(node.lineno, f"fixed port {port}: use 0, or free_port")
