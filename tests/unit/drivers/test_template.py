@@ -273,7 +273,7 @@ def test_log_lines_end_no_reply_and_are_no_refusal(patches):
 
     options = PLAIN | {"error": "ERR ?(?P<reason>.*)", "success": "OK$"}
     with device(logging) as address:
-        driver = optical_switch(plane(options, address), 30.0)
+        driver = optical_switch(plane(options, address), PATIENCE_S)
         driver.change([], [CrossConnect(1, 6), CrossConnect(2, 5)])
         assert driver.cross_connects() == {CrossConnect(1, 6), CrossConnect(2, 5)}
         driver.close()
