@@ -1,6 +1,7 @@
 """``hydra slurm`` as a real slurmctld runs it, before and after the jobs of real slurmds."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -74,7 +75,8 @@ class Cluster:
         (home / "slurm.conf").write_text(text)
         for name in ("prolog", "epilog"):
             script = home / name
-            command = f"{sys.executable} -m apps.cli slurm {name} --state {home}/jobs --url {url}"
+            options = [name, "--state", f"{home}/jobs", "--url", url]
+            command = shlex.join([sys.executable, "-m", "apps.cli", "slurm", *options])
             script.write_text(f"#!/bin/sh\nexec {command} >> {home}/{name}.out 2>&1\n")
             script.chmod(0o755)
         (home / "key").write_bytes(os.urandom(1024))
