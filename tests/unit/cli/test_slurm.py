@@ -131,8 +131,8 @@ def idle(cluster, network, service):
 
 
 def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_path):
-    seen = tmp_path / "seen"
-    job = f"touch {seen}-$SLURM_NODEID; sleep 1"
+    seen, over = tmp_path / "seen", tmp_path / "over"
+    job = f"touch {seen}-$SLURM_NODEID; until test -e {over}; do sleep 0.05; done"
     process = subprocess.Popen(
         ["srun", "-N", "3", "--comment", "mine hydra:all-to-all=10", "sh", "-c", job],
         env=idle.environment,
@@ -141,6 +141,7 @@ def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_
     promised = {(one.src, one.dst): one.bandwidth_mbps for one in service.reservations()}
     assert promised == {("h11", "h21"): 10, ("h12", "h21"): 10}
     assert set(states(service)) == {State.ACTIVE}
+    over.touch()
     assert process.wait(PATIENCE_S) == 0
     wait_until(lambda: all_over(service))
     assert set(states(service)) == {State.RELEASED}
@@ -150,7 +151,7 @@ def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_
 def test_a_job_that_is_cancelled_gives_it_back(idle, service, tmp_path):
     started = tmp_path / "started"
     script = tmp_path / "job"
-    script.write_text(f"#!/bin/sh\ntouch {started}\nsleep 60\n")
+    script.write_text(f"#!/bin/sh\ntouch {started}\nsleep 600\n")
     number = idle.ask(
         "sbatch", "--parsable", "-N", "3", "--comment", "hydra:ring=5", "-o", "/dev/null", script
     )
