@@ -1,6 +1,8 @@
 #!/bin/sh
 # A Python with network, mounts, processes and Open vSwitch of its own: `make test` runs the tests
 # that need Open vSwitch on several of these side by side (pytest-xdist's `--tx`).
+umask 022
+PATH=$PATH:/usr/sbin:/sbin
 exec unshare --net --mount --pid --fork --kill-child --uts --ipc --mount-proc sh -c '
 set -e
 mount --make-rprivate /

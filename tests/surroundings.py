@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Mapping
@@ -114,15 +113,3 @@ def environment(inherited: Mapping[str, str], keep: Collection[str] = ()) -> dic
 def for_downloads() -> dict[str, str]:
     """The inherited variables by which a program reaches the Internet: proxies, certificates."""
     return {name: _inherited[name] for name in _DOWNLOADS if name in _inherited}
-
-
-def defects() -> list[str]:
-    """What is wrong with this Python and can't be put right any more, each with the remedy."""
-    found = []
-    if sys.flags.optimize:
-        found.append("Python removes assert statements: unset PYTHONOPTIMIZE, leave -O out")
-    if sys.getfilesystemencoding() != "utf-8":
-        found.append(
-            f"Python writes file names in {sys.getfilesystemencoding()}: set LC_ALL=C.UTF-8"
-        )
-    return found

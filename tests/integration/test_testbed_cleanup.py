@@ -196,7 +196,7 @@ def test_what_is_not_ours_stays(before: Machine, demo: Loaded) -> None:
 
 def test_members_in_a_pid_namespace_of_their_own_belong_to_somebody_else():
     """As tests/own_network.sh has them, whose testbeds stand beside this one."""
-    inner = "echo; exec sleep 60"
+    inner = "echo; exec sleep 600"
     with subprocess.Popen(
         ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inner],
         env=member_environment(),

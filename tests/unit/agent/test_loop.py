@@ -20,6 +20,7 @@ from hydra.demand.backlog import ConnectionKey, Sending, Waiting
 from hydra.forwarding.class_table import TcpConnection
 from hydra.model import NetworkState
 from hydra.policy import AgentPolicy, Policy, Sharing
+from mininet_scenarios.emulators.ports import free_port
 from tests.unit.cli import DEMO
 from tests.unit.core.fabrics import path_of, state_of
 from tests.unit.rest.fake_service import FakeService
@@ -56,9 +57,8 @@ def service():
 
 @pytest.fixture
 def server(service):
-    running = RestServer(create_app(service), "127.0.0.1", 0)
+    running = RestServer(create_app(service), "127.0.0.1", free_port())  # it comes back there
     running.start()
-    running._wanted_port = running.port  # so that it comes back where it was
     yield running
     running.stop()
 

@@ -15,6 +15,7 @@ from apps.agent.buffers import send_buffers
 from apps.agent.sockets import SocketReader, SocketsUnreadable
 from hydra.demand.backlog import ConnectionKey
 from hydra.errors import HydraError
+from tests.ipv6 import needs_ipv6
 
 
 @contextlib.contextmanager
@@ -33,7 +34,7 @@ def stuffed(address):
         yield
 
 
-@pytest.mark.parametrize("address", ["127.0.0.9", "::1"])
+@pytest.mark.parametrize("address", ["127.0.0.9", pytest.param("::1", marks=needs_ipv6)])
 def test_it_reads_what_pyroute2_reads(address):
     key = ip_address(address).packed
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -10,6 +10,7 @@ from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import Fabric
+from mininet_scenarios.emulators.ports import free_port
 from tests.unit.rest.fake_service import FakeService
 
 from . import DEMO
@@ -30,7 +31,7 @@ def app(fabric) -> FastAPI:
 
 @pytest.fixture(scope="session")
 def rest(app) -> Iterator[RestServer]:
-    running = RestServer(app, "127.0.0.1", 0)
+    running = RestServer(app, "127.0.0.1", free_port())  # it comes back there after ``away``
     running.start()
     yield running
     running.stop()

@@ -68,13 +68,11 @@ def away(rest):
 
     @contextmanager
     def stopped():
-        wanted, rest._wanted_port = rest._wanted_port, rest.port
         rest.stop()
         try:
             yield
         finally:
             rest.start()
-            rest._wanted_port = wanted
 
     return stopped
 

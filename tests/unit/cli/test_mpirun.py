@@ -42,7 +42,7 @@ def test_it_reserves_what_the_ranks_need_runs_and_releases(start, service, netwo
 def test_signals_reach_the_job_and_release(start, service, network, hosts, number, tmp_path):
     ready = tmp_path / "ready"
     job = ("mpirun", "--hosts", hosts, "--pattern", "ring", "--mbps", "10")
-    process = start(*job, "--", "sh", "-c", f"touch {ready}; exec sleep 60")
+    process = start(*job, "--", "sh", "-c", f"touch {ready}; exec sleep 600")
     wait_until(ready.exists)
     assert State.ACTIVE in states(service)
     process.send_signal(number)

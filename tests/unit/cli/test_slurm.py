@@ -1,6 +1,7 @@
 """``hydra slurm`` as a real slurmctld runs it, before and after the jobs of real slurmds."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -74,7 +75,8 @@ class Cluster:
         (home / "slurm.conf").write_text(text)
         for name in ("prolog", "epilog"):
             script = home / name
-            command = f"{sys.executable} -m apps.cli slurm {name} --state {home}/jobs --url {url}"
+            options = [name, "--state", f"{home}/jobs", "--url", url]
+            command = shlex.join([sys.executable, "-m", "apps.cli", "slurm", *options])
             script.write_text(f"#!/bin/sh\nexec {command} >> {home}/{name}.out 2>&1\n")
             script.chmod(0o755)
         (home / "key").write_bytes(os.urandom(1024))
@@ -129,8 +131,8 @@ def idle(cluster, network, service):
 
 
 def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_path):
-    seen = tmp_path / "seen"
-    job = f"touch {seen}-$SLURM_NODEID; sleep 1"
+    seen, over = tmp_path / "seen", tmp_path / "over"
+    job = f"touch {seen}-$SLURM_NODEID; until test -e {over}; do sleep 0.05; done"
     process = subprocess.Popen(
         ["srun", "-N", "3", "--comment", "mine hydra:all-to-all=10", "sh", "-c", job],
         env=idle.environment,
@@ -139,6 +141,7 @@ def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_
     promised = {(one.src, one.dst): one.bandwidth_mbps for one in service.reservations()}
     assert promised == {("h11", "h21"): 10, ("h12", "h21"): 10}
     assert set(states(service)) == {State.ACTIVE}
+    over.touch()
     assert process.wait(PATIENCE_S) == 0
     wait_until(lambda: all_over(service))
     assert set(states(service)) == {State.RELEASED}
@@ -148,7 +151,7 @@ def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_
 def test_a_job_that_is_cancelled_gives_it_back(idle, service, tmp_path):
     started = tmp_path / "started"
     script = tmp_path / "job"
-    script.write_text(f"#!/bin/sh\ntouch {started}\nsleep 60\n")
+    script.write_text(f"#!/bin/sh\ntouch {started}\nsleep 600\n")
     number = idle.ask(
         "sbatch", "--parsable", "-N", "3", "--comment", "hydra:ring=5", "-o", "/dev/null", script
     )

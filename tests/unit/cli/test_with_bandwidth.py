@@ -55,7 +55,9 @@ def test_it_exits_as_the_command_does(start, service, network, command, expected
 )
 def test_signals_reach_the_command_and_release(start, service, network, number, tmp_path):
     ready = tmp_path / "ready"
-    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
+    process = start(
+        "with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 600"
+    )
     wait_until(ready.exists)
     process.send_signal(number)
     code, _, err = finish(process)
@@ -133,7 +135,7 @@ def other():
         time.sleep(0.02)
     time.sleep(0.2)  # the first thread waits by now
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-    time.sleep(60)
+    time.sleep(600)
 threading.Thread(target=other, daemon=True).start()
 sys.exit(run_with(None, [], [sys.executable, "-c", *sys.argv[1:]], None))
 """
@@ -198,7 +200,9 @@ def test_it_waits_for_circuits_while_the_controller_is_away(start, service, netw
 
 def test_a_signal_ends_the_tries_to_give_it_back(start, service, network, away, tmp_path):
     ready = tmp_path / "ready"
-    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
+    process = start(
+        "with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 600"
+    )
     wait_until(ready.exists)
     with away():
         process.send_signal(signal.SIGTERM)

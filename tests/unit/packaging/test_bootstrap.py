@@ -57,7 +57,7 @@ def while_at_work(folder):
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_interrupts_it_leaves_no_daemon_kept_back(tmp_path, ended_by):
-    running = begin(tmp_path, "sleep 60")
+    running = begin(tmp_path, "sleep 600")
     wait_until((tmp_path / "at-work").exists)
     assert while_at_work(tmp_path)
     os.killpg(running.pid, ended_by)  # as a terminal does

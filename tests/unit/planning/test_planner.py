@@ -288,7 +288,7 @@ from hydra.policy import Policy
 planner = Planner(plain_fabric(2, 1, 1.0), Policy())
 planner.start()
 print("started", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 

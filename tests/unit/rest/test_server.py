@@ -12,6 +12,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.errors import HydraError
 from mininet_scenarios import plain_http
+from tests.ipv6 import needs_ipv6
 from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 
@@ -71,6 +72,7 @@ def test_an_address_that_is_not_ours_is_named(service, host):
         RestServer(create_app(service), host, 0).start()
 
 
+@needs_ipv6
 def test_ipv6(service):
     server = RestServer(create_app(service), "::1", 0)
     server.start()

@@ -58,6 +58,7 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] 
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_SHELL_SLEEPS: Final = re.compile(r"\bsleep ([0-9.]+)")
 _OPTION: Final = re.compile(r"^--(?:connect-|max-)?time(?:out)?=([0-9.]+)$")
 
 
@@ -204,6 +205,10 @@ class _Finder:
             if _is_call(node.left, _COUNTERS) and seconds is not None and seconds < LEAST_S:
                 yield Finding(node.lineno, f"deadline in {seconds:g} s: use wait_until")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            asleep = _SHELL_SLEEPS.search(node.value)
+            if asleep and LEAST_S / 600 < float(asleep[1]) < LEAST_S * 10:
+                words = f"a program sleeps for {asleep[1]}: let it wait for a file, or for 600"
+                yield Finding(node.lineno, words)
             option = _OPTION.match(node.value)
             if option and float(option[1]) < LEAST_S:
                 yield Finding(node.lineno, f"time-out of {option[1]} s in an option")

@@ -11,6 +11,7 @@ import pytest
 
 from mininet_scenarios.workloads import paced_tcp
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report, report_as
+from tests.ipv6 import BOTH_LOOPBACKS
 from tests.waiting import HANGS_S
 
 MODULE = "mininet_scenarios.workloads.paced_tcp"
@@ -35,7 +36,7 @@ def wait_for(path):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("address", BOTH_LOOPBACKS)
 def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
     port = free_port(address)
     rx, tx = tmp_path / "rx.json", tmp_path / "tx.json"

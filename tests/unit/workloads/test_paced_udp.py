@@ -10,6 +10,7 @@ import pytest
 from mininet_scenarios.workloads import paced_udp
 from mininet_scenarios.workloads.paced_udp import Ledger, Pace
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report, report_as
+from tests.ipv6 import BOTH_LOOPBACKS
 from tests.waiting import HANGS_S, PATIENCE_S
 
 MODULE = "mininet_scenarios.workloads.paced_udp"
@@ -33,7 +34,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("address", BOTH_LOOPBACKS)
 def test_every_datagram_is_accounted_for_over_loopback(tmp_path: Path, address: str) -> None:
     port = str(free_port(address))
     ready, rx, tx = tmp_path / "ready", tmp_path / "rx.json", tmp_path / "tx.json"

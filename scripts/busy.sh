@@ -1,0 +1,44 @@
+#!/bin/bash
+# busy.sh SECONDS [FOLDER]: keeps a machine busy, to run tests beside: two loops that compute, and one
+# that writes to the disk of FOLDER (by default TMPDIR, or /tmp). It ends by itself after SECONDS, or
+# when it is interrupted, and leaves no process and no file.
+set -euo pipefail
+
+usage() {
+  echo "busy.sh: $1; usage: busy.sh SECONDS [FOLDER], SECONDS from 1 to 7200" >&2
+  exit 2
+}
+
+SECONDS_LONG=${1:-}
+FOLDER=${2:-${TMPDIR:-/tmp}}
+[[ $SECONDS_LONG =~ ^[1-9][0-9]{0,3}$ && $SECONDS_LONG -le 7200 ]] ||
+  usage "SECONDS is '$SECONDS_LONG'"
+[[ -d $FOLDER && -w $FOLDER ]] || usage "FOLDER '$FOLDER' is not a folder to write to"
+
+jobs=()
+end() {
+  trap '' INT TERM HUP
+  [[ ${#jobs[@]} -eq 0 ]] || kill "${jobs[@]}" 2>/dev/null || true
+  wait
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+# The file has no name any more when it is written to: even SIGKILL leaves none behind.
+file=$(mktemp "$FOLDER/busy.XXXXXX")
+exec 3<>"$file"
+rm "$file"
+
+# Each child has an end of its own, should this process be killed.
+for _ in 1 2; do
+  timeout "$SECONDS_LONG" bash -c 'while :; do :; done' 3>&- &
+  jobs+=($!)
+done
+timeout "$SECONDS_LONG" bash -c '
+  while dd if=/dev/zero of=/dev/fd/3 bs=1M count=64 conv=notrunc,fsync status=none; do :; done
+' &
+jobs+=($!)
+wait || true  # timeout ends with 124
+jobs=()
