@@ -197,6 +197,14 @@ class Reach:
         """Switches of ours that are connected, and do not answer."""
         return self._missing(self._switches.owned.keys() & self._fleet.mute())
 
+    def rules_refused(self) -> Mapping[MissingSwitch, str]:
+        """Switches of ours that refuse rules of their circuits, with the refusal in a sentence."""
+        refused = self._switches.refused
+        return {
+            switch: str(refused[datapath])
+            for switch, datapath in zip(self._missing(refused), sorted(refused), strict=True)
+        }
+
     def _missing(self, datapaths: Iterable[DatapathId]) -> Sequence[MissingSwitch]:
         owned, steering = self._switches.owned, self._switches.steering
         return [

@@ -360,6 +360,7 @@ class ReservationCare:
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""
         self._ledger.catch_up()
+        self._fail_refused()
         for reservation_id in self._ledger.expired():
             if self._ends:
                 return
@@ -372,6 +373,16 @@ class ReservationCare:
             self._ledger.change(reservation_id, ReservationState.ACTIVATING)
         if due:
             self._place(due)
+
+    def _fail_refused(self) -> None:
+        """Fail reservations whose rules a switch refuses: their traffic is electrical."""
+        if not self._upkeep.refuses:
+            return
+        for reservation in self._ledger.active():
+            if reservation.state is ReservationState.ACTIVE and (
+                why := self._upkeep.refusal(reservation)
+            ):
+                self._ledger.change(reservation.id, ReservationState.FAILED, why)
 
     def _activate(self, ids: Sequence[str]) -> None:
         """Place the reservations among ``ids`` that are to begin now."""
@@ -464,6 +475,7 @@ class ReservationCare:
         if (
             self._ledger.place(reservation.pair)
             and reservation.state is ReservationState.ACTIVATING
+            and not self._upkeep.refusal(reservation)
         ):
             self._upkeep.hold_reserved()
             self._ledger.change(reservation.id, ReservationState.ACTIVE)
@@ -481,6 +493,7 @@ class ReservationCare:
                 if self._ends:
                     return
                 self._note_placed(reservation)
+            reasons += map(self._upkeep.refusal, self._not_placed(ids))
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
             self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")

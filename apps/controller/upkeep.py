@@ -31,6 +31,7 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.recovery import CONNECT_S, Recovery
 from hydra.reconfiguration.switches import Switches
+from hydra.reservations.reservation import Reservation
 
 LOG = logging.getLogger("hydra.upkeep")
 _KeyT = TypeVar("_KeyT")
@@ -230,13 +231,14 @@ class Upkeep:
         switches = self._switches
         if not switches.settled:
             return False  # the devices come first; every connected switch is synchronised after
-        self._retries.forget(switches.ready())
+        self._retries.forget(switches.ready() - switches.refused.keys())
         fresh = switches.fresh()
-        others = switches.late() - fresh - switches.slow()
+        refusing = switches.refused.keys() & switches.ready()
+        others = (switches.late() | refusing) - fresh - switches.slow()
         due = [*sorted(fresh), *self._retries.due(sorted(others))]
         if some := due[:_AT_ONCE]:
             self._runner.run(self._recovery.bring(some))
-            self._retries.note(some, set(some) - switches.ready())
+            self._retries.note(some, set(some) - (switches.ready() - switches.refused.keys()))
         self._bring_slow()
         return len(due) > len(some)
 
@@ -252,6 +254,28 @@ class Upkeep:
         yield from self._recovery.bring_beside(some)
         self._retries.note(some, set(some) - self._switches.ready())
         self._synchronise_again()
+
+    @property
+    def refuses(self) -> bool:
+        """True if a switch refuses rules of circuits."""
+        return bool(self._switches.refused)
+
+    def refusal(self, reservation: Reservation) -> str:
+        """Why traffic of a reservation can't take its circuits, in words: switches that refuse its
+        rules, even when they are told again; else empty.
+        """
+        names = reservation.src, reservation.dst
+        steering = [
+            switch.datapath
+            for name, rack in zip(names, (reservation.src_rack, reservation.dst_rack), strict=True)
+            for switch in self._substrate.steering(rack)
+            if name == self._fabric.racks[rack].name or name in {s.name for s in switch.servers}
+        ]
+        refusing = [one for one in steering if one in self._switches.refused]
+        if late := self._switches.late().intersection(refusing):
+            self._runner.run(self._recovery.bring(late))
+        refused = self._switches.refused
+        return "; ".join(str(refused[one]) for one in refusing if one in refused)
 
     def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""
@@ -383,6 +407,8 @@ class Upkeep:
         self._care.learn(execution)
         self._switches.learn(execution)
         self._note_closed()
+        if self._switches.refused:
+            self._synchronise_again()
         if execution.closed:
             self._put(self._follow_closed)
         waiting, target = self._panels.waiting(execution), execution.plan.target

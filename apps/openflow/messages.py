@@ -16,6 +16,7 @@ from apps.openflow.package import (
     ofproto_v1_3_parser,
 )
 from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents
+from drivers.codecs.openflow.refusals import describe_refusal
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.failures import FailureKind
 
@@ -241,12 +242,13 @@ def _of_replies(events: SwitchEvents) -> dict[int, Any]:
         (generation,) = _ROLE_REPLY.unpack_from(buf, 8)
         events.role_replied(_connection_of(datapath), xid, generation)
 
-    def error(datapath: Any, _version: int, _type: int, _len: int, xid: int, buf: Any) -> None:
+    def error(datapath: Any, _version: int, _type: int, length: int, xid: int, buf: Any) -> None:
         connection = _connection_of(datapath)
         if connection is None:
             return  # before the handshake, nothing was asked
         of_type, code = _ERROR.unpack_from(buf, 8)
-        kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
+        kind = FailureKind.REFUSED
+        text = describe_refusal(of_type, code, bytes(buf[12:length]))
         if (of_type, code) in _NOT_MASTER:
             kind, text = FailureKind.TAKEN_OVER, TAKEN_OVER
         elif (of_type, code) in _NO_EXPERIMENTERS:

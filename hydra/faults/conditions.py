@@ -45,6 +45,8 @@ class ConditionKind(StrEnum):
     SWITCH_NOT_CONNECTED = "switch-not-connected"
     SWITCH_NOT_ANSWERING = "switch-not-answering"
     """Switches whose connection stands, and that owe an answer whose time is up."""
+    RULES_REFUSED = "rules-refused"
+    """A switch has no room for the rules of its circuits, or does not know some of them."""
     UNCONFIRMED = "unconfirmed"
     """Devices and switches that answer, and have not confirmed the present state."""
     WORKER_REFUSED = "worker-refused"
@@ -109,6 +111,8 @@ class Facts:
     switches_away: Sequence[MissingSwitch] = ()
     switches_mute: Sequence[MissingSwitch] = ()
     """Switches that are connected, and do not answer."""
+    rules_refused: Mapping[MissingSwitch, str] = field(default_factory=dict)
+    """Switches that refuse rules of their circuits, with the refusal in a sentence."""
     unconfirmed: Collection[str] = ()
     dead_uplinks: Collection[str] = ()
     """Servers whose uplink to their ToR is down, or closed to circuits."""
@@ -254,6 +258,22 @@ class Watch:
                     pairs,
                     reservations,
                 )
+        kind = ConditionKind.RULES_REFUSED
+        since = self._first_seen(kind, (one.name for one in facts.rules_refused), facts)
+        for one, sentence in facts.rules_refused.items():
+            pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
+            yield Condition(
+                kind,
+                (one.name,),
+                sentence,
+                since[one.name],
+                f"what {one.serves} sends is electrical, and its reservations have failed; told "
+                "again, ever more rarely",
+                "give it room for more rules, or have it know what it refuses; then reserve anew",
+                "hydra devices",
+                pairs,
+                reservations,
+            )
         kind = ConditionKind.UNCONFIRMED
         since = self._first_seen(kind, facts.unconfirmed, facts)
         if since:
@@ -535,6 +555,10 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
         "{} switches are connected now",
     ),
     ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
+    ConditionKind.RULES_REFUSED: (
+        "switch {} takes its rules again",
+        "{} switches take their rules again",
+    ),
     ConditionKind.WORKER_REFUSED: (
         "worker {} is not refused any more",
         "{} workers are not refused any more",

@@ -687,11 +687,14 @@ class Execution:
     def _pushed(self, outcome: Outcome) -> None:
         self._device_step("push", None, outcome)
         errors = _by_switch(outcome)
-        for switch in self._diverted:
+        for switch, racks in self._diverted.items():
             cause = errors.get(switch.datapath)
             if cause is not None:
                 self._stuck.add(switch.datapath)
-                words = f"{switch.name} did not take its rules ({cause})"
+                pairs = sorted({(min(switch.rack, to), max(switch.rack, to)) for to in racks})
+                named = ", ".join(pair_named(self.fabric, pair) for pair in pairs)
+                verb = "refuses" if cause.kind is FailureKind.REFUSED else "did not take"
+                words = f"{switch.name} {verb} the rules of {named} ({cause})"
                 self.obstacles.append(self._missed("push", switch.name, cause, words))
         self._note_relays(outcome, errors.keys() - {switch.datapath for switch in self._diverted})
         for path, lost in unrelayed(

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.rules import (
     ROUND_RULES,
@@ -47,7 +48,14 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Pair, Unsettled, moving_pairs, pair_of, without
+from hydra.reconfiguration.plan import (
+    Pair,
+    Unsettled,
+    moving_pairs,
+    pair_named,
+    pair_of,
+    without,
+)
 from hydra.reconfiguration.relaying import only, relays_as_in, wipe
 from hydra.rings import rings_of
 
@@ -87,6 +95,11 @@ class Connections(Protocol):
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
         """A port by name, down if the switch has none such; None while nothing is heard of it."""
+
+
+def _is_refusal(failure: Failure) -> bool:
+    """True if a steering switch has refused what a change gave it."""
+    return failure.kind is FailureKind.REFUSED and failure.step in ("push", "activate")
 
 
 def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
@@ -167,6 +180,12 @@ class Switches:
         """Slow switches that have not been tried since they answered, or are being tried."""
         self._being_brought: frozenset[DatapathId] = frozenset()
         """Switches that :meth:`bring_beside` is at work on."""
+        self.refused: Mapping[DatapathId, Failure] = {}
+        """Steering switches that have refused rules of their circuits, until they take them; a new
+        object with each change.
+        """
+        self._electrical: frozenset[DatapathId] = frozenset()
+        """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
         self._common: dict[RackId, InstallAll] = {}
         """Rules that racks' switches have in common, and their encodings with them, while some of
         the switches are yet to come: after a start, they come a few at a time.
@@ -233,7 +252,7 @@ class Switches:
         """All rules that each of these known switches is to hold from us; an owned one no others.
 
         An object holds what a rack's switches have in common; those in ``common`` are taken from
-        there, and others put there.
+        there, and others put there. A switch that refuses rules of its circuits has none of them.
         """
         substrate, state = self._substrate, self._memory.state
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
@@ -245,20 +264,30 @@ class Switches:
                 yield datapath, tor_rules
                 continue
             rack = self._rack_of(datapath)
-            if rack not in common:
-                common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
+            if datapath in self._electrical:
+                shared = InstallAll(tuple(substrate.common_rules(datapath, self._off(rack))))
+            else:
+                if rack not in common:
+                    common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
+                shared = common[rack]
             own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
             added = self._added_rules(datapath)
             yield (
                 datapath,
                 (
                     *map(Install, own),
-                    common[rack],
+                    shared,
                     *rounds,
                     *diverts.get(datapath, ()),
                     *map(Install, added),
                 ),
             )
+
+    def _off(self, rack: RackId) -> NetworkState:
+        """The present state without paths that begin or end at a rack."""
+        state = self._memory.state
+        paths = [path for path in state.topology.paths if rack in (path.src, path.dst)]
+        return without(state, (), paths)
 
     def _rack_of(self, datapath: DatapathId) -> RackId:
         server = self._fabric.server_by_datapath.get(datapath)
@@ -324,6 +353,19 @@ class Switches:
             or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
         self._dead -= execution.activated
+        refused = {failure.subject: failure for failure in execution.silent if _is_refusal(failure)}
+        self._note_refused(
+            {dp: refused[one.name] for dp, one in self.steering.items() if one.name in refused}
+        )
+        told = {rack for pair in execution.moving for rack in pair}
+        self.doubt(dp for dp in self._electrical if self.steering[dp].rack in told)
+
+    def _note_refused(
+        self, refused: Mapping[DatapathId, Failure], taken: Collection[DatapathId] = ()
+    ) -> None:
+        """Note steering switches that refused rules of their circuits, and those that took them."""
+        left = {dp: one for dp, one in self.refused.items() if dp not in taken}
+        self.refused = left | {dp: one for dp, one in refused.items() if dp in self.steering}
 
     # -- courses ----------------------------------------------------------------------------------
 
@@ -365,21 +407,58 @@ class Switches:
         taken = yield from self._take(datapaths, beside=False)
         if not taken:
             return
-        tables = dict(self._whole_tables(taken))
+        self._electrical -= set(taken)
+        errors = yield from self._write(taken)
+        refused = {
+            dp: self._refusal(dp, error)
+            for dp, error in errors.items()
+            if error is not None and self._refuses(dp, error)
+        }
+        brought = {dp for dp, error in errors.items() if error is None}
+        self._note_refused(refused, brought)
+        self._note_brought(brought - self._renewed)
+        if not refused:
+            return
+        # Nothing of the refused tables has taken effect: they are given smaller ones.
+        self._electrical |= refused.keys()
+        errors = yield from self._write(sorted(refused))
+        self._note_brought({dp for dp, error in errors.items() if error is None} - self._renewed)
+
+    def _write(self, datapaths: Collection[DatapathId]) -> Course[dict[DatapathId, Failure | None]]:
+        """Give switches whole tables, where they hold others; by switch, the failure or None."""
+        tables = dict(self._whole_tables(datapaths))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         held: HeldRules = read.value or HeldRules()
         changes = {
             dp: self._anew(dp, table, held) for dp, table in tables.items() if dp not in held.exact
         }
         (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
-        brought = set(held.exact)
         for datapath, error in done.value.items():
             if error is not None:
-                LOG.error("switch %#x was not synchronised: %s", datapath, error)
+                self._tell(datapath, error)
                 self._synchronised.discard(datapath)
-            else:
-                brought.add(datapath)
-        self._note_brought(brought - self._renewed)
+        return {**dict.fromkeys(held.exact), **done.value}
+
+    def _refuses(self, datapath: DatapathId, error: Failure) -> bool:
+        return error.kind is FailureKind.REFUSED and datapath in self.steering
+
+    def _tell(self, datapath: DatapathId, error: Failure) -> None:
+        if not self._refuses(datapath, error):
+            LOG.error("switch %#x was not synchronised: %s", datapath, error)
+        elif datapath in self._electrical:
+            LOG.error("%s refuses even rules without circuits: %s", self.known[datapath], error)
+        elif datapath not in self.refused:
+            refusal = self._refusal(datapath, error)
+            LOG.error("%s; what it sends is electrical until it takes them", refusal)
+
+    def _refusal(self, datapath: DatapathId, error: Failure) -> Failure:
+        """A refusal of whole tables, with the rack pairs whose traffic the switch sends."""
+        switch = self.steering[datapath]
+        paths = self._memory.state.topology.paths
+        pairs = {pair for pair in map(pair_of, paths) if switch.rack in pair}
+        named = ", ".join(pair_named(self._fabric, pair) for pair in sorted(pairs))
+        reason = f"{switch.name} refuses the rules of {named or 'its rack'} ({error})"
+        return Failure("synchronise", switch.name, FailureKind.REFUSED, reason)
 
     def _note_brought(self, datapaths: Collection[DatapathId]) -> None:
         self._slow.difference_update(datapaths)
@@ -422,15 +501,19 @@ class Switches:
                 if dp not in held or not are_alike(held[dp], some)
             }
             if not changes:
+                self._note_refused({}, left - self._electrical)
                 self._note_brought(left)
                 return frozenset(left)
             (done,) = yield Batch("synchronise", (ApplyRules(changes),), beside=True)
             for datapath, error in done.value.items():
                 if error is None:
                     held[datapath] = changes[datapath]
-                else:
-                    LOG.error("switch %#x was not synchronised: %s", datapath, error)
-                    left.discard(datapath)
+                    continue
+                self._tell(datapath, error)
+                left.discard(datapath)
+                if self._refuses(datapath, error):
+                    self._note_refused({datapath: self._refusal(datapath, error)})
+                    self._electrical |= {datapath}
         return frozenset()
 
     def _whole_tables(

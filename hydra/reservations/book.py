@@ -47,7 +47,12 @@ NOTICE_S: Final = 60.0
 """Seconds for which reservations that give way keep their circuits, unless said otherwise."""
 _NO_LIMITS: Final = AdmissionLimits()
 _LEAVES_PATH: Final = frozenset(
-    {ReservationState.RELEASING, ReservationState.EXPIRED, ReservationState.PREEMPTED}
+    {
+        ReservationState.RELEASING,
+        ReservationState.EXPIRED,
+        ReservationState.PREEMPTED,
+        ReservationState.FAILED,
+    }
 )
 
 

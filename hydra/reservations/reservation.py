@@ -148,7 +148,7 @@ class Reservation:
     """The moment at which it got into this state; None: not known, from an earlier release."""
     service: ServiceClass = ServiceClass.SHARED
     leaves_path: bool = False
-    """True if it was let go or is over, and its path may stand although nobody wants it."""
+    """True if it was let go, is over or failed, and its path may stand although nobody wants it."""
 
     @property
     def pair(self) -> tuple[RackId, RackId]:

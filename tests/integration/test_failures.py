@@ -164,6 +164,33 @@ def test_what_stands_on_silent_devices_is_kept_over_a_restart(network):
     assert not wrong(network, "reservation-failed")
 
 
+def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
+    """It is told in words, promises nothing, and sends electrically; then it has room again."""
+    server = network.fabric.server_by_name["h11"]
+    tor = network.fabric.racks[server.rack].tor
+    name, bridge = ("r1", tor.bridge) if server.vswitch is None else ("h11", server.vswitch.bridge)
+    words = f"{name} refuses the rules of r1 - r2 ("
+    why = "no room for another rule, table 5 (circuits)"
+    limit = ["--", "--id=@t", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
+    vsctl(*limit, "--", "set", "bridge", bridge, "flow_tables:5=@t")
+    try:
+        reservation = network.reserve("r1", "r2")
+        assert reservation["state"] == "failed"
+        assert words in reservation["reason"] and why in reservation["reason"]
+        wait_until(lambda: network.planes_between("r1", "r2") == ())
+        network.change("r1", "r2")
+        (refused,) = wrong(network, "rules-refused")
+        assert refused["subjects"] == [name]
+        assert words in refused["what"] and why in refused["what"]
+        assert {"src": "r1", "dst": "r2"} in refused["pairs"]
+        assert network.everyone_reaches_everyone()
+    finally:
+        vsctl("remove", "bridge", bridge, "flow_tables", "5")
+    wait_until(lambda: not wrong(network, "rules-refused"), 90)
+    assert network.reserve("r1", "r2")["state"] == "active"
+    assert network.reaches("h11", "h21")
+
+
 def test_what_nobody_reserved_stays_on_an_ocs_that_died(network):
     def ask(src, dst, **options):
         body = {"demand": [{"src": src, "dst": dst, "mbps": 80}], **options}

@@ -48,8 +48,9 @@ GROUP_ANY: Final = 0xFFFFFFFF
 NO_BUFFER: Final = 0xFFFFFFFF
 TABLE_ALL: Final = 0xFF
 
-_ONF_EXPERIMENTER: Final = 0x4F4E4600
-_BUNDLE_CONTROL, _BUNDLE_ADD = 2300, 2301
+ONF_EXPERIMENTER: Final = 0x4F4E4600
+_BUNDLE_CONTROL: Final = 2300
+BUNDLE_ADD: Final = 2301
 BUNDLE_OPEN: Final = 0
 BUNDLE_COMMIT: Final = 4
 BUNDLE_DISCARD: Final = 6
@@ -149,7 +150,7 @@ def encode_bundle_control(bundle_id: int, kind: int, xid: int) -> bytes:
 
 def bundle_add_head(message_bytes: int, bundle_id: int) -> tuple[bytes, bytes]:
     """(bytes before the xid, bytes after it) that put a message of that length into a bundle."""
-    body = _bundle_head(_BUNDLE_ADD, bundle_id, 0)
+    body = _bundle_head(BUNDLE_ADD, bundle_id, 0)
     length = HEADER.size + len(body) + message_bytes
     return struct.pack("!BBH", VERSION, TYPE_EXPERIMENTER, length), body
 
@@ -162,7 +163,7 @@ def encode_bundled(message: bytes, bundle_id: int, xid: int) -> bytes:
 
 def _bundle_head(experimenter_type: int, bundle_id: int, kind: int) -> bytes:
     return struct.pack(
-        "!IIIHH", _ONF_EXPERIMENTER, experimenter_type, bundle_id, kind, _BUNDLE_ATOMIC_ORDERED
+        "!IIIHH", ONF_EXPERIMENTER, experimenter_type, bundle_id, kind, _BUNDLE_ATOMIC_ORDERED
     )
 
 

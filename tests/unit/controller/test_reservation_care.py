@@ -80,11 +80,15 @@ class Stage:
         self.ledger = Ledger(fabric, journal)
         self.planning, self.planner = Planning(fabric, policy), Planner(fabric, policy)
         self.blocked = self.blocked_with_all_planes = frozenset()
+        self.refusal = ""
+        """Why traffic of r1's reservations can't take its circuits."""
         self.jobs = queue.SimpleQueue()
         steering = substrate_of(fabric).steering
         switches = frozenset(one.datapath for rack in fabric.racks for one in steering(rack.id))
         self.upkeep = SimpleNamespace(
             hold_reserved=lambda: None,
+            refuses=True,
+            refusal=lambda reservation: self.refusal if reservation.src == "r1" else "",
         )
         self.reach = SimpleNamespace(
             blocked_ports=lambda: self.blocked,
@@ -834,3 +838,35 @@ def test_what_is_kept_while_another_one_ends_goes_on(journal, more):
     (other,) = ids - set(kept)
     assert stage.ledger.reservation(other).state is State.EXPIRED
     assert stage.ledger.reservation(kept[0]).state is State.ACTIVE
+
+
+# --- switches that refuse rules -------------------------------------------------------------
+
+REFUSAL = "h11 refuses the rules of r1 - r3 (no room for another rule, table 5 (circuits))"
+
+
+def test_a_reservation_whose_rules_a_switch_refuses_fails_and_leaves_no_path(stage):
+    stage.ledger.settle(NetworkState())
+    stage.refusal = REFUSAL
+    reservation = stage.reservations.reserve(replace(TO_R3, src="r1"))
+    stage.conduct()
+    failed = stage.ledger.reservation(reservation.id)
+    assert (failed.state, failed.reason) == (State.FAILED, REFUSAL)
+    stage.reservations.keep_time()
+    assert path_of(FABRIC, 0, 2) not in stage.ledger.state.topology.paths
+
+
+def test_an_active_reservation_fails_where_a_switch_comes_to_refuse_its_rules(stage):
+    """It has connected anew, and has less room than before."""
+    stage.ledger.settle(NetworkState())
+    requests = (replace(TO_R3, src="r1"), replace(TO_R3, src="r2", dst="r4"))
+    refused, other = map(stage.reservations.reserve, requests)
+    stage.conduct()
+    assert stage.ledger.reservation(refused.id).state is State.ACTIVE
+    stage.refusal = REFUSAL
+    stage.reservations.keep_time()
+    failed = stage.ledger.reservation(refused.id)
+    assert (failed.state, failed.reason) == (State.FAILED, REFUSAL)
+    assert stage.ledger.reservation(other.id).state is State.ACTIVE
+    stage.reservations.keep_time()
+    assert path_of(FABRIC, 0, 2) not in stage.ledger.state.topology.paths

@@ -9,6 +9,7 @@ from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import (
     ROUND_RULES,
+    Install,
     InstallAll,
     RemoveByCookie,
     constant,
@@ -343,3 +344,66 @@ def test_a_switch_that_restarts_while_it_is_brought_is_brought_again():
     upkeep.run(upkeep.recovery.bring(upkeep.switches.late()))
     assert one in upkeep.switches.ready()
     assert not list(network.differing_rules(one, STATE))
+
+
+def added(changes):
+    return installed([one for one in changes if isinstance(one, Install | InstallAll)])
+
+
+def _refusing(core, full, kind=FailureKind.REFUSED):
+    """Have a switch refuse tables with rules of circuits as long as ``full()``."""
+    apply = core.network._apply_rules
+    steer = {RuleKind.CIRCUIT, RuleKind.SPREAD, RuleKind.SPREAD_PATH}
+
+    def some_refused(command):
+        first = min(core.network.names)
+        asked = command.changes.get(first, ())
+        refuses = full() and any(rule.kind in steer for rule in added(asked))
+        left = {dp: mine for dp, mine in command.changes.items() if dp != first or not refuses}
+        failures, failure = yield from apply(replace(command, changes=left))
+        if refuses:
+            failures[first] = Failure("openflow", "h11", kind, "no room, table 5 (circuits)")
+        return failures, failure
+
+    core.network._apply_rules = some_refused
+    return min(core.network.names)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_switch_that_refuses_rules_of_circuits_goes_electrical_until_it_takes_them(
+    core, caplog, beside
+):
+    """Whatever it held before: its traffic has a way, and others are told in words."""
+    is_full = [True]
+    switch = _refusing(core, lambda: is_full[0])
+    core.switches.settled = True
+    network, switches = core.network, core.switches
+    network.tables[switch].clear()
+    every = sorted(network.names)
+    if beside:
+        core.run_beside(core.recovery.bring_beside([switch]))
+        core.finish_beside()
+        assert switch not in switches.ready()
+    core.run(core.recovery.bring(every))
+    sentence = "h11 refuses the rules of r1 - r2 (no room, table 5 (circuits))"
+    assert {dp: str(one) for dp, one in switches.refused.items()} == {switch: sentence}
+    assert caplog.text.count(sentence) == 1
+    assert switches.ready() >= set(every)
+    held = {rule.kind for rule in network.tables[switch].values()}
+    assert RuleKind.CIRCUIT not in held
+    assert {RuleKind.ACCOUNT_V4, RuleKind.CIRCUIT_NONE, RuleKind.DIVERT_NONE} <= held
+    core.run(core.recovery.bring([switch]))
+    assert switches.refused.keys() == {switch}
+    assert caplog.text.count(sentence) == 1, "told once"
+    is_full[0] = False
+    core.run(core.recovery.bring([switch]))
+    assert not switches.refused
+    assert not list(network.differing_rules(switch, STATE))
+
+
+def test_a_switch_without_an_answer_is_not_one_that_refuses(core):
+    switch = _refusing(core, lambda: True, FailureKind.UNKNOWN)
+    core.switches.settled = True
+    core.run(core.recovery.bring(sorted(core.network.names)))
+    assert not core.switches.refused
+    assert switch not in core.switches.ready()

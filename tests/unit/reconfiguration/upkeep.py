@@ -269,7 +269,7 @@ class SimulatedUpkeep:
         self.network.now_s += LONGEST_LAG_S
         uncertain = self.care.uncertain_planes, self.care.uncertain_racks
         self.denied |= self.run(self.care.mend(*uncertain))
-        self.run(self.recovery.bring(self.switches.late()))
+        self.run(self.recovery.bring(self.switches.late() | self.switches.refused.keys()))
 
     def reconnect(self) -> None:
         """Some switches were away and are back: each says so."""
