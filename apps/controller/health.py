@@ -32,6 +32,7 @@ _NOTED: Final = (
     ConditionKind.SWITCH_NOT_CONNECTED,
     ConditionKind.SWITCH_NOT_ANSWERING,
     ConditionKind.RULES_REFUSED,
+    ConditionKind.SWITCH_REFUSED,
     ConditionKind.WORKER_REFUSED,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,
@@ -111,4 +112,5 @@ class Health:
             self._ledger.journal_failure,
             self._reservations.fitting_mbps,
             self._workers_refused(),
+            reach.switches_refused(),
         )

@@ -12,7 +12,7 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable
-from hydra.faults.conditions import MissingSwitch
+from hydra.faults.conditions import MissingSwitch, RefusedSwitch
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
@@ -204,6 +204,10 @@ class Reach:
             switch: str(refused[datapath])
             for switch, datapath in zip(self._missing(refused), sorted(refused), strict=True)
         }
+
+    def switches_refused(self) -> Sequence[RefusedSwitch]:
+        """Switches that try to connect and are kept out by a setting."""
+        return [RefusedSwitch(one.name, one.why) for one in self._fleet.refused()]
 
     def _missing(self, datapaths: Iterable[DatapathId]) -> Sequence[MissingSwitch]:
         owned, steering = self._switches.owned, self._switches.steering

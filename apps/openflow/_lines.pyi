@@ -7,6 +7,7 @@ SILENT: int
 STALLED: int
 FLOODED: int
 MALFORMED: int
+FOREIGN: int
 
 class Lines:
     def __init__(

@@ -83,8 +83,11 @@ class OpenFlowApp(package.App):
         else:
             most = self._application.openflow_connections
             door = Door("OpenFlow", most, most, "the switches of the fabric")
-            self._hub.listen_at(address, tls, door)
-        have_read(parsers(self._events))
+            self._hub.listen_at(address, tls, door, self._refused)
+        have_read(parsers(self._events), self._events)
+
+    def _refused(self, address: str, why: str) -> None:
+        self._events.switch_refused(None, address, why)
 
     def _send_event(self, event: Any, state: Any) -> None:
         """Stands in for the package's, which waits for room in a queue of 128.
@@ -129,6 +132,9 @@ class OpenFlowApp(package.App):
     def _state_changed(self, event: Any) -> None:
         datapath = event.datapath
         if datapath.id is None:
+            refused_for = getattr(datapath, "hydra_refused_for", None)
+            if refused_for is not None:  # it did not tell its datapath id
+                self._refused(seam.address_in_words(datapath.address), refused_for)
             return
         connection = datapath.hydra_connection
         if event.state == DEAD_DISPATCHER:

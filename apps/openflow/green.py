@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Final
 
 # isort: off
-from apps.openflow import package, seam  # prepares eventlet
+from apps.openflow import package, refusals, seam  # prepares eventlet
 import eventlet
 from eventlet.event import Event
 from eventlet.green import ssl as green_ssl
@@ -41,6 +41,7 @@ from apps.openflow.seam import (
     UNANSWERED_ECHOES,
     OpenFlowTls,
     Post,
+    Refused,
     Stopping,
 )
 from apps.process.certificates import Renewable
@@ -126,12 +127,14 @@ class _SwitchServer:
         files: Renewable[Any] | None,
         address: tuple[str, int],
         handle: Callable[[Any, Any], None],
+        refused: Refused,
     ) -> None:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.server = eventlet.listen(address, family, BACKLOG, reuse_port=False)
         self._door = door
         self._files = files
         self._handle = handle
+        self._refused = refused
         self._arrived = hub.Queue()
         self._unsettled: dict[Any, Any] = {}
         """Connections whose handshake has begun and is not completed, by their other end."""
@@ -177,15 +180,22 @@ class _SwitchServer:
                     connection = self._files.context().wrap_socket(connection, server_side=True)
                 self._unsettled[peer] = connection
             self._handle(connection, peer)
-        except (OSError, eventlet.Timeout) as error:
-            LOG.warning("%s is not let in as a switch: %s", peer[0], error)
-        except Exception as error:  # whatever Ryu raises at what can't be an OpenFlow message
-            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
+        except (Exception, eventlet.Timeout) as error:  # also whatever Ryu raises at a message
+            self._tell(peer, error)
         finally:
             hub.kill(timer)
             connection.close()
             self._unsettled.pop(peer, None)
             self._door.leave(peer[0])
+
+    def _tell(self, peer: Any, error: BaseException) -> None:
+        """Tell why a connection ended that is no switch's."""
+        if (why := refusals.of_mismatch(error)) is not None:
+            self._refused(seam.address_in_words(peer), why)
+        elif isinstance(error, OSError | eventlet.Timeout):
+            LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+        else:
+            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
 
     def _look(self, peer: Any) -> None:
         connection = self._unsettled.get(peer)
@@ -392,7 +402,9 @@ class GreenHub:
     def post(self) -> Post:
         return self._mailbox.post
 
-    def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
+    def listen_at(
+        self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door, refused: Refused
+    ) -> None:
         cfg.CONF.set_override("ofp_listen_host", address[0])
         cfg.CONF.set_override("ofp_tcp_listen_port", address[1])
         cfg.CONF.set_override("echo_request_interval", ECHO_EVERY_S)
@@ -401,7 +413,7 @@ class GreenHub:
         files = None if tls is None else Renewable(tls.paths, lambda: _context(tls))
 
         def server(address: tuple[str, int], handle: Callable[[Any, Any], None]) -> _SwitchServer:
-            self._server = _SwitchServer(door, files, address, handle)
+            self._server = _SwitchServer(door, files, address, handle, refused)
             return self._server
 
         controller.StreamServer = server

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apps.openflow import _lines
+from apps.openflow.refusals import ForeignProtocol
 from apps.openflow.seam import (
     ECHO_EVERY_S,
     FLOODED_WORDS,
@@ -111,6 +112,8 @@ class Lines:
             raised = caught
         if raised is None and end == _lines.OPEN:
             return
+        if end == _lines.FOREIGN:
+            raised = raised or ForeignProtocol(error)
         if end == _lines.MALFORMED:
             raised = raised or ValueError(f"a message of {error} bytes, its header included")
         if end in _CUT_OFF:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from apps.openflow import seam
+from apps.openflow import refusals, seam
 from apps.openflow.lines import Lines
 from apps.openflow.messages import read_message, whole_message
 from apps.openflow.package import (
@@ -45,6 +45,7 @@ from apps.openflow.seam import (
     UNANSWERED_ECHOES,
     OpenFlowTls,
     Post,
+    Refused,
     Stopping,
 )
 from apps.process.certificates import Renewable
@@ -175,10 +176,12 @@ class LoopHub:
     def post(self) -> Post:
         return self._mailbox.post
 
-    def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
+    def listen_at(
+        self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door, refused: Refused
+    ) -> None:
         carriage: _Plain | _Encrypting = _Plain() if tls is None else _Encrypting(tls)
         try:
-            self._listener = _Listener(door, address, carriage.carry)
+            self._listener = _Listener(door, address, carriage.carry, refused)
         except OSError as error:
             place = seam.address_in_words(address)
             raise HydraError(
@@ -215,7 +218,9 @@ Carry = Callable[[socket.socket, Any], Any]
 class _Listener:
     """Where switches connect to."""
 
-    def __init__(self, door: Door, address: tuple[str, int], carry: Carry) -> None:
+    def __init__(
+        self, door: Door, address: tuple[str, int], carry: Carry, refused: Refused
+    ) -> None:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.server = socket.create_server(
             address, family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6
@@ -223,6 +228,7 @@ class _Listener:
         self.server.setblocking(False)
         self._door = door
         self._carry = carry
+        self._refused = refused
         self._arrived: asyncio.Queue[tuple[socket.socket, Any]] = asyncio.Queue()
         self._unsettled: dict[Any, socket.socket] = {}
         """Connections whose handshake has begun and is not completed, by their other end."""
@@ -275,15 +281,22 @@ class _Listener:
         timer = LOOP.call_later(seam.HANDSHAKE_S, self._look, peer)
         try:
             await self._carry(connection, peer)
-        except OSError as error:
-            LOG.warning("%s is not let in as a switch: %s", peer[0], error)
-        except Exception as error:  # whatever os-ken raises at what can't be an OpenFlow message
-            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
+        except Exception as error:  # also whatever os-ken raises at a message
+            self._tell(peer, error)
         finally:
             timer.cancel()
             connection.close()
             self._unsettled.pop(peer, None)
             self._door.leave(peer[0])
+
+    def _tell(self, peer: Any, error: BaseException) -> None:
+        """Tell why a connection ended that is no switch's."""
+        if (why := refusals.of_mismatch(error)) is not None:
+            self._refused(seam.address_in_words(peer), why)
+        elif isinstance(error, OSError):
+            LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+        else:
+            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
 
     def _look(self, peer: Any) -> None:
         connection = self._unsettled.get(peer)

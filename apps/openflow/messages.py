@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from apps.openflow import refusals
 from apps.openflow.package import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -15,7 +16,7 @@ from apps.openflow.package import (
     ofproto_v1_3,
     ofproto_v1_3_parser,
 )
-from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents
+from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents, address_in_words
 from drivers.codecs.openflow.refusals import describe_refusal
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.failures import FailureKind
@@ -51,6 +52,8 @@ _FIRST_KINDS = (
 """Messages that are read while nobody knows which switch sends them."""
 _HELLO_ELEMENT = struct.Struct("!HH")
 _HEADER = struct.Struct("!BBHI")
+_FEATURES_REQUEST = ofproto_v1_3.OFPT_FEATURES_REQUEST
+_DATAPATH_ID = struct.Struct("!Q")
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
@@ -125,14 +128,19 @@ def _hand_on(datapath: Any, message: Any) -> None:
             handler(event)
 
 
-def have_read(parsers: Mapping[int, Any]) -> None:
+def have_read(parsers: Mapping[int, Any], events: SwitchEvents) -> None:
     """Have messages of OpenFlow 1.3 read by ``parsers``, and of other versions greetings.
+
+    A switch that does not speak 1.3 is asked for its datapath id in an earlier version, if it has
+    one, and refused.
 
     Its own parsers know every kind of message, and an entry of length 0 in one of their lists is
     read for ever.
     """
 
     def greeting(datapath: Any, version: int, kind: int, length: int, xid: int, buf: Any) -> Any:
+        if kind == ofproto_v1_3.OFPT_FEATURES_REPLY:
+            _refuse_known(datapath, buf, events)
         if kind != ofproto_v1_3.OFPT_HELLO:
             return None
         elements, at = [], ofproto_v1_3.OFP_HELLO_HEADER_SIZE
@@ -143,6 +151,10 @@ def have_read(parsers: Mapping[int, Any]) -> None:
             if element == ofproto_v1_3.OFPHET_VERSIONBITMAP:
                 elements.append(ofproto_v1_3_parser.OFPHelloElemVersionBitmap.parser(buf, at))
             at += (size + 7) // 8 * 8
+        versions = {one for element in elements for one in element.versions} or {version}
+        if not _speaks_ours(version, elements, versions):
+            _refuse(datapath, versions, events)
+            return None
         hello = ofproto_v1_3_parser.OFPHello(datapath, elements)
         hello.set_headers(version, kind, length, xid)
         return hello
@@ -158,8 +170,48 @@ def have_read(parsers: Mapping[int, Any]) -> None:
         return parsers[kind](datapath, version, kind, length, xid, buf)
 
     versions = ofproto_parser._MSG_PARSERS
-    versions.update(dict.fromkeys(versions, greeting))
+    versions.update(dict.fromkeys({*versions, *refusals.VERSIONS}, greeting))
     versions[ofproto_v1_3.OFP_VERSION] = message
+
+
+def _speaks_ours(version: int, elements: Sequence[Any], versions: Collection[int]) -> bool:
+    """True if a greeting leads to OpenFlow 1.3: without a list, all versions up to one are spoken
+    (OpenFlow 1.3.5, 6.3.1).
+    """
+    ours = ofproto_v1_3.OFP_VERSION
+    return ours in versions if elements else version >= ours
+
+
+def _refuse(datapath: Any, versions: Collection[int], events: SwitchEvents) -> None:
+    """Refuse a switch that does not speak 1.3; where it can be asked, once its id is known."""
+    why = refusals.of_versions(versions)
+    earlier = [one for one in versions if one < ofproto_v1_3.OFP_VERSION]
+    if earlier and getattr(datapath, "hydra_refused_for", None) is None:
+        datapath.hydra_refused_for = why
+        datapath.send(_HEADER.pack(max(earlier), _FEATURES_REQUEST, _HEADER.size, 0))
+        return
+    events.switch_refused(None, address_in_words(datapath.address), why)
+    _end_refused(datapath, max(versions), why)
+
+
+def _refuse_known(datapath: Any, buf: Any, events: SwitchEvents) -> None:
+    """Refuse a switch that has told its datapath id, which stands first in each version."""
+    why = getattr(datapath, "hydra_refused_for", None)
+    if why is None:
+        return
+    (identity,) = _DATAPATH_ID.unpack_from(buf, _HEADER.size)
+    events.switch_refused(identity, address_in_words(datapath.address), why)
+    _end_refused(datapath, buf[0], why)
+
+
+def _end_refused(datapath: Any, version: int, why: str) -> None:
+    """Tell the switch, whose log may be all that its owner sees, and close the connection."""
+    datapath.hydra_refused_for = None
+    words = why.encode("ascii")
+    incompatible = _ERROR.pack(ofproto_v1_3.OFPET_HELLO_FAILED, ofproto_v1_3.OFPHFC_INCOMPATIBLE)
+    size = _HEADER.size + len(incompatible) + len(words)
+    header = _HEADER.pack(version, ofproto_v1_3.OFPT_ERROR, size, 0)
+    datapath.send(header + incompatible + words, close_socket=True)
 
 
 def parsers(events: SwitchEvents) -> dict[int, Any]:

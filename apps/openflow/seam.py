@@ -113,6 +113,12 @@ class SwitchEvents(Protocol):
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None: ...
 
+    def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
+        """A connection did not become a switch's; ``datapath`` is None if the switch did not get
+        as far as its datapath id. ``address`` is the other end's, with its port; ``why`` is a
+        sentence with the remedy.
+        """
+
     def port_changed(
         self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
     ) -> None: ...
@@ -192,6 +198,8 @@ class Application(Protocol):
     def stop(self) -> None: ...
 
 
+Refused = Callable[[str, str], None]
+"""Told the address, with its port, of who did not become a switch, and why, with the remedy."""
 Post = Callable[[Callable[[], None]], None]
 """Run a function in the hub's thread, soon; callable from any thread."""
 
@@ -213,8 +221,10 @@ class Hub(Protocol):
     @property
     def post(self) -> Post: ...
 
-    def listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door) -> None:
-        """Have switches let in there, from :meth:`start` on."""
+    def listen_at(
+        self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door, refused: Refused
+    ) -> None:
+        """Have switches let in there, from :meth:`start` on; tell ``refused`` of all others."""
 
     def listen_nowhere(self) -> None:
         """Let no switch in."""

@@ -20,6 +20,7 @@ from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 
+from apps.openflow.refusals import Refusal, Refusals
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, CatchUp, Pending, Requests, read_first
 from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, Post, SwitchConnection
@@ -124,6 +125,7 @@ class Switchboard(Requests):
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
+        self._refusals = Refusals(lambda one: self._names.get(DatapathId(one)))
         self._strangers: set[DatapathId] = set()
         """Those that were logged."""
 
@@ -153,10 +155,18 @@ class Switchboard(Requests):
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None:
         identity = DatapathId(datapath)
+        self._refusals.forget(datapath, connection.address)
         if identity not in self._names:
             self._tell_of_stranger(identity, connection)
         names = {port.name: port for port in ports.values()}
         self._enter(identity, ConnectedSwitch(connection, self._numbers(identity, names), names))
+
+    def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
+        self._refusals.note(datapath, address, why)
+
+    def refused(self) -> list[Refusal]:
+        """Switches that try to connect and are kept out by a setting; for any thread."""
+        return self._refusals.now()
 
     def _tell_of_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
         """Log a datapath id that is none of the fabric's, once: any neighbour may name as many as

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from apps.openflow.lines import read_what_came
+from apps.openflow.refusals import Refusals
 from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.workers import wire
 from apps.workers.switches import kind_number
@@ -58,6 +59,7 @@ class Holder:
         """By number."""
         self._number_of: dict[SwitchConnection, int] = {}
         self._by_datapath: dict[int, _Held] = {}
+        self._refusals = Refusals()
         self._newcomers: dict[int, list[tuple[SwitchConnection, dict[int, PortInfo]]]] = {}
 
     @property
@@ -106,6 +108,10 @@ class Holder:
         waiting.append((connection, dict(ports)))
         if len(waiting) == 1:
             older.connection.ask(lambda alive: self._settle(older, alive))
+
+    def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
+        """Log it: a controller is told of the switches alone that are let in."""
+        self._refusals.note(datapath, address, why)
 
     def _settle(self, older: _Held, alive: bool) -> None:
         """End the wait of newcomers for the older connection's answer."""

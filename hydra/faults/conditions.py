@@ -43,6 +43,8 @@ class ConditionKind(StrEnum):
     OPTICAL_SWITCH_DOWN = "optical-switch-down"
     TOR_DOWN = "tor-down"
     SWITCH_NOT_CONNECTED = "switch-not-connected"
+    SWITCH_REFUSED = "switch-refused"
+    """Switches that try to connect, and that a setting keeps out: OpenFlow's version, or TLS."""
     SWITCH_NOT_ANSWERING = "switch-not-answering"
     """Switches whose connection stands, and that owe an answer whose time is up."""
     RULES_REFUSED = "rules-refused"
@@ -90,6 +92,14 @@ class MissingSwitch:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedSwitch:
+    name: str
+    """The switch's name; its address if it has not told its datapath id, or a strange one."""
+    why: str
+    """A sentence, with the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedWorker:
     name: str
     why: str
@@ -128,6 +138,7 @@ class Facts:
     fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
     """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
     workers_refused: Sequence[RefusedWorker] = ()
+    switches_refused: Sequence[RefusedSwitch] = ()
 
 
 class Watch:
@@ -273,6 +284,21 @@ class Watch:
                 "hydra devices",
                 pairs,
                 reservations,
+            )
+        kind = ConditionKind.SWITCH_REFUSED
+        reasons: dict[str, list[str]] = {}
+        for switch in facts.switches_refused:
+            reasons.setdefault(switch.why, []).append(switch.name)
+        since = self._first_seen(kind, (one.name for one in facts.switches_refused), facts)
+        for why, refused in reasons.items():
+            yield Condition(
+                kind,
+                tuple(refused),
+                f"{_names(refused)}: {why}",
+                min(since[name] for name in refused),
+                "kept out, each time that the switch connects",
+                "change that setting",
+                "hydra devices --down",
             )
         kind = ConditionKind.UNCONFIRMED
         since = self._first_seen(kind, facts.unconfirmed, facts)
@@ -554,6 +580,7 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
         "switch {} is connected now",
         "{} switches are connected now",
     ),
+    ConditionKind.SWITCH_REFUSED: ("{} is kept out no more", "{} switches are kept out no more"),
     ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
     ConditionKind.RULES_REFUSED: (
         "switch {} takes its rules again",

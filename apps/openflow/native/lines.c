@@ -20,6 +20,7 @@ enum {
     MOST_UNANSWERED = 16,
     READ_BYTES = 65536,
     EVENTS = 128,
+    LAST_VERSION = 15, /* of OpenFlow's 1 to 6; TLS begins with 22, and text with 32 or more */
     SENT_BESIDE = 16, /* lines written to in a turn while others wait to be read */
     TICK_MS = 250,
     MOST_ECHOED = 65536, /* bytes of replies to echoes that a switch does not read */
@@ -44,6 +45,7 @@ typedef struct Line {
     size_t echoed;   /* bytes in `out`, at most, that answer echoes */
     uint32_t events; /* what epoll is asked for */
     int is_queued, is_due, is_last;
+    int is_openflow; /* it has sent a byte that begins a message */
     struct Line *next_ready, *next_due;
     double echo_due_s, progress_s;
     uint32_t next_xid, asked[MOST_UNANSWERED];
@@ -286,6 +288,13 @@ static void receive(Lines *all, Line *line, const uint8_t *message, size_t size)
 static size_t receive_all(Lines *all, Line *line, const uint8_t *data, size_t size)
 {
     size_t at = 0;
+    if (!line->is_openflow && size) {
+        if (data[0] == 0 || data[0] > LAST_VERSION) {
+            end_line(all, line, LINE_FOREIGN, data[0]);
+            return 0;
+        }
+        line->is_openflow = 1;
+    }
     while (line->end == LINE_OPEN && size - at >= HEADER_BYTES) {
         size_t length = big16(data + at + 2);
         if (length < HEADER_BYTES) {

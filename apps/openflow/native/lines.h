@@ -31,7 +31,8 @@ typedef enum {
     LINE_SILENT,   /* left too many requests for an echo unanswered */
     LINE_STALLED,  /* read nothing for too long */
     LINE_FLOODED,  /* more waits for it than it may */
-    LINE_MALFORMED /* sent a message that is shorter than its header; `error` is its length */
+    LINE_MALFORMED, /* sent a message that is shorter than its header; `error` is its length */
+    LINE_FOREIGN /* began with what is no version of OpenFlow; `error` is that byte */
 } LineEnd;
 
 typedef struct {

@@ -192,7 +192,8 @@ static int fill(PyObject *module)
              PyModule_AddIntConstant(module, "SILENT", LINE_SILENT) ||
              PyModule_AddIntConstant(module, "STALLED", LINE_STALLED) ||
              PyModule_AddIntConstant(module, "FLOODED", LINE_FLOODED) ||
-             PyModule_AddIntConstant(module, "MALFORMED", LINE_MALFORMED);
+             PyModule_AddIntConstant(module, "MALFORMED", LINE_MALFORMED) ||
+             PyModule_AddIntConstant(module, "FOREIGN", LINE_FOREIGN);
     return failed ? -1 : 0;
 }
 

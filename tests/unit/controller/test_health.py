@@ -34,6 +34,9 @@ class Away:
     def switches_mute(self):
         return self.mute
 
+    def switches_refused(self):
+        return []
+
     def unconfirmed(self):
         return []
 

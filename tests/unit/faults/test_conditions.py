@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.faults.conditions import ConditionKind, Facts, MissingSwitch, RefusedWorker, Watch
+from hydra.faults.conditions import (
+    ConditionKind,
+    Facts,
+    MissingSwitch,
+    RefusedSwitch,
+    RefusedWorker,
+    Watch,
+    over,
+)
 from hydra.faults.quarantine import Quarantined
 from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState
@@ -187,6 +195,20 @@ def test_switches_that_are_connected_and_do_not_answer_are_a_condition_of_their_
     assert one.kind is ConditionKind.SWITCH_NOT_ANSWERING
     assert one.what == "switch v1 is connected, and not answering"
     assert one.done.startswith("left alone until they answer")
+
+
+def test_switches_that_a_setting_keeps_out_are_named_with_the_remedy(watch):
+    why = "the switch speaks OpenFlow 1.0, and not 1.3: set 1.3 on the bridge"
+    kept_out = [
+        RefusedSwitch("v1", why),
+        RefusedSwitch("v2", why),
+        RefusedSwitch("10.0.0.3", "TLS"),
+    ]
+    one, other = watch.conditions(facts(switches_refused=kept_out))
+    assert one.kind is other.kind is ConditionKind.SWITCH_REFUSED
+    assert (one.subjects, one.what) == (("v1", "v2"), f"v1, v2: {why}")
+    assert (other.subjects, other.what) == (("10.0.0.3",), "10.0.0.3: TLS")
+    assert over(one.kind, ["v1"]) == "v1 is kept out no more"
 
 
 def test_switches_that_are_away_are_one_condition_and_so_are_their_late_counters(watch):

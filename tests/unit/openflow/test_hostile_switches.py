@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -28,6 +29,9 @@ from apps.openflow import framework, seam
 seam.HANDSHAKE_S = 3.0
 
 class Events:
+    def switch_refused(self, datapath, address, why):
+        print("refused", datapath, address.rpartition(":")[0], why, flush=True)
+
     def __getattr__(self, name):
         return lambda *_args, **_more: print(name, flush=True)
 
@@ -193,6 +197,80 @@ def test_elements_of_a_greeting(port, elements, answered):
     assert (FEATURES_REQUEST in kinds) == answered
 
 
+def refused(process: subprocess.Popen) -> str:
+    """The next line about a switch that is refused."""
+    for line in process.stdout:
+        if line.startswith("refused"):
+            return line
+    raise AssertionError("none is refused")
+
+
+def bitmap(*versions: int) -> bytes:
+    """The greeting of a switch that lists the versions that it speaks."""
+    listed = struct.pack("!HHI", 1, 8, sum(1 << one for one in versions))
+    return struct.pack("!BBHI", max(versions), 0, 16, 1) + listed
+
+
+def test_a_switch_of_an_earlier_version_is_asked_for_its_name_and_refused(listening):
+    port, process = listening(100, 1000)
+    for greeting, version in (
+        (struct.pack("!BBHI", 1, 0, 8, 1), 1),
+        (struct.pack("!BBHI", 3, 0, 8, 1), 3),
+        (bitmap(1, 2), 2),
+        (bitmap(1, 5, 6), 1),
+    ):
+        with connect(port) as connection, connection.makefile("rb") as messages:
+            connection.sendall(greeting)
+            while (header := messages.read(8))[1] != FEATURES_REQUEST:
+                messages.read(int.from_bytes(header[2:4]) - 8)
+            assert header[0] == version
+            reply = struct.pack("!BBHIQIB3xII", version, 6, 32, 0, 0x1234, 0, 1, 0, 0)
+            connection.sendall(reply)
+            line = refused(process)
+            assert line.startswith(f"refused {0x1234} 127.0.0.1 the switch speaks OpenFlow 1.")
+            assert "and not 1.3: set 1.3 on the bridge" in line
+            assert "protocols=OpenFlow13" in line
+            rest = messages.read()
+            assert b"\x00\x00\x00\x00the switch speaks OpenFlow 1." in rest, "its log tells, too"
+    end(process)
+
+
+def test_a_switch_that_does_not_get_as_far_as_its_name_is_refused_by_its_address(listening):
+    port, process = listening(100, 1000)
+    with connect(port) as connection:
+        connection.sendall(bitmap(6))
+        assert refused(process).startswith(
+            "refused None 127.0.0.1 the switch speaks OpenFlow 1.5, and not 1.3"
+        )
+    with connect(port) as connection:
+        connection.sendall(struct.pack("!BBHI", 1, 0, 8, 1))
+    assert refused(process).startswith("refused None 127.0.0.1 the switch speaks OpenFlow 1.0, and")
+    end(process)
+
+
+def test_a_later_version_that_lists_ours_is_let_in(port):
+    with connect(port) as connection, connection.makefile("rb") as messages:
+        connection.sendall(bitmap(1, 4, 6))
+        while (header := messages.read(8))[1] != FEATURES_REQUEST:
+            messages.read(int.from_bytes(header[2:4]) - 8)
+        assert header[0] == 4
+
+
+@pytest.mark.parametrize("size", [None, 60], ids=["a whole greeting", "a short one"])
+def test_tls_on_the_port_without_is_named(listening, size):
+    port, process = listening(100, 1000)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="c")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    with connect(port) as connection:
+        connection.sendall(outgoing.read()[:size])
+        assert refused(process).startswith(
+            "refused None 127.0.0.1 the switch speaks TLS, and this port is for OpenFlow without"
+        )
+    end(process)
+
+
 ZEROS = [
     struct.pack("!BBHI", version, kind, 72, 1) + bytes([0, part]) + bytes(62)
     for version in (4, 1, 3, 5, 6)
@@ -250,7 +328,7 @@ def handshake(connection, peer):
     done += 1
 
 server = green._SwitchServer(
-    Door("OpenFlow", 1000, 1000, ""), None, ("127.0.0.1", 0), handshake
+    Door("OpenFlow", 1000, 1000, ""), None, ("127.0.0.1", 0), handshake, print
 )
 hub.spawn(server.serve_forever)
 print(server.server.getsockname()[1], flush=True)
@@ -286,7 +364,7 @@ async def all_are_done():
     while done < 400:
         await asyncio.sleep(0.05)
 
-listener = looped._Listener(Door("OpenFlow", 1000, 1000, ""), ("127.0.0.1", 0), handshake)
+listener = looped._Listener(Door("OpenFlow", 1000, 1000, ""), ("127.0.0.1", 0), handshake, print)
 listener.start()
 print(listener.server.getsockname()[1], flush=True)
 looped.LOOP.run_until_complete(all_are_done())

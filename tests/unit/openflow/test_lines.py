@@ -124,7 +124,7 @@ def random_messages(chance: random.Random, count: int) -> list[bytes]:
     sizes = (0, 0, 0, 1, 7, 8, 100, 1500, 65527)
     return [
         message(chance.choice((BARRIER_REPLY, PACKET_IN, 1, 19)), xid,
-                chance.randbytes(chance.choice(sizes)), chance.choice((4, 4, 1, 255)))
+                chance.randbytes(chance.choice(sizes)), chance.choice((4, 4, 1, 15)))
         for xid in range(count)
     ]  # fmt: skip
 
@@ -181,6 +181,23 @@ def test_a_message_shorter_than_its_header_ends_the_line_after_those_before(line
     assert lines.end_of(switch) == (_lines.MALFORMED, length)
     assert lines.taken[switch.line] == good
     assert not lines.native.send(switch.line, b"x")
+
+
+@pytest.mark.parametrize("first", [0, 0x16, ord("G"), 255])
+def test_a_line_that_does_not_begin_as_openflow_ends_at_its_first_byte(lines, first):
+    """A greeting of TLS may be shorter than the message that its header would be."""
+    switch = lines.connect()
+    switch.here.sendall(bytes([first, 3, 1]))
+    assert lines.end_of(switch) == (_lines.FOREIGN, first)
+
+
+def test_only_the_first_byte_of_a_line_tells_what_it_is(lines):
+    switch, sent = (
+        lines.connect(),
+        [message(BARRIER_REPLY, 1), message(BARRIER_REPLY, 2, version=255)],
+    )
+    switch.here.sendall(b"".join(sent))
+    assert lines.messages_of(switch, 2) == sent
 
 
 def test_a_line_ends_with_what_came_before_the_end(lines):

@@ -1,47 +1,79 @@
-"""What switches refuse, in words."""
+"""Why connections do not become switches, and how often that is told."""
 
-import struct
+import ssl
 
-import pytest
+from apps.openflow import refusals
+from apps.openflow.refusals import ForeignProtocol, Refusal, Refusals
 
-from drivers.codecs.openflow import meters
-from drivers.codecs.openflow.refusals import describe_refusal
-from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
-from hydra.forwarding.pipeline import Port, RuleKind
-from hydra.forwarding.rules import FlowRule, Install
-
-RULE = Install(FlowRule(RuleKind.CIRCUIT, (3, 104, Port.OPTICAL)))
-ALONE = encode_changes([RULE], SwitchPorts(1, 2, 3), 7, None)
-OPEN_BYTES = 24
-MEMBER = encode_changes([RULE], SwitchPorts(1, 2, 3), 7, 1)[OPEN_BYTES:]
-METER = meters.encode_meter_changes([meters.AddMeter(5, 10.0)], 7)
-FULL = "no room for another rule, table 5 (circuits), OpenFlow error type 5, code 1"
+WHY = refusals.of_versions({1})
 
 
-@pytest.mark.parametrize("refused", [ALONE, ALONE[:64], MEMBER, MEMBER[:64]])
-def test_a_full_table_is_named(refused):
-    assert describe_refusal(5, 1, refused) == FULL
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
 
 
-@pytest.mark.parametrize(
-    ("of_type", "code", "refused", "words"),
-    [
-        (2, 9, MEMBER, "action to an unknown group, table 5 (circuits)"),
-        (2, 4, MEMBER, "action to an unknown port, table 5 (circuits)"),
-        (12, 10, METER, "no room for another meter, meter 5"),
-        (5, 1, b"", "no room for another rule"),
-        (77, 3, MEMBER, "refused, table 5 (circuits)"),
-    ],
-)
-def test_other_refusals_are_named_as_far_as_they_are_known(of_type, code, refused, words):
-    numbers = f"OpenFlow error type {of_type}, code {code}"
-    assert describe_refusal(of_type, code, refused) == f"{words}, {numbers}"
+def test_words():
+    assert refusals.of_versions({1, 6}).startswith("the switch speaks OpenFlow 1.0, 1.5, and not")
+    assert "version 0x9" in refusals.of_versions({9})
+    assert "tcp: instead of ssl:" in refusals.of_mismatch(ForeignProtocol(0x16))
+    assert refusals.of_mismatch(ForeignProtocol(ord("G"))) is None
+    assert refusals.of_mismatch(ConnectionResetError(104, "reset")) is None
 
 
-def test_an_error_about_anything_is_put_into_words():
-    table = bytearray(ALONE)
-    table[24] = 200
-    assert describe_refusal(5, 1, bytes(table)).startswith("no room for another rule, table 200,")
-    for length in range(len(MEMBER)):
-        assert describe_refusal(5, 1, MEMBER[:length]).startswith("no room for another rule")
-    assert struct.unpack_from("!B", MEMBER, 1) == (4,), "an experimenter's message"
+def handshake_with(first_bytes):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(first_bytes)
+    try:
+        server.do_handshake()
+    except ssl.SSLError as error:
+        return error
+    raise AssertionError("a handshake")
+
+
+def test_openflow_without_tls_on_the_port_with():
+    hello = b"\x04\x00\x00\x10\x00\x00\x00\x01\x00\x01\x00\x08\x00\x00\x00\x10"
+    for greeting in (hello, hello[:8] + bytes(8), b"GET / HTTP/1.0\r\n\r\n"):
+        assert "ssl: instead of tcp:" in refusals.of_mismatch(handshake_with(greeting))
+
+
+def test_each_switch_is_logged_by_its_name_once_a_minute(caplog):
+    clock = Clock()
+    names = {1: "v1", 2: "v2"}
+    kept_out = Refusals(names.get, clock)
+    for port in range(40_000, 40_020):
+        kept_out.note(1, f"10.0.0.1:{port}", WHY)
+        kept_out.note(2, f"10.0.0.2:{port}", WHY)
+        kept_out.note(None, f"[2001:db8::3]:{port}", WHY)
+        clock.now_s += 2
+    assert [one.split(" is not")[0] for one in caplog.messages] == [
+        "v1 (10.0.0.1, datapath id 0x0000000000000001)",
+        "v2 (10.0.0.2, datapath id 0x0000000000000002)",
+        "[2001:db8::3] ([2001:db8::3])",
+    ]
+    assert all("protocols=OpenFlow13" in one for one in caplog.messages)
+    clock.now_s += 30
+    kept_out.note(1, "10.0.0.1:5", WHY)
+    assert len(caplog.messages) == 4
+    assert kept_out.now() == [Refusal("[2001:db8::3]", WHY), Refusal("v1", WHY), Refusal("v2", WHY)]
+    clock.now_s += 80
+    assert kept_out.now() == [Refusal("v1", WHY)]
+
+
+def test_a_switch_that_is_let_in_is_kept_out_no_more():
+    kept_out = Refusals({1: "v1"}.get)
+    kept_out.note(1, "10.0.0.1:5", WHY)
+    kept_out.note(None, "10.0.0.1:6", WHY)
+    kept_out.forget(1, "10.0.0.1:7")
+    assert kept_out.now() == []
+
+
+def test_a_neighbour_with_many_addresses_fills_no_memory():
+    kept_out = Refusals()
+    for number in range(10_000):
+        kept_out.note(number, f"10.{number >> 8}.{number & 255}.1:5", WHY)
+    assert len(kept_out.now()) == 100

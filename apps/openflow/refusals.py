@@ -1,0 +1,131 @@
+"""Why a connection does not become a switch, in words and with the remedy."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+LOG: Final = logging.getLogger("hydra.switchboard")
+_LOG_S: Final = 60.0
+_LASTS_S: Final = 90.0
+"""How long a refused connection counts: switches try again sooner."""
+_MOST_SUBJECTS: Final = 100
+"""Switches that are remembered: any neighbour may name as many as it likes."""
+_TLS_HANDSHAKE: Final = 0x16
+VERSIONS: Final = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
+"""OpenFlow's versions by their number in messages."""
+_NO_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"}
+)
+_NO_CERTIFICATE: Final = frozenset(
+    {"PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED"}
+)
+
+
+class ForeignProtocol(Exception):
+    """The first byte of a connection begins no OpenFlow message."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(first)
+        self.first = first
+
+
+def of_versions(versions: Collection[int]) -> str:
+    """Words about a switch that speaks these versions, and not 1.3."""
+    spoken = ", ".join(VERSIONS.get(one, f"version {one:#x}") for one in sorted(versions))
+    return (
+        f"the switch speaks OpenFlow {spoken}, and not 1.3: set 1.3 on the bridge "
+        "(`ovs-vsctl set bridge BRIDGE protocols=OpenFlow13`)"
+    )
+
+
+def of_mismatch(error: BaseException) -> str | None:
+    """Words about an error that a setting of switch or controller causes; None for any other."""
+    if isinstance(error, ForeignProtocol) and error.first == _TLS_HANDSHAKE:
+        return (
+            "the switch speaks TLS, and this port is for OpenFlow without TLS: set the switch's "
+            "controller to tcp: instead of ssl:, or give the controller certificates "
+            "(controller.openflow_certificate)"
+        )
+    if isinstance(error, ssl.SSLError):
+        if error.reason in _NO_TLS:
+            return (
+                "the switch speaks no TLS, and this port is for OpenFlow with TLS: set the "
+                "switch's controller to ssl: instead of tcp:, and give the switch a certificate "
+                "(`hydra ca issue`, `ovs-vsctl set-ssl`)"
+            )
+        if error.reason in _NO_CERTIFICATE or "ALERT" in (error.reason or ""):
+            return (
+                f"the certificates of switch and controller do not fit ({error.reason}): give "
+                "both certificates of the same authority (`hydra ca issue`, `ovs-vsctl set-ssl`)"
+            )
+    return None
+
+
+class Refusal(NamedTuple):
+    """A switch that is kept out by a setting, its own or the controller's."""
+
+    name: str
+    """Its name, or its address if that is all that is known."""
+    why: str
+    """A sentence, with the remedy."""
+
+
+class Refusals:
+    """Switches that are kept out now; logged one by one, each once a minute. For any thread."""
+
+    def __init__(
+        self,
+        name_of: Callable[[int], str | None] = lambda _datapath: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``name_of`` gives the name of a datapath id that is the fabric's."""
+        self._name_of = name_of
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, _Seen] = {}
+
+    def note(self, datapath: int | None, address: str, why: str) -> None:
+        """Note a refused connection; the port in ``address`` is another each time."""
+        host = address.rpartition(":")[0]
+        name = None if datapath is None else self._name_of(datapath)
+        subject = host if name is None else name
+        now_s = self._clock()
+        with self._lock:
+            self._seen = {one: seen for one, seen in self._seen.items() if seen.until_s > now_s}
+            seen = self._seen.get(subject)
+            if seen is None and len(self._seen) >= _MOST_SUBJECTS:
+                return
+            is_news = seen is None or seen.why != why or now_s >= seen.log_s
+            log_s = now_s + _LOG_S if seen is None or is_news else seen.log_s
+            self._seen[subject] = _Seen(why, now_s + _LASTS_S, log_s)
+        if is_news:
+            where = host if datapath is None else f"{host}, datapath id {datapath:#018x}"
+            LOG.warning("%s (%s) is not let in as a switch: %s", subject, where, why)
+
+    def forget(self, datapath: int, address: str) -> None:
+        """Note that a switch is let in."""
+        with self._lock:
+            self._seen.pop(self._name_of(datapath) or "", None)
+            self._seen.pop(address.rpartition(":")[0], None)
+
+    def now(self) -> list[Refusal]:
+        """Switches whose last refused connection is not long ago, by name."""
+        now_s = self._clock()
+        with self._lock:
+            return [
+                Refusal(subject, seen.why)
+                for subject, seen in sorted(self._seen.items())
+                if seen.until_s > now_s
+            ]
+
+
+class _Seen(NamedTuple):
+    why: str
+    until_s: float
+    log_s: float
+    """When it is logged again."""
