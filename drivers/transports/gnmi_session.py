@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
+from drivers.transports.permit import PermitOverError, left_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
@@ -178,11 +179,14 @@ class GnmiSession:
     def _call(self, method: Callable[..., _T], request: object) -> _T:
         grpc = import_module("grpc")
         try:
-            return method(request, timeout=self._timeout_s, metadata=self._metadata)
+            limit_s = left_s(self._timeout_s)
+            return method(request, timeout=limit_s, metadata=self._metadata)
+        except PermitOverError as error:
+            raise _CallLost("CANCELLED", f"{self._address}: {error}") from error
         except grpc.RpcError as error:
             code, told = error.code().name, error.details() or ""
             if code == "DEADLINE_EXCEEDED":
-                told = f"no answer within {self._timeout_s:g} s"
+                told = f"no answer within {limit_s:g} s"
             if code in LOST:
                 raise _CallLost(code, f"{self._address}: {told or code}") from error
             if code == "UNAUTHENTICATED":

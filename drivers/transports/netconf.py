@@ -35,6 +35,7 @@ from ncclient.transport import SSHSession
 from ncclient.transport.errors import SessionCloseError
 
 from drivers.transports import ssh
+from drivers.transports.permit import about_to_send
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
@@ -268,6 +269,7 @@ class NetconfTransport:
     ) -> Untyped:
         """The reply to a request. Raises _LostError, NetconfRefusal or ProtocolError."""
         try:
+            about_to_send(link.session.transport.sock)
             link.manager.timeout = ssh.remaining(deadline)
             reply = call(link.manager)
             errors = [error for error in reply.errors if error.severity != "warning"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,6 +13,7 @@ import httpx
 
 from drivers.codecs.yang_json import Json, YangJsonError, parse, parse_refusal
 from drivers.credentials import secret
+from drivers.transports.permit import PermitOverError, left_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, Plane
@@ -138,10 +140,13 @@ class RestconfSession:
                 trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             else:
                 trusted = ssl.create_default_context(cadata=authorities(self._device, self._tls))
+            # What a device does not acknowledge is not sent again after this controller's lease.
+            unanswered_ms = int(left_s(self._timeout_s) * 1000)
+            option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, unanswered_ms))
             self._client = httpx.Client(
                 base_url=f"http{'' if self._tls is None else 's'}://{self._address}/{self._root}/",
                 auth=httpx.BasicAuth(self._login.username, secret(self._device, self._login)),
-                verify=trusted,
+                transport=httpx.HTTPTransport(verify=trusted, socket_options=[option]),
                 timeout=self._timeout_s,
                 trust_env=False,
                 headers={"Accept": _JSON, "Content-Type": _JSON},
@@ -157,8 +162,17 @@ class RestconfSession:
     ) -> httpx.Response:
         name = None if self._tls is None else self._tls.server_name
         extensions = {} if name is None else {"sni_hostname": name}
+        try:
+            limit_s = left_s(self._timeout_s)
+        except PermitOverError as error:
+            raise httpx.ConnectError(str(error)) from error
         return self._connected().request(
-            method, path, content=body, headers=dict(headers), extensions=extensions
+            method,
+            path,
+            content=body,
+            headers=dict(headers),
+            extensions=extensions,
+            timeout=limit_s,
         )
 
     def refusal(self, answer: httpx.Response) -> str:
