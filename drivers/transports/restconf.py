@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -85,10 +85,15 @@ class RestconfSession:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        expected: Collection[int] = (),
     ) -> httpx.Response:
-        """The answer to a request that changes the device, unless the server failed at it.
+        """The answer to a request that changes the device: a success, or the device's refusal.
 
-        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost.
+        A refusal holds RESTCONF's document of errors (RFC 8040, 7.1). Gateways and proxies answer
+        with statuses of their own, also when the device has carried the request out: without such
+        a document, only ``expected`` statuses are returned, after which the caller looks at
+        the device. Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got
+        lost or may be of something between.
         """
         try:
             answer = self._ask(method, path, body, headers)
@@ -98,7 +103,10 @@ class RestconfSession:
         except httpx.TransportError as error:
             self.close()
             raise self._unconfirmed(self._reason(error)) from error
-        if answer.is_server_error:
+        told = answer.is_client_error and bool(parse_refusal(answer.content))
+        if not (answer.is_success or told or answer.status_code in expected):
+            if answer.status_code == httpx.codes.UNAUTHORIZED:
+                self.close()
             raise self._unconfirmed(self.refusal(answer))
         return answer
 
