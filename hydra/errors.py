@@ -146,6 +146,11 @@ class HeldElsewhere(DeviceError):
 
     kind = FailureKind.TAKEN_OVER
 
+    def __init__(self, device: str, message: str, generation: int | None = None) -> None:
+        self.generation = generation
+        """Generation of the leader that holds the device; None: the device tells none."""
+        super().__init__(device, message)
+
 
 class ProtocolError(DeviceError):
     """Bytes from the device that its grammar does not contain."""

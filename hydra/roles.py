@@ -272,11 +272,15 @@ class Askable(Protocol):
 class Claimable(Protocol):
     """A ToR switch with ``capabilities.claims``."""
 
-    def claim(self, *, steal: bool = False) -> None:
+    def claim(self, generation: int | None = None) -> None:
         """Open the switch, and hold it against other controllers from now on, whenever it is open.
 
-        Raises HeldElsewhere if another one has it; with ``steal``, takes it from that one. The
-        device lets go when the session ends.
+        ``generation`` is that of a leader (:class:`apps.process.term.Term`), who takes the switch
+        from every controller of a lower one; a controller with a lower one is refused by the
+        switch from then on, whatever becomes of sessions. None: a controller that has no store; it
+        takes the switch from nobody, and the switch lets go when the session ends.
+
+        Raises HeldElsewhere if another controller has the switch.
         """
 
     def keep(self) -> None:

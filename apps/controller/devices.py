@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 from apps.process.metrics import Metrics
 from apps.process.term import Alone, Term
 from drivers.registry import optical_switch, tor_switch
+from drivers.transports.permit import permitted
 from hydra.errors import (
     AwaitsPeople,
     DeviceError,
@@ -77,6 +78,8 @@ class _Slot(Generic[_DeviceT]):
     check: Callable[[_DeviceT], None] = lambda _device: None
     """Raises DeviceError if a device that was just opened is not the one that was configured."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    claimed: bool = False
+    """True once the device has been held against other controllers in this term."""
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None if its last exchange went well."""
     alarms: tuple[Alarm, ...] = ()
@@ -91,7 +94,7 @@ class _Slot(Generic[_DeviceT]):
         """Open the device if need be, act, and note whether that went well. Raises DeviceError."""
 
         def opened(device: _DeviceT) -> _ResultT:
-            device.open()
+            self._open()
             if self.problem is not None:
                 self.check(device)
             return action(device)
@@ -113,6 +116,32 @@ class _Slot(Generic[_DeviceT]):
             self.heard_s = time.monotonic()
             return result
 
+    def claim(self) -> None:
+        """Open the device, and hold it against other controllers if it can be held."""
+        self.use_unopened(lambda _device: self._open(first=True))
+
+    def _open(self, *, first: bool = False) -> None:
+        """Open the device; ``first``: claim it before. Raises DeviceError.
+
+        A store that was set up anew, or goes on from a snapshot, gives leaders lower generations
+        than a device may know. A device that was not held in this term is therefore claimed by a
+        generation beyond the known one, which the term grants only while this controller leads.
+        """
+        device = self.device
+        claimable = device if isinstance(device, Claimable) else None
+        try:
+            if first and claimable is not None:
+                claimable.claim(self.term.generation)
+            else:
+                device.open()
+        except HeldElsewhere as error:
+            known = error.generation
+            barred = self.claimed or known is None or self.term.generation is None
+            if claimable is None or barred or not self.term.exceed(known or 0):
+                raise
+            claimable.claim(self.term.generation)
+        self.claimed = self.claimed or claimable is not None
+
     def _lost(self, error: DeviceError) -> None:
         """Close the device; log once that it is away. Other errors are the caller's to tell."""
         known, self.problem = self.problem, error.failure(_STEP)
@@ -125,10 +154,12 @@ class _Slot(Generic[_DeviceT]):
     def _noted(self) -> Iterator[None]:
         """Note what goes wrong. Raises DeviceError, also in place of what a driver may not raise.
 
-        Else one driver's defect would take the other devices' results with it.
+        Else one driver's defect would take the other devices' results with it. Nothing is sent to
+        the device once the term is over.
         """
         try:
-            yield
+            with permitted(self.term.left_s):
+                yield
         except DeviceError as error:
             self._lost(error)
             raise
@@ -161,7 +192,7 @@ class _Slot(Generic[_DeviceT]):
             if self.problem is not None:
                 return
             with self._noted():
-                device.open()
+                self._open()
                 if isinstance(device, AlarmSource):
                     before, self.alarms = self.alarms, device.alarms()
                     for alarm in news(before, device.reports(), self.alarms):
@@ -245,14 +276,6 @@ def _look_at(ports: Collection[str], tor: TorSwitch) -> None:
         tor.link_up(ports)
 
 
-def _claim(tor: TorSwitch, *, steal: bool) -> None:
-    """Claim a ToR, or open one that can't be claimed."""
-    if isinstance(tor, Claimable):
-        tor.claim(steal=steal)
-    else:
-        tor.open()
-
-
 def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounters] | None:
     return tor.counters(ports) if isinstance(tor, CounterReader) else None
 
@@ -315,19 +338,21 @@ class Devices:
     def claim(self) -> None:
         """Hold every ToR that can be held against other controllers, and start to keep it.
 
-        Raises HydraError if another controller has one. Where a store says that this one leads, it
-        is taken from the last leader, which may be paused. A ToR that is silent is claimed as soon
-        as it answers.
+        Raises HydraError if another controller has one and no store says that this one leads. A
+        leader takes ToRs from the last leader, which may be paused; a ToR that knows a later leader
+        is left alone. A ToR that is silent is claimed as soon as it answers.
         """
-        claim = partial(_claim, steal=self._term.generation is not None)
-        futures = [self._pool.submit(slot.use_unopened, claim) for slot in self._tors.values()]
+        futures = [self._pool.submit(slot.claim) for slot in self._tors.values()]
         held = []
         try:
             for future in futures:
                 try:
                     future.result()
                 except HeldElsewhere as error:
-                    held.append(str(error))
+                    if self._term.generation is None:
+                        held.append(str(error))
+                    else:
+                        LOG.error("%s", error)
                 except DeviceError as error:
                     if not isinstance(error, DeviceUnavailable):
                         LOG.warning("%s", error)

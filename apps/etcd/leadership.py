@@ -107,6 +107,7 @@ class Leadership:
         """When the renewal was asked for that was answered last."""
         self._created: int | None = None
         """The revision of etcd that made this controller the leader; None: it stands by."""
+        self._exceeding = threading.Lock()
         self._floor = 0
         """What etcd says is added to generations: those of a store before it were higher."""
         self._begun = self._ends = False
@@ -141,6 +142,10 @@ class Leadership:
         The floor only grows, and the leader alone raises it. The next one reads it in the
         transaction that makes it the leader, and so begins beyond all that this one has named.
         """
+        with self._exceeding:
+            return self._exceed(generation)
+
+    def _exceed(self, generation: int) -> bool:
         created, floor = self._created, self._floor
         if created is None or self.over() or generation >= _MOST:
             return False
@@ -166,7 +171,10 @@ class Leadership:
         return self._floor >= wanted
 
     def over(self) -> bool:
-        return self._created is None or boot_s() >= self._until_s
+        return self.left_s() <= 0
+
+    def left_s(self) -> float:
+        return 0.0 if self._created is None else max(0.0, self._until_s - boot_s())
 
     def conditions(self) -> tuple[Json, ...]:
         """Conditions of a transaction of etcd's that hold while this controller leads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,6 +91,10 @@ class Term(Protocol):
         """True if this controller does not lead, and has to leave all devices alone."""
         ...
 
+    def left_s(self) -> float:
+        """Seconds in which this controller certainly leads; 0 if it does not."""
+        ...
+
     def standby(self) -> Standby | None:
         """What a controller that does not lead knows; None: it leads, and takes requests."""
         ...
@@ -132,6 +137,9 @@ class Alone:
 
     def over(self) -> bool:
         return False
+
+    def left_s(self) -> float:
+        return math.inf
 
     def standby(self) -> Standby | None:
         return None

@@ -33,6 +33,8 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, Port
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
+_LOOKED_AT: Final = (httpx.codes.PRECONDITION_FAILED, httpx.codes.NOT_FOUND)
+"""Statuses that decide nothing by themselves: the list of cross-connects is read again."""
 _T = TypeVar("_T")
 _log: Final = logging.getLogger(__name__)
 
@@ -203,7 +205,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
             requests.append(("PATCH", codec.CROSS_CONNECTS, codec.pairs_text(sorted(change.added))))
         for method, path, body in requests:
             headers = {} if tag is None else {"If-Match": tag}
-            answer = self._session.change(method, path, body, headers)
+            answer = self._session.change(method, path, body, headers, _LOOKED_AT)
             if answer.status_code == httpx.codes.PRECONDITION_FAILED:
                 return None
             if not (answer.is_success or _is_gone(method, answer)):

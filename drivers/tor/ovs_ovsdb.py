@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from drivers.transports.ovsdb_session import (
     SCHEMES,
     Call,
     NotOwnerError,
+    OutdatedError,
     OvsdbSession,
     RefusedError,
     Row,
@@ -58,14 +60,38 @@ CAPABILITIES: Final = TorCapabilities(
 
 _WATCHED: Final[Mapping[str, tuple[str, ...]]] = {
     "Open_vSwitch": ("next_cfg", "cur_cfg"),
-    "Bridge": ("name", "ports"),
+    "Bridge": ("name", "ports", "external_ids"),
     "Port": ("name", "interfaces"),
 }
 _COUNT_UP: Final = (
     b'{"op":"mutate","table":"Open_vSwitch","where":[],"mutations":[["next_cfg","+=",1]]}'
 )
 _COUNT: Final = b'{"op":"select","table":"Open_vSwitch","where":[],"columns":["next_cfg"]}'
+HOLDER: Final = "hydra-controller"
+"""Key in a bridge's ``external_ids``: the controller that may write, as ``GENERATION-TOKEN``."""
 _ReadT = TypeVar("_ReadT")
+
+
+@dataclass(slots=True)
+class _Claim:
+    """A controller's hold on a bridge."""
+
+    lock: str
+    """Name of the database's lock."""
+    generation: int
+    """Generation of a leader; 0: a controller that has no store."""
+    token: str
+    """Value of :data:`HOLDER` while this controller may write."""
+    held: bool = False
+    """True once the bridge has named this controller."""
+
+    def is_barred_by(self, generation: int) -> bool:
+        """True if a bridge that another controller of this generation holds is not to be taken.
+
+        A controller that has no store goes by the lock. If a leader has robbed that controller of a
+        bridge, the lock comes back when the leader's session ends, and counts no more.
+        """
+        return generation >= self.generation if self.generation else self.held and generation > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +150,11 @@ def check(rack: Rack) -> Iterator[Problem]:
     yield from option_problems(NoOptions, tor.options)
 
 
+def lock_name(bridge: str) -> str:
+    """Name of the lock on a bridge: an identifier, which the name of a bridge need not be."""
+    return f"hydra_{bridge.encode().hex()}"
+
+
 class OvsTor:
     """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
 
@@ -139,8 +170,7 @@ class OvsTor:
         self._bridge = bridge
         self._timeout_s = timeout_s
         self._session: OvsdbSession | None = None
-        self._lock_name: str | None = None
-        self._steals = False
+        self._claim: _Claim | None = None
 
     @property
     def name(self) -> str:
@@ -168,16 +198,17 @@ class OvsTor:
             self._session = None
 
     @exclusive
-    def claim(self, *, steal: bool = False) -> None:
-        """Hold the bridge by a lock of the database (RFC 7047, section 4.1.8).
+    def claim(self, generation: int | None = None) -> None:
+        """Have the bridge name this controller as its holder, which every write waits for.
 
-        The server frees it when the session ends, and refuses transactions of sessions without it.
-        With ``steal``, the first session that connects takes it from another one (4.1.9).
+        The database's lock (RFC 7047, section 4.1.8) keeps two controllers without a store apart.
+        A leader steals it (4.1.9), so that those see it, and needs it for nothing: when a thief's
+        session ends, ovsdb-server gives the lock back to the robbed session.
         """
         self.close()
-        self._steals = steal
-        # Lock names are identifiers, which bridge names need not be.
-        self._lock_name = f"hydra_{self._bridge.encode().hex()}"
+        number = generation or 0
+        token = f"{number}-{uuid.uuid4().hex}"
+        self._claim = _Claim(lock_name(self._bridge), number, token)
         self.open()
 
     def keep(self) -> None:
@@ -261,13 +292,13 @@ class OvsTor:
 
     def _ports(self, session: OvsdbSession) -> dict[str, _Port]:
         """The bridge's ports by name. Raises DeviceError if there is no bridge."""
-        for bridge in session.rows["Bridge"].values():
-            if bridge["name"] == self._bridge:
-                try:
-                    return _ports(bridge, session.rows["Port"])
-                except SessionLostError as error:
-                    raise DeviceError(self._name, str(error)) from error
-        raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
+        bridge = self._bridge_row(session)
+        if bridge is None:
+            raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
+        try:
+            return _ports(bridge, session.rows["Port"])
+        except SessionLostError as error:
+            raise DeviceError(self._name, str(error)) from error
 
     def _some_ports(self, session: OvsdbSession, names: Collection[str]) -> dict[str, _Port]:
         """Raises DeviceError if one is not there."""
@@ -307,14 +338,12 @@ class OvsTor:
 
     def _write(self, session: OvsdbSession, columns: Mapping[str, _Columns], call: Call) -> int:
         """Write VLANs, and return the configuration number to wait for."""
-        if self._lock_name is not None and not session.has_lock:
-            self.close()
-            raise self._held_elsewhere()
+        if self._is_robbed(session):
+            raise self._left(session)
         ports = self._some_ports(session, columns)
-        operations = [_update(ports[name].uuid, its) for name, its in columns.items()]
+        operations = [*self._fence()]
+        operations += [_update(ports[name].uuid, its) for name, its in columns.items()]
         operations += (_COUNT_UP, _COUNT)
-        if self._lock_name is not None:
-            operations.insert(0, b'{"op":"assert","lock":"%s"}' % self._lock_name.encode())
         try:
             results = session.transact(operations, call)
             return int(results[-1]["rows"][0]["next_cfg"])
@@ -322,9 +351,8 @@ class OvsTor:
             raise self._unconfirmed(str(error)) from error
         except (LookupError, TypeError, ValueError) as error:
             raise self._unconfirmed(f"its answer has no sense: {error}") from error
-        except NotOwnerError as error:
-            self.close()
-            raise self._held_elsewhere() from error
+        except (NotOwnerError, OutdatedError) as error:
+            raise self._left(session) from error
         except RefusedError as error:
             raise DeviceError(self._name, f"the database refused the change: {error}") from error
 
@@ -364,9 +392,8 @@ class OvsTor:
         return self._session
 
     def _leave_if_robbed(self) -> None:
-        """End a session whose lock another one has taken: connecting anew tells who has it."""
-        robbed = self._session is not None and not self._session.has_lock
-        if robbed and self._lock_name is not None:
+        """End a session whose bridge another one has taken: connecting anew tells who has it."""
+        if self._session is not None and self._is_robbed(self._session):
             self.close()
 
     def _synchronise(self, call: Call) -> OvsdbSession:
@@ -383,26 +410,111 @@ class OvsTor:
         """A new session, with the lock if this driver is to have it."""
         session = self._session = OvsdbSession(self._address, _WATCHED)
         try:
-            session.connect(call, self._lock_name, steal=self._steals)
+            if self._claim is None:
+                session.connect(call)
+            else:
+                session.connect(call, self._claim.lock, steal=self._claim.generation > 0)
             _root(session)
+            self._take(session, call)
         except SessionLostError as error:
             raise self._unavailable(error) from error
-        if self._lock_name is not None and not session.has_lock:
-            self.close()
-            raise self._held_elsewhere()
-        self._steals = False  # from now on, who has it has come later
         return session
+
+    # --- the hold on the bridge -----------------------------------------------------------------
+
+    def _bridge_row(self, session: OvsdbSession) -> Row | None:
+        rows = session.rows["Bridge"].values()
+        return next((row for row in rows if row["name"] == self._bridge), None)
+
+    def _is_robbed(self, session: OvsdbSession) -> bool:
+        """True if this controller has claimed the bridge, and the database says otherwise.
+
+        A bridge that is not there has no holder.
+        """
+        claim, row = self._claim, self._bridge_row(session)
+        if claim is None or row is None:
+            return False
+        lacks_lock = not claim.generation and not session.has_lock
+        return lacks_lock or _holder(row) != claim.token
+
+    def _fence(self) -> Iterator[bytes]:
+        """Operations that have a transaction refused unless this controller holds the bridge."""
+        if self._claim is None:
+            return
+        if not self._claim.generation:
+            yield json.dumps({"op": "assert", "lock": self._claim.lock}).encode()
+        where = [["name", "==", self._bridge], ["external_ids", "includes", _ids(self._claim)]]
+        yield _wait(where, {"name": self._bridge})
+
+    def _take(self, session: OvsdbSession, call: Call) -> None:
+        """Have the bridge name this controller, unless another one is not to be robbed.
+
+        Raises HeldElsewhere, SessionLostError. Whoever changes the bridge's ``external_ids``
+        meanwhile is seen: the transaction waits for what was read.
+        """
+        claim = self._claim
+        if claim is None:
+            return
+        while (row := self._bridge_row(session)) is not None:
+            call.remaining_ms()
+            if not claim.generation and not session.has_lock:
+                raise self._left(session)
+            holder = _holder(row)
+            if holder == claim.token:
+                break
+            if holder is not None and claim.is_barred_by(_generation(holder)):
+                raise self._left(session)
+            where = [["name", "==", self._bridge]]
+            mutations = [
+                ["external_ids", "delete", ["set", [HOLDER]]],
+                ["external_ids", "insert", _ids(claim)],
+            ]
+            mutate = {"op": "mutate", "table": "Bridge", "where": where, "mutations": mutations}
+            try:
+                session.transact(
+                    [
+                        _wait(where, {"external_ids": row.get("external_ids")}),
+                        json.dumps(mutate).encode(),
+                    ],
+                    call,
+                )
+                break
+            except OutdatedError as error:
+                LOG.debug("%s: %s", self._name, error)
+            except RefusedError as error:
+                self.close()
+                raise DeviceError(
+                    self._name,
+                    f"the database does not let bridge {self._bridge} be claimed: {error}",
+                ) from error
+        else:
+            return
+        claim.held = True
+
+    def _left(self, session: OvsdbSession) -> DeviceError:
+        """End a session whose bridge is not this controller's; the error that says whose it is."""
+        self.close()
+        claim, row = self._claim, self._bridge_row(session)
+        holder = None if row is None else _holder(row)
+        if claim is None or (holder is None and (claim.generation or session.has_lock)):
+            return DeviceUnavailable(
+                self._name, f"bridge {self._bridge} was made anew, and is claimed again first"
+            )
+        generation = 0 if holder is None else _generation(holder)
+        if claim.generation or claim.is_barred_by(generation):
+            shown = f"generation {generation} in external_ids:{HOLDER}"
+        else:
+            shown = f"lock {claim.lock}"
+        return HeldElsewhere(
+            self._name,
+            f"another controller holds bridge {self._bridge} ({shown} at {self._address}): "
+            "stop one of the two",
+            generation or None,
+        )
 
     def _unavailable(self, error: SessionLostError) -> DeviceUnavailable:
         self.close()
         return DeviceUnavailable(self._name, f"no OVSDB session with {self._address}: {error}")
-
-    def _held_elsewhere(self) -> HeldElsewhere:
-        return HeldElsewhere(
-            self._name,
-            f"another controller holds bridge {self._bridge} (lock {self._lock_name} at "
-            f"{self._address}): stop one of the two",
-        )
 
     def _unconfirmed(self, reason: str) -> OutcomeUnknown:
         self.close()
@@ -446,6 +558,38 @@ def _root(session: OvsdbSession) -> Row:
     for row in session.rows["Open_vSwitch"].values():
         return row
     raise SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
+
+
+def _wait(where: object, row: Mapping[str, object]) -> bytes:
+    """The operation that has a transaction refused unless one bridge is so (RFC 7047, 5.2.6)."""
+    operation = {
+        "op": "wait",
+        "timeout": 0,
+        "table": "Bridge",
+        "where": where,
+        "columns": list(row),
+        "until": "==",
+        "rows": [row],
+    }
+    return json.dumps(operation).encode()
+
+
+def _ids(claim: _Claim) -> list[object]:
+    return ["map", [[HOLDER, claim.token]]]
+
+
+def _holder(bridge: Row) -> str | None:
+    """The controller that a bridge names as its holder; None if there is none."""
+    try:
+        return dict(_members(bridge["external_ids"])).get(HOLDER)
+    except (AttributeError, LookupError, TypeError, ValueError):  # a server without sense
+        return None
+
+
+def _generation(holder: str) -> int:
+    """Generation of the controller that a bridge names; 0 for one that has no store."""
+    number = holder.partition("-")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def _update(uuid: str, columns: _Columns) -> bytes:

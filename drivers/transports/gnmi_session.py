@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
+from drivers.transports.permit import PermitOverError, left_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
@@ -23,7 +24,26 @@ MISSING: Final = (
     "gNMI wants the packages of the extra sonic: pip install 'hydra-hybrid-network[sonic]'"
 )
 LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
-"""Status codes by which a call may have failed on its way back; others are the server's refusal."""
+"""Status codes by which a call may have failed on its way back; others are taken for a refusal of
+the server where nothing hangs on it.
+"""
+_OWN: Final = frozenset(
+    {
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "DATA_LOSS",
+    }
+)
+"""Status codes that no library of gRPC makes by itself: the server's logic has refused.
+
+The client's library makes all others, of the end of a stream, a gateway's HTTP status, or an answer
+that is too large, also when the server has carried the request out (gRPC, "Status codes and their
+use", and "HTTP to gRPC Status Code Mapping"). Nothing in an error tells who made it.
+"""
 _NEEDS: Final = ("grpc", "pygnmi")
 _MESSAGES: Final = "pygnmi.spec.v080.gnmi_pb2"
 _SENDABLE: Final = re.compile(r"[\x20-\x7e]*")
@@ -143,7 +163,8 @@ class GnmiSession:
     def set(self, request: Message) -> None:
         """Have a SetRequest carried out, whole or not at all.
 
-        Raises OutcomeUnknown if the answer got lost.
+        Raises OutcomeUnknown if the answer got lost, or may be of something between this and the
+        server; DeviceError if the server itself refuses, and has changed nothing.
         """
         self.open()
         try:
@@ -154,7 +175,13 @@ class GnmiSession:
                 self._device, f"a change was sent and not confirmed: {error}; read the device back"
             ) from error
         except _CallRefused as error:
-            raise DeviceError(self._device, str(error)) from error
+            if error.code in _OWN:
+                raise DeviceError(self._device, str(error)) from error
+            raise OutcomeUnknown(
+                self._device,
+                f"a change was sent, and whether the switch has carried it out is not known: "
+                f"{error}; read the device back",
+            ) from error
 
     def subscribe(self, requests: Iterator[Message]) -> Message:
         """The stream of answers to these requests, on the open channel."""
@@ -178,11 +205,14 @@ class GnmiSession:
     def _call(self, method: Callable[..., _T], request: object) -> _T:
         grpc = import_module("grpc")
         try:
-            return method(request, timeout=self._timeout_s, metadata=self._metadata)
+            limit_s = left_s(self._timeout_s)
+            answer = method(request, timeout=limit_s, metadata=self._metadata)
+        except PermitOverError as error:
+            raise _CallLost("CANCELLED", f"{self._address}: {error}") from error
         except grpc.RpcError as error:
             code, told = error.code().name, error.details() or ""
             if code == "DEADLINE_EXCEEDED":
-                told = f"no answer within {self._timeout_s:g} s"
+                told = f"no answer within {limit_s:g} s"
             if code in LOST:
                 raise _CallLost(code, f"{self._address}: {told or code}") from error
             if code == "UNAUTHENTICATED":
@@ -190,6 +220,9 @@ class GnmiSession:
             raise _CallRefused(code, f"the switch refuses ({code}): {told}") from error
         except ValueError as error:  # the channel was closed meanwhile
             raise _CallLost("UNAVAILABLE", f"{self._address}: {error}") from error
+        if answer is None:
+            raise _CallLost("INTERNAL", f"{self._address}: an OK without an answer")
+        return answer
 
 
 class _CallLost(Exception):

@@ -35,6 +35,7 @@ from ncclient.transport import SSHSession
 from ncclient.transport.errors import SessionCloseError
 
 from drivers.transports import ssh
+from drivers.transports.permit import about_to_send
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
@@ -49,6 +50,8 @@ OPERATION: Final = f"{{{NETCONF_NS}}}operation"
 """Attribute that says what an edit does with a node."""
 
 _CAPABILITY: Final = "urn:ietf:params:netconf:capability:"
+_IN_PART: Final = frozenset({"rollback-failed", "partial-operation"})
+"""Error tags after which some of a change may stand (RFC 6241, appendix A)."""
 _LOCK_RETRY_S: Final = 0.2
 _MAX_NOTIFICATIONS: Final = 1000
 _TOLD: Final = 100
@@ -268,6 +271,7 @@ class NetconfTransport:
     ) -> Untyped:
         """The reply to a request. Raises _LostError, NetconfRefusal or ProtocolError."""
         try:
+            about_to_send(link.session.transport.sock)
             link.manager.timeout = ssh.remaining(deadline)
             reply = call(link.manager)
             errors = [error for error in reply.errors if error.severity != "warning"]
@@ -322,6 +326,12 @@ class NetconfTransport:
     ) -> None:
         try:
             self._ask(link, operation, call, deadline)
+        except NetconfRefusal as refusal:
+            if _IN_PART.isdisjoint(refusal.tags):
+                raise
+            raise OutcomeUnknown(
+                self._device, f"part of a change may stand: {refusal.reason}; read the device back"
+            ) from refusal
         except (_LostError, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._device,
@@ -397,6 +407,13 @@ class NetconfTransport:
             return
         try:
             self._verify(verify)
+            if self._requests is not link:
+                raise OutcomeUnknown(
+                    self._device,
+                    "the session broke before a change was confirmed, which undoes it; read it "
+                    "back",
+                )
+            self._write(link, "confirming commit", lambda m: m.commit(), deadline)
         except OutcomeUnknown:
             raise
         except DeviceError:
@@ -405,12 +422,6 @@ class NetconfTransport:
             self._tidy(link, "cancel-commit", lambda m: m.cancel_commit(), deadline)
             link.close()
             raise
-        if self._requests is not link:
-            raise OutcomeUnknown(
-                self._device,
-                "the session broke before a change was confirmed, which undoes it; read it back",
-            )
-        self._write(link, "confirming commit", lambda m: m.commit(), deadline)
 
     def _edit_running(self, link: _Link, config: Mapping[str, object], deadline: float) -> None:
         option = "rollback-on-error" if link.has("rollback-on-error") else None

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any, Final
 
 from drivers.codecs.ovsdb import Messages, OvsdbError
+from drivers.transports.permit import about_to_send
 from drivers.transports.tcp import UNIX_PREFIX, parse_endpoint
 from hydra.errors import DeviceError
 
@@ -46,6 +47,14 @@ class RefusedError(Exception):
 
 class NotOwnerError(RefusedError):
     """The session does not have the lock that its writes need."""
+
+
+class OutdatedError(RefusedError):
+    """A ``wait`` of the transaction failed: a row is not as the transaction takes it to be."""
+
+
+_REFUSALS: Final = {"not owner": NotOwnerError, "timed out": OutdatedError}
+"""Errors of ``assert`` and of ``wait`` (RFC 7047, 5.2.6 and 5.2.10)."""
 
 
 class Call:
@@ -159,8 +168,7 @@ class OvsdbSession:
             raise RefusedError(_said(reply["error"]))
         for result in reply["result"]:
             if result and "error" in result:
-                kind = NotOwnerError if result["error"] == "not owner" else RefusedError
-                raise kind(_said(result))
+                raise _REFUSALS.get(result["error"], RefusedError)(_said(result))
         found: list[dict[str, Any]] = reply["result"]
         return found
 
@@ -208,6 +216,7 @@ class OvsdbSession:
         connection, unsent = self._connection(), self._unsent
         try:
             while unsent:
+                about_to_send(connection)
                 with memoryview(unsent) as left:
                     sent = connection.send(left)
                 del unsent[:sent]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -12,6 +13,7 @@ import httpx
 
 from drivers.codecs.yang_json import Json, YangJsonError, parse, parse_refusal
 from drivers.credentials import secret
+from drivers.transports.permit import PermitOverError, left_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, Plane
@@ -83,10 +85,15 @@ class RestconfSession:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        expected: Collection[int] = (),
     ) -> httpx.Response:
-        """The answer to a request that changes the device, unless the server failed at it.
+        """The answer to a request that changes the device: a success, or the device's refusal.
 
-        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost.
+        A refusal holds RESTCONF's document of errors (RFC 8040, 7.1). Gateways and proxies answer
+        with statuses of their own, also when the device has carried the request out: without such
+        a document, only ``expected`` statuses are returned, after which the caller looks at
+        the device. Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got
+        lost or may be of something between.
         """
         try:
             answer = self._ask(method, path, body, headers)
@@ -96,7 +103,10 @@ class RestconfSession:
         except httpx.TransportError as error:
             self.close()
             raise self._unconfirmed(self._reason(error)) from error
-        if answer.is_server_error:
+        told = answer.is_client_error and bool(parse_refusal(answer.content))
+        if not (answer.is_success or told or answer.status_code in expected):
+            if answer.status_code == httpx.codes.UNAUTHORIZED:
+                self.close()
             raise self._unconfirmed(self.refusal(answer))
         return answer
 
@@ -138,10 +148,13 @@ class RestconfSession:
                 trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             else:
                 trusted = ssl.create_default_context(cadata=authorities(self._device, self._tls))
+            # What a device does not acknowledge is not sent again after this controller's lease.
+            unanswered_ms = int(left_s(self._timeout_s) * 1000)
+            option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, unanswered_ms))
             self._client = httpx.Client(
                 base_url=f"http{'' if self._tls is None else 's'}://{self._address}/{self._root}/",
                 auth=httpx.BasicAuth(self._login.username, secret(self._device, self._login)),
-                verify=trusted,
+                transport=httpx.HTTPTransport(verify=trusted, socket_options=[option]),
                 timeout=self._timeout_s,
                 trust_env=False,
                 headers={"Accept": _JSON, "Content-Type": _JSON},
@@ -157,8 +170,17 @@ class RestconfSession:
     ) -> httpx.Response:
         name = None if self._tls is None else self._tls.server_name
         extensions = {} if name is None else {"sni_hostname": name}
+        try:
+            limit_s = left_s(self._timeout_s)
+        except PermitOverError as error:
+            raise httpx.ConnectError(str(error)) from error
         return self._connected().request(
-            method, path, content=body, headers=dict(headers), extensions=extensions
+            method,
+            path,
+            content=body,
+            headers=dict(headers),
+            extensions=extensions,
+            timeout=limit_s,
         )
 
     def refusal(self, answer: httpx.Response) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import serial
 from pydantic import BaseModel, ConfigDict, Field
 
+from drivers.transports.permit import left_s
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceUnavailable
 
@@ -94,6 +95,7 @@ class SerialStream:
         rest = memoryview(data)
         try:
             while rest:
+                left_s()
                 # pyserial's own time-outs would set up the port anew each time they change.
                 if not select.select([], [line.fileno()], [], deadline.remaining())[1]:
                     raise TimeoutError

@@ -6,16 +6,19 @@ Changes are the rpc ``bulk-update``, the one request there that both deletes and
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import httpx
 
 from drivers.codecs import sonic_ocs
 from drivers.codecs.sonic_ocs import Rows, Table
-from drivers.codecs.yang_json import YangJsonError
+from drivers.codecs.yang_json import YangJsonError, parse_refusal
 from drivers.transports.restconf import RestconfSession
 from drivers.transports.tls import TlsOptions
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import Login
+
+_UNKNOWN_OPERATION: Final = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
 
 
 class RestconfDatabases:
@@ -52,12 +55,15 @@ class RestconfDatabases:
 
     def write(self, delete: Collection[str], add: Rows) -> None:
         body = sonic_ocs.bulk_update_text(delete, add)
-        answer = self._session.change("POST", f"operations/{sonic_ocs.BULK_UPDATE}", body)
-        if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED):
-            raise DeviceError(
+        resource = f"operations/{sonic_ocs.BULK_UPDATE}"
+        answer = self._session.change("POST", resource, body, expected=_UNKNOWN_OPERATION)
+        if answer.status_code in _UNKNOWN_OPERATION:
+            told = bool(parse_refusal(answer.content))
+            raise (DeviceError if told else OutcomeUnknown)(
                 self._device,
                 f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, by which cross-connects are "
-                "changed over RESTCONF; set options.transport to gnmi",
+                f"changed over RESTCONF ({self._session.refusal(answer)}); set options.transport "
+                "to gnmi",
             )
         self._session.check(answer)
         try:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import paramiko
 
 from drivers.transports import ssh
+from drivers.transports.permit import about_to_send
 from drivers.transports.ssh import SshOptions
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceUnavailable
@@ -66,6 +67,8 @@ class SshShell:
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         try:
+            if self._transport is not None:
+                about_to_send(self._transport.sock)
             self._channel.settimeout(deadline.remaining())
             self._channel.sendall(data)
         except (paramiko.SSHException, OSError, EOFError) as error:

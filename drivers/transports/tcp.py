@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Final
 
+from drivers.transports.permit import about_to_send
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceError, DeviceUnavailable
 
@@ -106,6 +107,7 @@ class SocketStream(ABC):
         left = memoryview(data)
         try:
             while left:
+                about_to_send(connection)
                 try:
                     left = left[connection.send(left) :]
                 except BlockingIOError:

@@ -44,6 +44,7 @@ from mininet_scenarios.chaos.server_faults import (
 )
 from mininet_scenarios.chaos.switch_faults import (
     BridgeDeleted,
+    BridgeRobbed,
     ControllerMisset,
     ControllerUnset,
     DaemonKilled,
@@ -92,6 +93,11 @@ def _trunks_changed(field: Field, chance: random.Random) -> Fault | None:
 def _bridge_deleted(field: Field, chance: random.Random) -> Fault | None:
     server = _vswitch(field, chance)
     return BridgeDeleted.steering(field, server) if server is not None else None
+
+
+def _bridge_robbed(field: Field, chance: random.Random) -> Fault | None:
+    racks = [rack for rack in field.fabric.racks if rack.tor.driver == "ovs-ovsdb"]
+    return BridgeRobbed.of_tor(field, chance.choice(racks)) if racks else None
 
 
 def _learning_lost(field: Field, chance: random.Random) -> Fault | None:
@@ -152,6 +158,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "tor-deleted": lambda field, chance: BridgeDeleted.of_tor(
         field, chance.choice(field.fabric.racks)
     ),
+    "tor-robbed": _bridge_robbed,
     "learning-lost": _learning_lost,
     "fibre-cut": lambda field, chance: FibreCut(field, _port(field, chance)),
     "fibre-flapping": lambda field, chance: FibreFlapping(

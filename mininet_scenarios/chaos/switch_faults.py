@@ -6,11 +6,14 @@ import time
 from collections.abc import Collection
 from typing import Final, Self
 
+from drivers.tor.ovs_ovsdb import HOLDER, lock_name
+from drivers.transports.ovsdb_session import Call, OvsdbSession
 from hydra.model import Rack, Server
 from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, OPEN_VSWITCH, Fault, Field
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.testbed.shell import run
 
+_TIMEOUT_S: Final = 10.0
 _NOWHERE: Final = "tcp:127.0.0.1:1"
 """A controller in Open vSwitch's notation that never answers."""
 
@@ -145,3 +148,26 @@ class BridgeDeleted(BridgeFault):
 
     def touches(self, source: str, destination: str) -> bool:
         return self.field.led_through(self._ports, self._made_s, (source, destination))
+
+
+class BridgeRobbed(BridgeFault):
+    """A stranger steals the database's lock on a ToR, is named as its holder, and leaves.
+
+    When the stranger's session ends, ovsdb-server gives the lock back to the robbed session.
+    """
+
+    def __init__(
+        self, field: Field, bridge: str, behind: frozenset[str], ports: Collection[str]
+    ) -> None:
+        super().__init__(field, bridge, behind, ports)
+        tors = {rack.tor.bridge: rack.tor for rack in field.fabric.racks}
+        self._session = OvsdbSession(tors[bridge].address, {})
+
+    def strike(self) -> None:
+        with Call(_TIMEOUT_S) as call:
+            self._session.connect(call, lock_name(self.bridge), steal=True)
+        stranger = ["br-set-external-id", self.bridge, HOLDER, "0-stranger"]
+        run(["ovs-vsctl", "--timeout=10", *stranger])
+
+    def heal(self) -> None:
+        self._session.close()

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from drivers.transports.permit import permitted
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect
 from hydra.roles import Alarm, AlarmSource, Mirrors, PortState, PowerMeter, Severity
@@ -95,6 +96,15 @@ def test_a_repeated_change_moves_nothing(bench, switch, slots):
         moves = bench.moves()
         switch.change(disconnect, connect)
         assert bench.moves() == moves
+
+
+def test_a_controller_that_leads_no_more_moves_nothing(bench, switch, slots, deviations):
+    """As one whose process was stopped while it moved mirrors, and goes on after its lease."""
+    before, moves = switch.cross_connects(), bench.moves()
+    if Deviation.NOT_ON_THE_NETWORK not in deviations:
+        with permitted(lambda: 0.0), pytest.raises(DeviceError, match="leads no more"):
+            switch.change([], slots.many((0, 1)))
+    assert (switch.cross_connects(), bench.moves()) == (before, moves)
 
 
 def test_an_empty_change_moves_nothing(bench, switch):

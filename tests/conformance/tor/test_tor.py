@@ -10,9 +10,10 @@ from functools import partial
 import pytest
 
 from drivers.registry import tor_switch
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
+from drivers.transports.permit import permitted
+from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, OutcomeUnknown
 from hydra.model import VlanId
-from hydra.roles import CounterReader, PortVlans
+from hydra.roles import Claimable, CounterReader, PortVlans
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.tor.candidate import TorDeviation
 from tests.waiting import PATIENCE_S, SHORT_S
@@ -43,6 +44,7 @@ def test_what_it_can_do_is_what_it_declares(bench, tor):
     assert tor.name == bench.rack.name
     assert tor.capabilities == bench.module.CAPABILITIES
     assert isinstance(tor, CounterReader) == tor.capabilities.counters
+    assert isinstance(tor, Claimable) == tor.capabilities.claims
 
 
 # --- VLANs --------------------------------------------------------------------------------------
@@ -100,6 +102,35 @@ def test_the_same_again_changes_nothing(bench, tor):
     tor.set_vlans(wanted)
     assert bench.changes() == changes
     assert tor.vlans(bench.ports) == wanted
+
+
+@retags
+def test_a_controller_that_leads_no_more_writes_nothing(bench, tor):
+    """As one whose process was stopped while it retagged, and goes on after its lease."""
+    tor.set_vlans({bench.ports[0]: trunk(610)})
+    changes = bench.changes()
+    with permitted(lambda: 0.0), pytest.raises(DeviceError, match="leads no more"):
+        tor.set_vlans({bench.ports[0]: trunk(611)})
+    assert bench.changes() == changes
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(610)}
+
+
+@pytest.mark.tor_ability("claims")
+def test_a_switch_that_a_later_leader_has_held_stays_closed_to_earlier_ones(bench, tor):
+    """Whatever becomes of sessions; and what an earlier one had begun is refused, too."""
+    port = bench.ports[0]
+    later = bench.driver()
+    tor.claim(1 << 28)
+    tor.set_vlans({port: trunk(620)})
+    later.claim(2 << 28)
+    later.close()
+    with pytest.raises(HeldElsewhere):
+        tor.set_vlans({port: trunk(621)})
+    later.set_vlans({port: trunk(622)})
+    with pytest.raises(HeldElsewhere):
+        tor.vlans([port])
+    assert later.vlans([port]) == {port: trunk(622)}
+    later.close()
 
 
 def test_nothing_asked_is_nothing_done(tor):

@@ -32,14 +32,19 @@ OPENFLOW = (
 )
 
 
-def served(answer: Callable[[str], str], revision: str) -> Callable[[paramiko.Channel], None]:
+ABILITIES = ("interleave:1.0", "notification:1.0", "writable-running:1.0")
+TRIAL = ("interleave:1.0", "notification:1.0", "candidate:1.0", "confirmed-commit:1.1")
+
+
+def served(
+    answer: Callable[[str], str], revision: str, abilities: tuple[str, ...] = ABILITIES
+) -> Callable[[paramiko.Channel], None]:
     """A server of base:1.0; ``answer`` gives what a reply to a request holds."""
 
     def serve(channel: paramiko.Channel) -> None:
         module = f"{SWITCH}?module=optical-switch&amp;revision={revision}"
         uris = ("urn:ietf:params:netconf:base:1.0", module)
-        for ability in ("interleave", "notification", "writable-running"):
-            uris += (f"urn:ietf:params:netconf:capability:{ability}:1.0",)
+        uris += tuple(f"urn:ietf:params:netconf:capability:{ability}" for ability in abilities)
         listed = "".join(f"<capability>{uri}</capability>" for uri in uris)
         hello = f'<hello xmlns="{NETCONF_NS}"><capabilities>{listed}</capabilities>'
         channel.sendall(f"{hello}<session-id>7</session-id></hello>".encode() + END)
@@ -63,8 +68,8 @@ def switch(monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")
     fronts, drivers = [], []
 
-    def start(answer, revision="2018-03-22", **options):
-        front = SshFront(served(answer, revision))
+    def start(answer, revision="2018-03-22", abilities=ABILITIES, **options):
+        front = SshFront(served(answer, revision, abilities))
         plane = Plane(
             PlaneId(0), "p1", "polatis-netconf", front.address, 16, 5.0, 1.0,
             Login("admin", password_env=VARIABLE), {"host_key": front.host_key, **options},
@@ -217,6 +222,46 @@ def test_a_refusal_to_read_back_leaves_the_outcome_unknown(switch):
 
     with pytest.raises(OutcomeUnknown, match="could not be read back"):
         switch(refuse_afterwards).change([], [CrossConnect(1, 17)])
+
+
+def refusal(tag: str) -> str:
+    return (
+        f"<rpc-error><error-type>application</error-type><error-tag>{tag}</error-tag>"
+        "<error-severity>error</error-severity></rpc-error>"
+    )
+
+
+@pytest.mark.parametrize("tag", ["rollback-failed", "partial-operation"])
+def test_an_edit_that_could_not_be_undone_leaves_the_outcome_unknown(switch, tag):
+    answer = server({})
+
+    def fail(request: str) -> str:
+        return refusal(tag) if "edit-config" in request else answer(request)
+
+    abilities = (*ABILITIES, "rollback-on-error:1.0")
+    with pytest.raises(OutcomeUnknown, match=f"part of a change may stand: .*{tag}"):
+        switch(fail, abilities=abilities).change([], [CrossConnect(1, 17)])
+
+
+def test_a_trial_whose_confirmation_is_refused_is_undone_at_once(switch):
+    """Until then the change stands, and it would for as long as the trial lasts."""
+    asked: list[str] = []
+    made = f'<data><cross-connects xmlns="{SWITCH}"><pair><ingress>1</ingress>'
+    made += "<egress>17</egress></pair></cross-connects></data>"
+    answer = server({})
+
+    def refuse(request: str) -> str:
+        what = re.search(r"<(?:nc:)?(commit|cancel-commit|edit-config|get)\b", request)
+        asked.append("" if what is None else what[1])
+        if "edit-config" in asked and "cross-connects" in request and asked[-1] == "get":
+            return made
+        if asked[-1] == "commit":
+            return refusal("operation-failed") if asked.count("commit") > 1 else "<ok/>"
+        return "<ok/>" if asked[-1] == "cancel-commit" else answer(request)
+
+    with pytest.raises(NetconfRefusal, match="confirming commit is refused"):
+        switch(refuse, abilities=TRIAL).change([], [CrossConnect(1, 17)])
+    assert [one for one in asked if "commit" in one] == ["commit", "commit", "cancel-commit"]
 
 
 def product_information() -> str:

@@ -29,6 +29,9 @@ PRODUCT = {
 START = "optical-switch:system-config/polatis-switch:startup-mode"
 
 
+WHY = {"ietf-restconf:errors": {"error": [{"error-tag": "x", "error-message": "so it is"}]}}
+
+
 # --- the codec ----------------------------------------------------------------------------------
 
 
@@ -97,6 +100,10 @@ class Switch(ThreadingHTTPServer):
         self.requests: list[str] = []
         self.refused: dict[str, int] = {}
         """Status with which the requests of a method are answered."""
+        self.why: object = None
+        """The document in refusals; None: as those of something between this and the switch."""
+        self.obeys = False
+        """True if the switch does as asked, whatever is answered."""
         self.documents: dict[str, object] = {
             "optical-switch:product-information": {"optical-switch:product-information": PRODUCT}
         }
@@ -134,10 +141,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.may():
+        if self.may() or self.server.obeys:
             for pair in body["optical-switch:cross-connects"]["pair"]:
                 self.server.aim(pair["ingress"], pair["egress"])
-            self.answer(204)
+            if "PATCH" not in self.server.refused:
+                self.answer(204)
 
     def do_DELETE(self) -> None:
         if self.may():
@@ -152,7 +160,7 @@ class Handler(BaseHTTPRequestHandler):
     def may(self) -> bool:
         self.server.requests.append(f"{self.command} {self.path.rpartition(':')[2]}")
         if (status := self.server.refused.get(self.command)) is not None:
-            self.answer(status)
+            self.answer(status, self.server.why)
             return False
         given = self.headers["If-Match"]
         if self.server.tag is not None and given != f"1516-{self.server.tag}":
@@ -275,10 +283,30 @@ def test_somebody_who_makes_anew_what_is_removed_is_not_fought_for_ever(device, 
 
 def test_a_refusal_after_something_was_taken_down_says_what_is_not_as_asked(device, switch):
     device.refused["PATCH"] = 409
+    device.why = WHY
     with pytest.raises(DeviceError, match=r"HTTP 409.*not connected: 2 to 18") as caught:
         switch.change([CrossConnect(1, 17)], [CrossConnect(2, 18)])
     assert not isinstance(caught.value, OutcomeUnknown)
     assert device.pairs == {}
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 405, 407, 409, 413, 429, 500, 502, 503])
+def test_an_answer_of_something_between_says_nothing_of_the_change(device, switch, status):
+    """A gateway that has passed the request on, and answers by itself."""
+    device.refused["PATCH"] = status
+    device.obeys = True
+    with pytest.raises(OutcomeUnknown, match=f"a change was sent and not confirmed: HTTP {status}"):
+        switch.change([], [CrossConnect(2, 18)])
+    assert CrossConnect(2, 18) in switch.cross_connects()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413])
+def test_what_the_switch_gives_its_reason_for_is_a_refusal(device, switch, status):
+    device.refused["PATCH"] = status
+    device.why = WHY
+    with pytest.raises(DeviceError, match=f"HTTP {status}: so it is") as caught:
+        switch.change([], [CrossConnect(2, 18)])
+    assert not isinstance(caught.value, OutcomeUnknown)
 
 
 def test_an_answer_of_the_server_that_says_nothing_of_the_change(device, switch):

@@ -1,0 +1,61 @@
+"""Time in which this process may send to devices: a leader's, until its lease ends.
+
+Most devices have no lock that would tell a leader from those before it. What a leader had begun
+when its process was stopped is therefore held back here, when the process goes on after its lease:
+each transport asks before it sends. What had been sent before that, and waits in the kernel for a
+device that does not acknowledge it, is dropped by the kernel when the lease ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+_LEFT: Final[ContextVar[Callable[[], float] | None]] = ContextVar("left_s", default=None)
+OVER: Final = "not sent: this controller leads no more"
+
+
+class PermitOverError(ConnectionAbortedError):
+    """Nothing may be sent any more: the time has passed."""
+
+    def __init__(self) -> None:
+        super().__init__(OVER)
+
+
+@contextmanager
+def permitted(left_s: Callable[[], float]) -> Iterator[None]:
+    """Have this thread send to devices only while ``left_s`` says that seconds are left."""
+    token = _LEFT.set(left_s)
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def left_s(limit_s: float = math.inf) -> float:
+    """Seconds in which this thread may send, at most ``limit_s``. Raises PermitOverError."""
+    ask = _LEFT.get()
+    left = math.inf if ask is None else ask()
+    if left <= 0:
+        raise PermitOverError
+    return min(left, limit_s)
+
+
+def about_to_send(connection: socket.socket) -> None:
+    """Call before bytes are given to a socket. Raises PermitOverError.
+
+    A TCP connection whose peer acknowledges nothing until the time is over is dropped by the
+    kernel, with what is queued on it (TCP_USER_TIMEOUT, RFC 5482), also if this process is stopped
+    or has ended by then.
+    """
+    left = left_s()
+    if math.isfinite(left):
+        with contextlib.suppress(OSError):  # of a Unix socket, or one that has just ended
+            connection.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(left * 1000))
+            )
