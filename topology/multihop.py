@@ -22,6 +22,8 @@ from topology.problem import (
 from topology.rounds import Rule
 
 _DIRECT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
+_FURTHER_ORDERS = (1, 2)
+"""Orders of equal demands that are tried beside the first: one hash can be unlucky."""
 
 
 def plan_hydra_bfs(
@@ -34,13 +36,14 @@ def plan_hydra_bfs(
     """Plan circuits and paths of at most ``budget.max_hops`` hops for ``demand``.
 
     ``demand`` has shape (N, N), Mbps from row to column. A pair of racks wants the larger of its
-    two directions and gets one path. Pairs are taken largest first (ties by rack numbers) in rounds
-    h = 1, 2, …, H. A round serves the pairs that a breadth-first search of depth h on the auxiliary
-    graph reaches, whose links are pairs of free ports on one plane, and circuits with capacity
-    left. In round 1 that means a circuit of one's own. A served pair leaves the ordering and books
-    the smaller of its demand and the capacity left on the scarcest circuit of its path.
+    two directions and gets one path. Pairs are taken largest first in rounds h = 1, 2, …, H. A
+    round serves the pairs that a breadth-first search of depth h on the auxiliary graph reaches,
+    whose links are pairs of free ports on one plane, and circuits with capacity left. In round 1
+    that means a circuit of one's own. A served pair leaves the ordering and books the smaller of
+    its demand and the capacity left on the scarcest circuit of its path.
 
-    Fixed here where the paper leaves a choice: among shortest paths the lexicographically smallest
+    Fixed here where the paper leaves a choice: pairs of equal demands go by
+    :func:`~topology.problem.tie_break`; among shortest paths the lexicographically smallest
     rack sequence; for a hop a circuit with capacity for the whole demand, then a new circuit (one
     that exists in ``current`` first, then the lowest plane; of ports that carry the whole demand,
     else of the fastest that are free), then a circuit with some capacity (Boolean demands only). A
@@ -74,10 +77,10 @@ def plan_hydra_bfs_plus(
 
     The rules differ in the relays (the first found, or those with the most capacity left, which
     spreads the load), in the number of a rack's ports that round 1 may take (the rest is left to
-    rounds with one more hop), and in whether pairs that fit as a whole go before those that fit in
-    part. Rules that are the same on a fabric are tried once. Between equal plans the earlier one
-    counts, and the paper's own rule is the first. Trying ends when all demand is served, or
-    ``budget.expired()``.
+    rounds with one more hop), in whether pairs that fit as a whole go before those that fit in
+    part, and in the order of equal demands. Rules that are the same on a fabric are tried once.
+    Between equal plans the earlier one counts, and the paper's own rule is the first. Trying ends
+    when all demand is served, or ``budget.expired()``.
 
     A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: a
     plan that gives it up must serve that much more. If that is above zero, each rule is also tried
@@ -121,6 +124,9 @@ def _portfolio(budget: Budget) -> Iterator[Rule]:
     yield plain
     for share in _DIRECT_SHARES:
         yield replace(plain, widest=True, direct_share=share)
+    for order in _FURTHER_ORDERS:
+        yield replace(plain, order=order)
+        yield replace(plain, order=order, widest=True, direct_share=_DIRECT_SHARES[order])
     for share in _DIRECT_SHARES[1:]:
         yield replace(plain, direct_share=share)
     if budget.boolean:

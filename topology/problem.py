@@ -331,7 +331,7 @@ class PairDemands(Sequence[PairDemand]):
     def __iter__(self) -> Iterator[PairDemand]:
         return map(PairDemand, self.mbps.tolist(), self.src.tolist(), self.dst.tolist())
 
-    def chosen(self, which: slice | NDArray[np.bool_]) -> PairDemands:
+    def chosen(self, which: slice | NDArray[np.bool_] | NDArray[np.intp]) -> PairDemands:
         return PairDemands(self.src[which], self.dst[which], self.mbps[which])
 
     def places(self, src: IntArray, dst: IntArray, n_racks: int) -> IntArray:
@@ -343,15 +343,40 @@ class PairDemands(Sequence[PairDemand]):
 
 
 def pair_demands(demand: DemandMatrix) -> PairDemands:
-    """Rack pairs with a demand, largest first, ties by (src, dst).
+    """Rack pairs with a demand, largest first, ties by :func:`tie_break`.
 
     A circuit is bidirectional and offers its full rate each way, and a path serves both directions.
     So a pair needs the larger of its two directions.
     """
     src, dst = np.nonzero(np.triu(np.maximum(demand, demand.T), k=1))
     mbps = np.maximum(demand[src, dst], demand[dst, src])
-    order = np.argsort(-mbps, kind="stable")  # pairs are in order of (src, dst)
-    return PairDemands(src[order].astype(np.int32), dst[order].astype(np.int32), mbps[order])
+    pairs = PairDemands(src.astype(np.int32), dst.astype(np.int32), mbps)
+    return pairs.chosen(largest_first(mbps, pairs.src, pairs.dst))
+
+
+def largest_first(
+    mbps: NDArray[np.float64], src: IntArray, dst: IntArray, salt: int = 0
+) -> NDArray[np.intp]:
+    """Positions of pairs by descending rate; rates that round to the same bit/s are equal.
+
+    Ties go by :func:`tie_break` with this ``salt``: rates from sums and shares are rarely equal to
+    the last digit.
+    """
+    return np.lexsort((tie_break(src, dst, salt), -np.rint(mbps / RATE_TOLERANCE_MBPS)))
+
+
+def tie_break(src: IntArray, dst: IntArray, salt: int = 0) -> NDArray[np.uint64]:
+    """A fixed hash of each pair, for the order of equal demands; one order for each ``salt``.
+
+    In the order of rack numbers, equal demands join low racks to each other first, and a fabric of
+    equal demands falls apart into islands. The mixing function is the finaliser of SplitMix64
+    (Steele, Lea and Flood, OOPSLA 2014), which maps different pairs to different numbers.
+    """
+    mixed = (src.astype(np.uint64) << np.uint64(32)) | dst.astype(np.uint64)
+    mixed += np.uint64((salt + 1) * 0x9E3779B97F4A7C15 % 2**64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def serve(
