@@ -142,9 +142,8 @@ class Ground:
         is_free[list(standing.ports() | budget.blocked_ports)] = False
         inside = rack_in[pairs.src] & rack_in[pairs.dst]
         n_standing = _count_paths(standing.paths, pairs, fabric.n_racks)
-        # Whole demands take one path; and beside reserved paths, others would take the traffic that
-        # the reserved rate is for.
-        most = np.full(len(pairs), budget.paths_per_pair if budget.boolean else 1)
+        # Beside reserved paths, others would take the traffic that the reserved rate is for.
+        most = budget.paths_of_pairs(fabric.n_racks)[pairs.src, pairs.dst]
         most[_count_paths(list(reserved.rate_by_path()), pairs, fabric.n_racks) > 0] = 0
         open_paths = np.where(inside, np.maximum(0, most - n_standing), 0)
         return cls(

@@ -50,10 +50,11 @@ def plan_hydra_bfs(
     hop runs between racks of the budget, on its planes or on circuits
     that stay.
 
-    With ``budget.paths_per_pair`` above one (Boolean demands), the rounds are run again, up to that
-    many times in all, for the unserved rest of pairs with a path, the largest first, on the ports
-    and capacity left. Switches spread a pair's flows evenly over its paths, so a further path
-    counts only if the pair gets more with it. Pairs with a reserved path have no other.
+    With ``budget.paths_per_pair`` above one (Boolean demands; None is one), the rounds are run
+    again, up to that many times in all, for the unserved rest of pairs with a path, the largest
+    first, on the ports and capacity left. Switches spread a pair's flows evenly over its paths, so
+    a further path counts only if the pair gets more with it. Pairs with a reserved path have no
+    other.
 
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
     beyond them only circuits that some path uses. The same input gives the same result.
@@ -62,7 +63,7 @@ def plan_hydra_bfs(
 
     Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
     """
-    ground = Ground.of(fabric, demand, current, reserved, budget)
+    ground = Ground.of(fabric, demand, current, reserved, budget.as_published())
     return ground.result(ground.draft(Rule(whole=not budget.boolean, partial=budget.boolean)))
 
 
@@ -74,6 +75,8 @@ def plan_hydra_bfs_plus(
     budget: Budget,
 ) -> PlanResult:
     """:func:`plan_hydra_bfs` several times with other rules; the plan that serves most counts.
+
+    Where ``budget.paths_per_pair`` is None, a pair gets as many paths as its demand can use.
 
     The rules differ in the relays (the first found, or those with the most capacity left, which
     spreads the load), in the number of a rack's ports that round 1 may take (the rest is left to

@@ -61,12 +61,12 @@ def check_result(
         fabric,
         topology,
         max([budget.max_hops, *hops]),
-        paths_per_pair=max([budget.paths_per_pair, *beside.values()]),
+        paths_per_pair=max([budget.most_paths, *beside.values()]),
     )
     if problems:
         return problems  # the checks that follow look racks and rates up by port
     problems += _hop_problems(topology.paths, standing, budget.max_hops)
-    problems += _count_problems(topology.paths, standing, budget.paths_per_pair)
+    problems += _count_problems(topology.paths, standing, budget.most_paths)
     problems += _change_problems(fabric, current, topology, pinned, budget)
     problems += _reserved_problems(fabric, topology, reserved)
     if result.slots:

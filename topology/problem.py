@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, overload
 
 import numpy as np
@@ -20,6 +20,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
+from hydra.policy import MOST_PATHS_PER_PAIR
 from topology import _native
 from topology.tables import IntArray, PathTable, end_ports, ranked
 
@@ -165,8 +166,12 @@ class Budget:
     boolean: bool = True
     """True if any capacity above zero serves a demand (HydRA's Boolean matrix), False if every hop
     must have capacity left for all of it (weighted)."""
-    paths_per_pair: int = 1
-    """Most paths of a pair of racks; several share what the pair wants."""
+    paths_per_pair: int | None = None
+    """Most paths of a pair of racks, which share what the pair wants; None: as many as the demand
+    can use, and one by an algorithm whose paper gives a pair one."""
+    connections: NDArray[np.int64] | None = field(default=None, compare=False)
+    """Shape (N, N): connections between two racks, each of which takes one path; None: not known,
+    enough for every path. A pair gets no more paths than it has connections, and 0 means one."""
     disturbance_mbps: float = 0.0
     """Demand that must be gained for giving up a circuit in use that may change."""
     timing: Timing = Timing(window_s=1.0, switching_s=0.01)
@@ -177,11 +182,36 @@ class Budget:
     def __post_init__(self) -> None:
         if self.max_hops < 1:
             raise PlanError(f"max_hops is {self.max_hops}: a path needs at least one hop")
-        if self.paths_per_pair < 1:
+        if self.paths_per_pair is not None and self.paths_per_pair < 1:
             raise PlanError(f"paths_per_pair is {self.paths_per_pair}: a pair needs at least one")
+
+    @property
+    def most_paths(self) -> int:
+        """Most paths of any pair of racks."""
+        return MOST_PATHS_PER_PAIR if self.paths_per_pair is None else self.paths_per_pair
+
+    def as_published(self) -> Budget:
+        """The budget with one path for a pair, unless it says how many."""
+        return self if self.paths_per_pair is not None else replace(self, paths_per_pair=1)
+
+    def paths_of_pairs(self, n: int) -> NDArray[np.int64]:
+        """Shape (n, n), symmetric: most paths of each pair of racks.
+
+        Demands that count only as a whole take one path.
+        """
+        most = np.full((n, n), self.most_paths if self.boolean else 1, dtype=np.int64)
+        if self.connections is not None:
+            most = np.minimum(most, np.maximum(1, np.maximum(self.connections, self.connections.T)))
+        return most
 
     def check(self, fabric: FabricArrays) -> None:
         """Raise PlanError if the budget names a rack, plane or port that the fabric lacks."""
+        shape = (fabric.n_racks, fabric.n_racks)
+        if self.connections is not None and self.connections.shape != shape:
+            raise PlanError(
+                f"connections has shape {self.connections.shape}: {fabric.n_racks} racks need "
+                f"shape {shape}"
+            )
         named: tuple[tuple[str, frozenset[int] | None, int], ...] = (
             ("rack", self.racks and frozenset(map(int, self.racks)), fabric.n_racks),
             ("plane", self.planes and frozenset(map(int, self.planes)), fabric.n_planes),
