@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
-from typing import TYPE_CHECKING, NamedTuple, NewType, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NewType, TypeAlias
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -459,12 +459,18 @@ class Fabric:
             return OneWayCircuit(plane, sender, receiver)
         return Circuit(plane, min(sender, receiver), max(sender, receiver))
 
-    def paths_per_pair(self, allowed: int) -> int:
+    def paths_per_pair(self, allowed: int | Literal["auto"]) -> int | None:
         """The number of paths that a pair of racks may have where ``allowed`` is the policy's.
 
-        A one-way circuit serves one pair: there may be as many paths as there are circuits.
+        None: as many as the algorithm finds a use for. A one-way circuit serves one pair: there may
+        be as many paths as there are circuits. OpenFlow ToRs spread flows only by an extension that
+        not all of them have, so they are given several paths by a number alone.
         """
-        return max(1, len(self.ports)) if self.one_way else allowed
+        if self.one_way:
+            return max(1, len(self.ports))
+        if allowed == "auto":
+            return 1 if self.substrate is SubstrateKind.SINGLE_HOMED_OPENFLOW else None
+        return allowed
 
     def cross_connects(self, circuit: Circuit) -> tuple[CrossConnect, ...]:
         """The one-way cross-connects that make up a circuit: two, or one where it is one-way."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 from annotated_types import Interval, MinLen
 
@@ -174,8 +174,9 @@ class Timeouts:
     """Time for a probe packet to arrive."""
 
 
-MOST_PATHS_PER_PAIR: Final = 8
-"""More would cost rules in every vswitch, and VLANs, for what a larger circuit does better."""
+MOST_PATHS_PER_PAIR: Final = 16
+"""More would cost VLANs for what a larger circuit does better."""
+PathsPerPair = Annotated[int, Interval(ge=1, le=MOST_PATHS_PER_PAIR)] | Literal["auto"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +234,10 @@ class Policy:
     """The topology algorithm: [algorithms](algorithms.md)."""
     max_hops: Annotated[int, Interval(ge=1, le=16)] = 3
     """Circuits in a path, at most; H of the HydRA heuristic. Longer paths that stand may stay."""
-    paths_per_pair: Annotated[int, Interval(ge=1, le=MOST_PATHS_PER_PAIR)] = 1
-    """Paths of a pair that wants more than one carries; its flows are
-    [spread over them](planning.md#several-paths-for-a-pair)."""
+    paths_per_pair: PathsPerPair = "auto"
+    """Most paths of a pair that wants more than one carries; its flows are
+    [spread over them](planning.md#several-paths-for-a-pair). `auto`: as many as the pair's demand
+    can use; one with `hydra-bfs` and `edmonds`, as published, and on `single-homed-openflow`."""
     disturbance_mbps: NotNegative = 0.0
     """Demand that a plan must serve more before it gives up a circuit that carries some; for
     [algorithms](algorithms.md) that keep what runs."""

@@ -63,6 +63,8 @@ def allowed(key: PolicyKey) -> str:
                 parts.append(f"more than {low:g}, to {high:,}")
             case {"exclusiveMinimum": low}:
                 parts.append(f"more than {low:g}")
+            case {"const": word}:
+                parts.append(f"`{word}`")
             case {"type": "null"}:
                 parts.append("null")
             case {"minLength": 11}:

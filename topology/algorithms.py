@@ -50,6 +50,8 @@ class Entry:
     """Reason why it can't plan for a fabric, in words; None if it can."""
     spares: bool = False
     """True if it avoids giving up circuits in use (``Budget.disturbance_mbps``)."""
+    one_path: bool = False
+    """True if a pair gets one path, as published, unless the budget says how many."""
 
 
 ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
@@ -58,6 +60,7 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             plan_hydra_bfs,
             "multi-hop circuits for the largest demands first, in rounds by hop distance",
             "HydRA, JOCN 2015, section III.B.3",
+            one_path=True,
         ),
         "hydra-bfs+": Entry(
             plan_hydra_bfs_plus,
@@ -70,12 +73,14 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             "a maximum-weight matching of the racks on each plane in turn",
             "c-Through, SIGCOMM 2010, section 3.2",
             spares=True,
+            one_path=True,
         ),
         "edmonds-perfect": Entry(
             plan_edmonds_perfect,
             "the same, joining as many racks as it can, also without a demand",
             "c-Through, SIGCOMM 2010, section 3.2",
             spares=True,
+            one_path=True,
         ),
         "helios": Entry(
             plan_helios,

@@ -25,6 +25,7 @@ from topology.problem import (
     FabricArrays,
     PlanResult,
     Reserved,
+    largest_first,
     measure,
     pair_demands,
     validate_demand,
@@ -65,9 +66,12 @@ class Joins:
                 self.free_mbps[layer.plane, rack] = mbps
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Racks that want something of each other, the lower one first; the largest wants first."""
+        """Racks that want something of each other, the lower one first; the largest wants first.
+
+        Equal wants go by :func:`~topology.problem.tie_break`.
+        """
         a, b = np.nonzero(np.triu(self.wanted_mbps))
-        order = np.argsort(-self.wanted_mbps[a, b], kind="stable")
+        order = largest_first(self.wanted_mbps[a, b], a.astype(np.int32), b.astype(np.int32))
         return list(zip(a[order].tolist(), b[order].tolist(), strict=True))
 
     def planes(self, a: int, b: int) -> list[PlaneId]:

@@ -16,6 +16,7 @@ from topology.problem import (
     PairDemands,
     PlanResult,
     Reserved,
+    largest_first,
     measure,
     measure_table,
     members,
@@ -141,9 +142,8 @@ class Ground:
         is_free[list(standing.ports() | budget.blocked_ports)] = False
         inside = rack_in[pairs.src] & rack_in[pairs.dst]
         n_standing = _count_paths(standing.paths, pairs, fabric.n_racks)
-        # Whole demands take one path; and beside reserved paths, others would take the traffic that
-        # the reserved rate is for.
-        most = np.full(len(pairs), budget.paths_per_pair if budget.boolean else 1)
+        # Beside reserved paths, others would take the traffic that the reserved rate is for.
+        most = budget.paths_of_pairs(fabric.n_racks)[pairs.src, pairs.dst]
         most[_count_paths(list(reserved.rate_by_path()), pairs, fabric.n_racks) > 0] = 0
         open_paths = np.where(inside, np.maximum(0, most - n_standing), 0)
         return cls(
@@ -196,7 +196,7 @@ class Ground:
             given,
             given_mbps,
         )
-        found = [rounds.run(rule, self.waits, self.open_mbps)]
+        found = [rounds.run(rule, self._in_order(rule.order, self.waits), self.open_mbps)]
         more = replace(rule, whole=False, partial=True, direct_share=1.0)
         beside = self.open_paths - (self.n_standing == 0)  # the rounds above were for a first path
         for _ in range(beside.max(initial=0)):
@@ -215,6 +215,13 @@ class Ground:
             paths.links,
         )
 
+    def _in_order(self, order: int, which: IntArray) -> IntArray:
+        """``which``, positions of pairs, largest demand first, with ties by the salt ``order``."""
+        if order == 0:
+            return which
+        pairs = self.pairs.chosen(which)
+        return which[largest_first(pairs.mbps, pairs.src, pairs.dst, order)]
+
     def _one_more(self, rounds: Rounds, rule: Rule, found: FoundPaths) -> FoundPaths:
         """A further path for pairs that have one and want more, the largest wants first."""
         count = len(self.pairs)
@@ -224,7 +231,7 @@ class Ground:
             found.pair, weights=found.given_mbps, minlength=count
         )
         wants = (n_paths > 0) & (n_new < self.open_paths) & (left_mbps > RATE_TOLERANCE_MBPS)
-        by_rest = np.argsort(-left_mbps, kind="stable")
+        by_rest = largest_first(left_mbps, self.pairs.src, self.pairs.dst, rule.order)
         more = rounds.run(rule, by_rest[wants[by_rest]].astype(np.int32), left_mbps)
         wanted = self.pairs.mbps[more.pair]
         better = carries_more(

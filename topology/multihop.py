@@ -22,6 +22,8 @@ from topology.problem import (
 from topology.rounds import Rule
 
 _DIRECT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
+_FURTHER_ORDERS = (1, 2)
+"""Orders of equal demands that are tried beside the first: one hash can be unlucky."""
 
 
 def plan_hydra_bfs(
@@ -34,23 +36,25 @@ def plan_hydra_bfs(
     """Plan circuits and paths of at most ``budget.max_hops`` hops for ``demand``.
 
     ``demand`` has shape (N, N), Mbps from row to column. A pair of racks wants the larger of its
-    two directions and gets one path. Pairs are taken largest first (ties by rack numbers) in rounds
-    h = 1, 2, …, H. A round serves the pairs that a breadth-first search of depth h on the auxiliary
-    graph reaches, whose links are pairs of free ports on one plane, and circuits with capacity
-    left. In round 1 that means a circuit of one's own. A served pair leaves the ordering and books
-    the smaller of its demand and the capacity left on the scarcest circuit of its path.
+    two directions and gets one path. Pairs are taken largest first in rounds h = 1, 2, …, H. A
+    round serves the pairs that a breadth-first search of depth h on the auxiliary graph reaches,
+    whose links are pairs of free ports on one plane, and circuits with capacity left. In round 1
+    that means a circuit of one's own. A served pair leaves the ordering and books the smaller of
+    its demand and the capacity left on the scarcest circuit of its path.
 
-    Fixed here where the paper leaves a choice: among shortest paths the lexicographically smallest
+    Fixed here where the paper leaves a choice: pairs of equal demands go by
+    :func:`~topology.problem.tie_break`; among shortest paths the lexicographically smallest
     rack sequence; for a hop a circuit with capacity for the whole demand, then a new circuit (one
     that exists in ``current`` first, then the lowest plane; of ports that carry the whole demand,
     else of the fastest that are free), then a circuit with some capacity (Boolean demands only). A
     hop runs between racks of the budget, on its planes or on circuits
     that stay.
 
-    With ``budget.paths_per_pair`` above one (Boolean demands), the rounds are run again, up to that
-    many times in all, for the unserved rest of pairs with a path, the largest first, on the ports
-    and capacity left. Switches spread a pair's flows evenly over its paths, so a further path
-    counts only if the pair gets more with it. Pairs with a reserved path have no other.
+    With ``budget.paths_per_pair`` above one (Boolean demands; None is one), the rounds are run
+    again, up to that many times in all, for the unserved rest of pairs with a path, the largest
+    first, on the ports and capacity left. Switches spread a pair's flows evenly over its paths, so
+    a further path counts only if the pair gets more with it. Pairs with a reserved path have no
+    other.
 
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
     beyond them only circuits that some path uses. The same input gives the same result.
@@ -59,7 +63,7 @@ def plan_hydra_bfs(
 
     Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
     """
-    ground = Ground.of(fabric, demand, current, reserved, budget)
+    ground = Ground.of(fabric, demand, current, reserved, budget.as_published())
     return ground.result(ground.draft(Rule(whole=not budget.boolean, partial=budget.boolean)))
 
 
@@ -72,12 +76,14 @@ def plan_hydra_bfs_plus(
 ) -> PlanResult:
     """:func:`plan_hydra_bfs` several times with other rules; the plan that serves most counts.
 
+    Where ``budget.paths_per_pair`` is None, a pair gets as many paths as its demand can use.
+
     The rules differ in the relays (the first found, or those with the most capacity left, which
     spreads the load), in the number of a rack's ports that round 1 may take (the rest is left to
-    rounds with one more hop), and in whether pairs that fit as a whole go before those that fit in
-    part. Rules that are the same on a fabric are tried once. Between equal plans the earlier one
-    counts, and the paper's own rule is the first. Trying ends when all demand is served, or
-    ``budget.expired()``.
+    rounds with one more hop), in whether pairs that fit as a whole go before those that fit in
+    part, and in the order of equal demands. Rules that are the same on a fabric are tried once.
+    Between equal plans the earlier one counts, and the paper's own rule is the first. Trying ends
+    when all demand is served, or ``budget.expired()``.
 
     A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: a
     plan that gives it up must serve that much more. If that is above zero, each rule is also tried
@@ -121,6 +127,9 @@ def _portfolio(budget: Budget) -> Iterator[Rule]:
     yield plain
     for share in _DIRECT_SHARES:
         yield replace(plain, widest=True, direct_share=share)
+    for order in _FURTHER_ORDERS:
+        yield replace(plain, order=order)
+        yield replace(plain, order=order, widest=True, direct_share=_DIRECT_SHARES[order])
     for share in _DIRECT_SHARES[1:]:
         yield replace(plain, direct_share=share)
     if budget.boolean:

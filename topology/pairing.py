@@ -84,6 +84,7 @@ def _plan(
     *,
     perfect: bool,
 ) -> PlanResult:
+    budget = budget.as_published()
     pairs = pair_demands(validate_demand(demand, fabric.n_racks))
     budget.check(fabric)
     standing = standing_part(fabric, pairs, current, reserved, budget)

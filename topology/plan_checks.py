@@ -61,12 +61,12 @@ def check_result(
         fabric,
         topology,
         max([budget.max_hops, *hops]),
-        paths_per_pair=max([budget.paths_per_pair, *beside.values()]),
+        paths_per_pair=max([budget.most_paths, *beside.values()]),
     )
     if problems:
         return problems  # the checks that follow look racks and rates up by port
     problems += _hop_problems(topology.paths, standing, budget.max_hops)
-    problems += _count_problems(topology.paths, standing, budget.paths_per_pair)
+    problems += _count_problems(topology.paths, standing, budget.most_paths)
     problems += _change_problems(fabric, current, topology, pinned, budget)
     problems += _reserved_problems(fabric, topology, reserved)
     if result.slots:
@@ -207,7 +207,8 @@ def count_load(
 ) -> Load:
     """The load of a topology: reservations first, then each pair in turn, the largest first.
 
-    Each pair takes its shortest path, then its next ones in a further turn.
+    Each pair takes its shortest path, then its next ones in a further turn. Pairs with equal
+    demands take turns in the order of a hash of their racks.
 
     Raises PlanError for a bad demand.
     """
@@ -238,7 +239,20 @@ def _in_turn(paths: Sequence[Path], both: NDArray[np.float64]) -> list[Path]:
     for path in sorted(paths, key=lambda path: path.hops):
         nth[path] = seen[path.src, path.dst]
         seen[path.src, path.dst] += 1
-    return sorted(paths, key=lambda p: (nth[p], -both[p.src, p.dst], p.src, p.dst))
+
+    def turn(path: Path) -> tuple[int, float, int]:
+        bits = round(float(both[path.src, path.dst]) * 1e6)
+        return nth[path], -bits, _hash_of_pair(path.src, path.dst)
+
+    return sorted(paths, key=turn)
+
+
+def _hash_of_pair(src: int, dst: int) -> int:
+    """The order of pairs with equal demands: SplitMix64's finaliser, in Python's integers."""
+    word, mask = (src << 32 | dst) + 0x9E3779B97F4A7C15, 2**64 - 1
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = ((word & mask) ^ (word & mask) >> shift) * factor
+    return (word & mask) ^ (word & mask) >> 31
 
 
 def _both_ways(wanted: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, overload
 
 import numpy as np
@@ -20,6 +20,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
+from hydra.policy import MOST_PATHS_PER_PAIR
 from topology import _native
 from topology.tables import IntArray, PathTable, end_ports, ranked
 
@@ -165,8 +166,12 @@ class Budget:
     boolean: bool = True
     """True if any capacity above zero serves a demand (HydRA's Boolean matrix), False if every hop
     must have capacity left for all of it (weighted)."""
-    paths_per_pair: int = 1
-    """Most paths of a pair of racks; several share what the pair wants."""
+    paths_per_pair: int | None = None
+    """Most paths of a pair of racks, which share what the pair wants; None: as many as the demand
+    can use, and one by an algorithm whose paper gives a pair one."""
+    connections: NDArray[np.int64] | None = field(default=None, compare=False)
+    """Shape (N, N): connections between two racks, each of which takes one path; None: not known,
+    enough for every path. A pair gets no more paths than it has connections, and 0 means one."""
     disturbance_mbps: float = 0.0
     """Demand that must be gained for giving up a circuit in use that may change."""
     timing: Timing = Timing(window_s=1.0, switching_s=0.01)
@@ -177,11 +182,36 @@ class Budget:
     def __post_init__(self) -> None:
         if self.max_hops < 1:
             raise PlanError(f"max_hops is {self.max_hops}: a path needs at least one hop")
-        if self.paths_per_pair < 1:
+        if self.paths_per_pair is not None and self.paths_per_pair < 1:
             raise PlanError(f"paths_per_pair is {self.paths_per_pair}: a pair needs at least one")
+
+    @property
+    def most_paths(self) -> int:
+        """Most paths of any pair of racks."""
+        return MOST_PATHS_PER_PAIR if self.paths_per_pair is None else self.paths_per_pair
+
+    def as_published(self) -> Budget:
+        """The budget with one path for a pair, unless it says how many."""
+        return self if self.paths_per_pair is not None else replace(self, paths_per_pair=1)
+
+    def paths_of_pairs(self, n: int) -> NDArray[np.int64]:
+        """Shape (n, n), symmetric: most paths of each pair of racks.
+
+        Demands that count only as a whole take one path.
+        """
+        most = np.full((n, n), self.most_paths if self.boolean else 1, dtype=np.int64)
+        if self.connections is not None:
+            most = np.minimum(most, np.maximum(1, np.maximum(self.connections, self.connections.T)))
+        return most
 
     def check(self, fabric: FabricArrays) -> None:
         """Raise PlanError if the budget names a rack, plane or port that the fabric lacks."""
+        shape = (fabric.n_racks, fabric.n_racks)
+        if self.connections is not None and self.connections.shape != shape:
+            raise PlanError(
+                f"connections has shape {self.connections.shape}: {fabric.n_racks} racks need "
+                f"shape {shape}"
+            )
         named: tuple[tuple[str, frozenset[int] | None, int], ...] = (
             ("rack", self.racks and frozenset(map(int, self.racks)), fabric.n_racks),
             ("plane", self.planes and frozenset(map(int, self.planes)), fabric.n_planes),
@@ -331,7 +361,7 @@ class PairDemands(Sequence[PairDemand]):
     def __iter__(self) -> Iterator[PairDemand]:
         return map(PairDemand, self.mbps.tolist(), self.src.tolist(), self.dst.tolist())
 
-    def chosen(self, which: slice | NDArray[np.bool_]) -> PairDemands:
+    def chosen(self, which: slice | NDArray[np.bool_] | NDArray[np.intp]) -> PairDemands:
         return PairDemands(self.src[which], self.dst[which], self.mbps[which])
 
     def places(self, src: IntArray, dst: IntArray, n_racks: int) -> IntArray:
@@ -343,15 +373,40 @@ class PairDemands(Sequence[PairDemand]):
 
 
 def pair_demands(demand: DemandMatrix) -> PairDemands:
-    """Rack pairs with a demand, largest first, ties by (src, dst).
+    """Rack pairs with a demand, largest first, ties by :func:`tie_break`.
 
     A circuit is bidirectional and offers its full rate each way, and a path serves both directions.
     So a pair needs the larger of its two directions.
     """
     src, dst = np.nonzero(np.triu(np.maximum(demand, demand.T), k=1))
     mbps = np.maximum(demand[src, dst], demand[dst, src])
-    order = np.argsort(-mbps, kind="stable")  # pairs are in order of (src, dst)
-    return PairDemands(src[order].astype(np.int32), dst[order].astype(np.int32), mbps[order])
+    pairs = PairDemands(src.astype(np.int32), dst.astype(np.int32), mbps)
+    return pairs.chosen(largest_first(mbps, pairs.src, pairs.dst))
+
+
+def largest_first(
+    mbps: NDArray[np.float64], src: IntArray, dst: IntArray, salt: int = 0
+) -> NDArray[np.intp]:
+    """Positions of pairs by descending rate; rates that round to the same bit/s are equal.
+
+    Ties go by :func:`tie_break` with this ``salt``: rates from sums and shares are rarely equal to
+    the last digit.
+    """
+    return np.lexsort((tie_break(src, dst, salt), -np.rint(mbps / RATE_TOLERANCE_MBPS)))
+
+
+def tie_break(src: IntArray, dst: IntArray, salt: int = 0) -> NDArray[np.uint64]:
+    """A fixed hash of each pair, for the order of equal demands; one order for each ``salt``.
+
+    In the order of rack numbers, equal demands join low racks to each other first, and a fabric of
+    equal demands falls apart into islands. The mixing function is the finaliser of SplitMix64
+    (Steele, Lea and Flood, OOPSLA 2014), which maps different pairs to different numbers.
+    """
+    mixed = (src.astype(np.uint64) << np.uint64(32)) | dst.astype(np.uint64)
+    mixed += np.uint64((salt + 1) * 0x9E3779B97F4A7C15 % 2**64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def serve(

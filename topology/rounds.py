@@ -27,6 +27,8 @@ class Rule:
     """True for relays with the most capacity left, False for those with the lowest numbers."""
     direct_share: float = 1.0
     """Part of a rack's ports that round 1 may use."""
+    order: int = 0
+    """Order of pairs with equal demands: the salt of :func:`~topology.problem.tie_break`."""
 
     def direct_ports(self, fabric: FabricArrays) -> IntArray:
         """Shape (N,): the number of each rack's ports that round 1 may use."""

@@ -38,7 +38,7 @@ class Standing:
 
     def open_paths(self, n: int, reserved: Reserved, budget: Budget) -> NDArray[np.int64]:
         """Shape (n, n), symmetric: number of further paths that two racks may get."""
-        count = np.full((n, n), budget.paths_per_pair if budget.boolean else 1)
+        count = budget.paths_of_pairs(n)
         np.fill_diagonal(count, 0)
         for path in self.paths:
             ends = [path.src, path.dst]
@@ -124,10 +124,10 @@ def _pinned_circuits(
         if not rate_mbps >= 0:
             raise PlanError(f"{rate_mbps} Mbps reserved on {path}: must not be negative")
         pairs[path.src, path.dst] += 1
-        if pairs[path.src, path.dst] > budget.paths_per_pair:
+        if pairs[path.src, path.dst] > budget.most_paths:
             raise PlanError(
                 f"racks {path.src} and {path.dst} have {pairs[path.src, path.dst]} different "
-                f"pinned paths, and a pair may have {budget.paths_per_pair}: reservations between "
+                f"pinned paths, and a pair may have {budget.most_paths}: reservations between "
                 "the same racks must share them"
             )
         for circuit in path.circuits:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 import click
 import numpy as np
@@ -50,7 +51,7 @@ class Job:
     seed: int
     load: float
     max_hops: int | None
-    paths_per_pair: int | None
+    paths_per_pair: int | Literal["auto"] | None
     disturbance_mbps: float | None
     weighted: bool
     budget_ms: float | None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 from click.core import ParameterSource
@@ -75,6 +75,18 @@ def _read_demand(
         value if value.isalpha() or Path(value).suffix.lower() in _ENDINGS else _entry(value)
         for value in values
     ]
+
+
+def _read_paths(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> int | Literal["auto"] | None:
+    if value is None or value == "auto":
+        return value
+    if not value.isdecimal() or not 1 <= int(value) <= MOST_PATHS_PER_PAIR:
+        raise click.BadParameter(
+            f"{value!r} is neither auto nor a number from 1 to {MOST_PATHS_PER_PAIR}"
+        )
+    return int(value)
 
 
 planning_options: Options = (
@@ -147,9 +159,10 @@ _offline_options: Options = (
     click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
     click.option(
         "--paths-per-pair",
-        type=click.IntRange(1, MOST_PATHS_PER_PAIR),
-        help="Instead of the configured number: further paths, of circuits of their own or over "
-        "others, for what one can't carry.",
+        metavar="N|auto",
+        callback=_read_paths,
+        help="Instead of the configured number: most paths of a pair, of circuits of their own or "
+        "over others, for what one path can't carry; auto: as many as the demand can use.",
     ),
     click.option(
         "--disturbance-mbps",
@@ -300,7 +313,7 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
         )
     if not options["demand"]:
         raise click.UsageError("--fabric has no measured demand: add --demand")
-    if options["weighted"] and (options["paths_per_pair"] or 1) > 1:
+    if options["weighted"] and options["paths_per_pair"] not in (None, "auto", 1):
         raise click.UsageError(
             "--weighted serves a pair whole, on one path: leave out --paths-per-pair"
         )

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from apps.offline.study import Outcome, Study
-from hydra.model import Circuit, NetworkState, OpticalPort, Path, RackId
+from hydra.model import Circuit, OpticalPort, Path, RackId
+from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reconfiguration.plan import Pair, pair_of
 from topology.plan_checks import Load, count_load
-from topology.problem import PlanResult, Reserved
+from topology.problem import RATE_TOLERANCE_MBPS, PlanResult, Reserved
 
 _LISTED = 6
 
@@ -20,7 +21,7 @@ def explain(study: Study, outcome: Outcome, src: RackId, dst: RackId) -> list[st
     if outcome.result is None:
         return [f"{outcome.algorithm} made no plan: {outcome.refused}"]
     low, high = min(src, dst), max(src, dst)
-    why = _Why(study, outcome.result, outcome.state, low, high)
+    why = _Why(study, outcome, outcome.result, low, high)
     if outcome.result.slots:
         return list(why.slots())
     return list(why.ways() if study.fabric.one_way else why.path())
@@ -30,8 +31,8 @@ class _Why:
     def __init__(
         self,
         study: Study,
+        outcome: Outcome,
         result: PlanResult,
-        state: NetworkState | None,
         src: RackId,
         dst: RackId,
     ) -> None:
@@ -39,7 +40,9 @@ class _Why:
         self._fabric = study.fabric
         self._topology = result.topology
         self._slots = result.slots
-        self._state = state
+        self._state = outcome.state
+        self._algorithm = outcome.algorithm
+        self._one_path = outcome.entry.one_path
         self._src, self._dst = src, dst
         both = np.maximum(study.demand, study.demand.T)
         self._wanted = np.triu(both)
@@ -61,6 +64,7 @@ class _Why:
             yield from self._not_joined(load)
         else:
             yield "no demand, no path"
+        yield from self._idle(load)
 
     def slots(self) -> Iterator[str]:
         """Lines on how long each direction is lit in a window."""
@@ -256,6 +260,62 @@ class _Why:
             seen |= ring
             hops += 1
         return hops if ring else None
+
+    # -- what is idle ----------------------------------------------------------------------------
+
+    def _idle(self, load: Load) -> Iterator[str]:
+        """Lines on planes and ports without a circuit, and on pairs that could use them."""
+        free: dict[int, set[RackId]] = {}
+        used = self._circuit_at()
+        for rack in self._fabric.racks:
+            for port in self._open_ports(rack.id):
+                if port.id not in used:
+                    free.setdefault(port.plane, set()).add(rack.id)
+        if not free:
+            return
+        lit = {circuit.plane for circuit in self._topology.circuits}
+        idle = [self._fabric.planes[plane].name for plane in sorted(free) if plane not in lit]
+        if idle:
+            yield f"no circuit at all on {', '.join(idle)}"
+        ports = sum(map(len, free.values()))
+        short = [
+            (float(self._wanted[a, b]) - load.carried_mbps.get((a, b), 0.0), a, b)
+            for a, b in np.argwhere(self._wanted > 0).tolist()
+        ]
+        short = sorted((one for one in short if one[0] > RATE_TOLERANCE_MBPS), reverse=True)
+        if not short:
+            yield f"{ports} ports are free: all demand is served without them"
+            return
+        users = [
+            (mbps, a, b, sorted(plane for plane in free if {a, b} <= free[plane]))
+            for mbps, a, b in short
+        ]
+        users = [user for user in users if user[3]]
+        if not users:
+            yield (
+                f"{ports} ports are free, and nothing can use them: no two racks that want more "
+                "have free ports on one plane"
+            )
+        for mbps, a, b, planes in users[:_LISTED]:
+            names = ", ".join(self._fabric.planes[plane].name for plane in planes[:_LISTED])
+            yield (
+                f"{self._rack(RackId(a))} and {self._rack(RackId(b))} want {mbps:,.1f} Mb/s more "
+                f"and have free ports on {names}: {self._remedy(RackId(a), RackId(b))}"
+            )
+
+    def _remedy(self, src: RackId, dst: RackId) -> str:
+        """Option by which two racks with free ports would be given one more circuit."""
+        count = sum(pair_of(path) == (src, dst) for path in self._topology.paths)
+        allowed = self._study.limits.paths_per_pair
+        if allowed == "auto":
+            allowed = 1 if self._one_path else MOST_PATHS_PER_PAIR
+        if self._study.limits.weighted and count == 0:
+            return "no circuit carries all that they want; leave out --weighted"
+        if self._study.limits.weighted or count < allowed:
+            return f"{self._algorithm} had no use for them; --compare shows what others do"
+        if count < MOST_PATHS_PER_PAIR:
+            return f"--paths-per-pair {count + 1} lets them have one more circuit"
+        return f"they have {count} paths, and a pair may have no more"
 
     # -- ports -----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class Limits:
     planes: frozenset[PlaneId] | None = None
     use_planes: frozenset[PlaneId] | None = None
     weighted: bool = False
-    paths_per_pair: int = 1
+    paths_per_pair: int | Literal["auto"] = "auto"
     disturbance_mbps: float = 0.0
     window_s: float = 1.0
     seconds: float = float("inf")
@@ -228,7 +228,7 @@ class Study:
         return served_share_bound(self.arrays, self.demand, one_way=one_way)
 
     @property
-    def _paths_per_pair(self) -> int:
+    def _paths_per_pair(self) -> int | None:
         return self.fabric.paths_per_pair(self.limits.paths_per_pair)
 
     def _budget(self) -> Budget:
@@ -283,7 +283,7 @@ class Study:
 
     def _ring_problems(self, result: PlanResult) -> list[str]:
         problems = check_topology(
-            self.arrays, result.topology, max_hops=1, paths_per_pair=self._paths_per_pair
+            self.arrays, result.topology, max_hops=1, paths_per_pair=self._budget().most_paths
         )
         load = count_load(self.arrays, self.demand, result.topology, Reserved())
         claimed_mbps = result.served_share * float(self.demand.sum())

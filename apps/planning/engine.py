@@ -24,7 +24,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.policy import Policy, SlotPolicy
+from hydra.policy import MOST_PATHS_PER_PAIR, Policy, SlotPolicy
 from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
@@ -89,6 +89,7 @@ class Planning:
         self._arrays = FabricArrays.of(fabric)
         self._marks = marks_of(fabric)
         self._paths_per_pair = fabric.paths_per_pair(policy.paths_per_pair)
+        self._most_paths = self._paths_per_pair or MOST_PATHS_PER_PAIR
         servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
         self._rack_mbps = servers * fabric.server_rate_mbps
         substrate = substrate_of(fabric)
@@ -322,7 +323,7 @@ class Planning:
             demand[low, high] = _FAINT_MBPS
         fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
         closed = frozenset(blocked) - _ends(fixed)
-        most = max([self._paths_per_pair, *Counter(map(pair_of, kept)).values()])
+        most = max([self._most_paths, *Counter(map(pair_of, kept)).values()])
         budget = Budget(
             self._policy.max_hops,
             blocked_ports=closed,
@@ -418,7 +419,7 @@ class Planning:
         for path in sorted(set(wished).difference(paths)):
             halves = {half: circuit for circuit in path.circuits for half in circuit.halves}
             if (
-                having[pair_of(path)] < self._paths_per_pair
+                having[pair_of(path)] < self._most_paths
                 and not _touches(path, blocked)
                 and all(user.get(half, circuit) == circuit for half, circuit in halves.items())
             ):
@@ -445,7 +446,7 @@ class Planning:
         """
         plan = diff(self._fabric, current, target, self.order_of)
         # Standing paths may stay, though the policy has become stricter since.
-        most = max([self._paths_per_pair, *map(len, paths_by_pair(current).values())])
+        most = max([self._most_paths, *map(len, paths_by_pair(current).values())])
         problems = [
             *check_topology(
                 self._fabric,

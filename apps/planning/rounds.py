@@ -129,7 +129,7 @@ class Rounds:
         A pair keeps at most as many paths as it may have now: the policy can have become stricter.
         Over one-way circuits it keeps all.
         """
-        most = None if self._fabric.one_way else self._policy.now.paths_per_pair
+        most = self._fabric.paths_per_pair(self._policy.now.paths_per_pair)
         reserved = {(pin.src, pin.dst) for pin in standing.pins}
         return [
             Pin(*pair, path, 0.0, ())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from itertools import islice
 from types import NoneType
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -25,6 +25,8 @@ from pydantic import (
     GetPydanticSchema,
     PlainValidator,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     create_model,
 )
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
@@ -54,6 +56,23 @@ def _whole(value: object) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise PydanticCustomError("whole_type", "neither a whole number nor text")
     return value
+
+
+def _number_or_word(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    """A number or one of some words: one error instead of one for each of both."""
+    try:
+        return handler(value)
+    except ValidationError as error:
+        limits: dict[str, Any] = {}
+        for detail in error.errors(include_url=False):
+            limits |= detail.get("ctx", {})
+        word = str(limits.pop("expected"))
+        bounds = {"ge": "at least", "gt": "greater than", "le": "at most"}
+        numbers = [f"{bounds[name]} {limit}" for name, limit in limits.items()]
+        expected = f"{word} or a whole number {' and '.join(numbers)}".strip()
+        raise PydanticCustomError(
+            "number_or_word", "must be {expected}", {"expected": expected}
+        ) from error
 
 
 def _listed(value: object) -> object:
@@ -234,7 +253,10 @@ def policy_model(
         else:
             about = None if key.null is None else f"Null: {key.null.meaning}."
             strict = False if isinstance(key.default, Enum) else None
-            keys[key.name] = key.type, Field(key.default, description=about, strict=strict)
+            kind = key.type
+            if Literal in map(get_origin, get_args(kind)):
+                kind = Annotated[kind, WrapValidator(_number_or_word)]
+            keys[key.name] = kind, Field(key.default, description=about, strict=strict)
 
     def with_keys(model: type[_ModelT]) -> type[_ModelT]:
         return create_model(

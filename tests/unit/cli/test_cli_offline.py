@@ -123,6 +123,28 @@ def test_a_plot_that_can_not_be_written_is_told(run, tmp_path):
             ["no plane of 1 in common has free ports", "do not join them"],
         ),
         ("4x2@100", ("r1:r2=9", "--rack=r3"), ("r1", "r2"), ["r1 is not among the racks"]),
+        (
+            "4x4@100",
+            ("r1:r2=180", "r2:r3=180", "r3:r4=180", "r4:r1=180", "--paths-per-pair=1"),
+            ("r1", "r2"),
+            [
+                "no circuit at all on p3, p4",
+                "r1 and r2 want 80.0 Mb/s more and have free ports on p3, p4: "
+                "--paths-per-pair 2 lets them have one more circuit",
+            ],
+        ),
+        (
+            "4x4@100",
+            ("r1:r2=180", "r2:r3=180", "r3:r4=180", "r4:r1=180"),
+            ("r1", "r2"),
+            ["joined by 2 paths", "all demand is served without them"],
+        ),
+        (
+            "2x4@100",
+            ("r1:r2=250", "--algorithm=hydra-bfs"),
+            ("r1", "r2"),
+            ["no circuit at all on p2, p3, p4", "--paths-per-pair 2 lets them"],
+        ),
     ],
 )
 def test_explanations(run, fabric, demand, pair, words):

@@ -216,7 +216,15 @@ def test_a_spine_has_no_electrical_port(single, problems_of):
     ) in (found(problems_of(single)))
 
 
-@pytest.mark.parametrize("wrong", [0, 9, "two"])
+@pytest.mark.parametrize("wrong", [0, 17, "two", 1.5, True])
 def test_how_many_paths_there_may_be(single, problems_of, wrong):
     single.setdefault("policy", {})["paths_per_pair"] = wrong
-    assert [problem.path for problem in problems_of(single)] == ["policy.paths_per_pair"]
+    (problem,) = problems_of(single)
+    assert problem.path == "policy.paths_per_pair"
+    assert "must be 'auto' or a whole number" in problem.message
+
+
+@pytest.mark.parametrize("right", [1, 16, "auto"])
+def test_paths_may_be_a_number_or_auto(single, problems_of, right):
+    single.setdefault("policy", {})["paths_per_pair"] = right
+    assert problems_of(single) == []

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from hydra.model import Circuit, Path, PlaneId, PortId, RackId, Topology
@@ -24,6 +25,7 @@ from topology.problem import (
     PairDemands,
     Reserved,
     pair_demands,
+    tie_break,
     validate_demand,
 )
 from topology.standing import Standing, standing_part
@@ -53,6 +55,12 @@ def reference_plan(
         circuits=standing.circuits.union(*(path.circuits for path in new_paths)),
         paths=tuple(sorted([*standing.paths, *new_paths])),
     )
+
+
+def turn(mbps: float, src: int, dst: int) -> tuple[int, int]:
+    """Pairs are served in this order: the largest first, equal ones by their hash."""
+    ends = np.array([[src], [dst]], dtype=np.int32)
+    return -round(mbps * 1e6), int(tie_break(ends[0], ends[1])[0])
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -362,7 +370,7 @@ def _second_paths(
         if ends not in pinned and inside and 0 < count[ends] < budget.paths_per_pair:
             left[ends] = rest
     again = [PairDemand(mbps, *ends) for ends, mbps in left.items() if mbps > RATE_TOLERANCE_MBPS]
-    again.sort(key=lambda pair: -pair.mbps)
+    again.sort(key=lambda pair: turn(pair.mbps, pair.src, pair.dst))
     good = []
     bookings = list(_rounds(graph, again, budget.max_hops, whole=False))
     for booking in bookings:

@@ -50,11 +50,11 @@ def test_the_relay_with_the_most_left_is_taken():
 
 
 def test_ports_kept_for_later_rounds_reach_more_racks():
-    # Three ports a rack. The paper's rule spends them on pairs within two groups, largest first.
-    n, fabric = 8, full(8, 3)
+    # Five ports a rack. The paper's rule spends them on pairs within two groups, largest first.
+    n, fabric = 12, full(12, 5)
     demand = np.zeros((n, n))
-    demand[:4, :4] = demand[4:, 4:] = 60.0
-    demand[:4, 4:] = demand[4:, :4] = 30.0
+    demand[:6, :6] = demand[6:, 6:] = 30.0
+    demand[:6, 6:] = demand[6:, :6] = 10.0
     np.fill_diagonal(demand, 0.0)
     paper = plan_hydra_bfs(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3))
     better = plan_hydra_bfs_plus(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3))
@@ -215,8 +215,8 @@ def test_all_to_all_traffic_of_one_rate_does_not_end_in_islands():
         plan(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3)).served_share
         for plan in (plan_hydra_bfs, plan_hydra_bfs_plus)
     )
-    assert paper == pytest.approx(0.238, abs=0.001)
-    assert ours == pytest.approx(0.842, abs=0.001)
+    assert paper > 0.99
+    assert ours == pytest.approx(1.0)
 
 
 def test_rules_that_are_the_same_on_a_fabric_are_tried_once(monkeypatch):
@@ -230,10 +230,13 @@ def test_rules_that_are_the_same_on_a_fabric_are_tried_once(monkeypatch):
     monkeypatch.setattr(Ground, "draft", noting)
     demand = demand_of(4, {(0, 1): 50.0, (0, 2): 40.0, (0, 3): 30.0})
     budget = Budget(2, boolean=False)
-    for planes, ways in ((1, [1.0]), (2, [1.0, 0.5]), (8, [1.0, 0.875, 0.75, 0.625, 0.5])):
+    for planes, ways in ((1, {1.0}), (2, {1.0, 0.5}), (8, {1.0, 0.875, 0.75, 0.625, 0.5})):
         tried.clear()
         plan_hydra_bfs_plus(
             full(4, planes), demand * planes, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget
         )
-        assert [rule.direct_share for rule in tried if rule.widest] == ways
-        assert len(tried) == 2 * len(ways)
+        first = [rule for rule in tried if rule.order == 0]
+        assert {rule.direct_share for rule in first if rule.widest} == ways
+        assert len(first) == 2 * len(ways)
+        assert len(set(tried)) == len(tried)
+        assert {rule.order for rule in tried} == {0, 1, 2}

@@ -19,7 +19,8 @@ from hydra.model import (
     VlanId,
     VlanRange,
 )
-from topology.problem import Budget, FabricArrays, pair_demands, validate_demand
+from topology.plan_checks import _hash_of_pair
+from topology.problem import Budget, FabricArrays, pair_demands, tie_break, validate_demand
 
 
 def _fabric() -> Fabric:
@@ -112,13 +113,32 @@ def test_a_good_demand_is_copied():
     assert mine[0, 1] == 1.0
 
 
-def test_pairs_take_the_larger_direction_and_are_ordered_by_size_then_racks():
-    demand = np.array([[0, 1, 7, 0], [5, 0, 0, 0], [2, 0, 0, 5], [0, 0, 0, 0]], dtype=float)
+def test_pairs_take_the_larger_direction_and_are_ordered_by_size():
+    demand = np.array([[0, 1, 7, 0], [5, 0, 0, 0], [2, 0, 0, 4], [0, 0, 0, 0]], dtype=float)
     assert [(p.src, p.dst, p.mbps) for p in pair_demands(demand)] == [
         (0, 2, 7.0),
         (0, 1, 5.0),
-        (2, 3, 5.0),
+        (2, 3, 4.0),
     ]
+
+
+def test_pairs_of_equal_demands_are_in_the_order_of_a_hash_which_no_rounding_error_changes():
+    alike = np.full((40, 40), 0.3) - np.diag(np.full(40, 0.3))
+    crumbs = np.triu(np.random.default_rng(1).uniform(0, 1e-9, (40, 40)), k=1)
+    order = [(pair.src, pair.dst) for pair in pair_demands(alike)]
+    assert [(pair.src, pair.dst) for pair in pair_demands(alike + crumbs)] == order
+    assert len(set(order)) == 40 * 39 / 2
+    first = order[:60]
+    assert len({rack for pair in first for rack in pair}) > 30  # in order of racks it would be 22
+    by_hash = sorted(order, key=lambda pair: _hash_of_pair(*pair))
+    assert order == by_hash  # the checks' own hash
+
+
+def test_each_salt_is_another_order():
+    src, dst = np.triu_indices(30, k=1)
+    ends = src.astype(np.int32), dst.astype(np.int32)
+    orders = [np.argsort(tie_break(*ends, salt)).tolist() for salt in range(3)]
+    assert len({tuple(order[:20]) for order in orders}) == 3
 
 
 def test_one_rack_wants_nothing():

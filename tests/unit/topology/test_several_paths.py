@@ -14,6 +14,7 @@ from topology_fabrics import (
 
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, PlaneId
+from hydra.policy import MOST_PATHS_PER_PAIR
 from topology.algorithms import algorithm
 from topology.checks import check_topology, check_vlans
 from topology.demand import served_mbps
@@ -179,11 +180,44 @@ def test_more_paths_than_allowed_and_equal_ones_are_found():
     )
     demand = demand_of(2, {(0, 1): 150.0})
     two = plan("hydra-bfs", fabric, demand, paths_per_pair=2)
-    assert check_result(fabric, demand, EMPTY_TOPOLOGY, NOTHING, Budget(1), two) == [
-        "pair 0-1 has 2 paths"
-    ]
-    problems = check_result(fabric, demand, topology_of(first), NOTHING, Budget(1), two)
+    single = Budget(1, paths_per_pair=1)
+    problems = check_result(fabric, demand, EMPTY_TOPOLOGY, NOTHING, single, two)
     assert problems == ["pair 0-1 has 2 paths"]
+    problems = check_result(fabric, demand, topology_of(first), NOTHING, single, two)
+    assert problems == ["pair 0-1 has 2 paths"]
+
+
+def test_without_a_number_a_pair_gets_as_many_paths_as_its_demand_can_use():
+    ring = {(0, 1): 180.0, (1, 2): 180.0, (2, 3): 180.0, (0, 3): 180.0}
+    for mbps, count in ((100.0, 1), (180.0, 2), (250.0, 3), (900.0, 4)):
+        result = plan("hydra-bfs+", full(2, 4), demand_of(2, {(0, 1): mbps}))
+        assert len(result.topology.paths) == count
+    result = plan("hydra-bfs+", full(4, 4), demand_of(4, ring))
+    assert (result.served_share, len(result.topology.circuits)) == (1.0, 8)
+    result = plan("hydra-bfs+", full(2, 40), demand_of(2, {(0, 1): 4000.0}))
+    assert len(result.topology.paths) == MOST_PATHS_PER_PAIR
+
+
+@pytest.mark.parametrize("name", ["hydra-bfs", "edmonds", "edmonds-perfect"])
+def test_without_a_number_published_algorithms_give_a_pair_one_path(name):
+    result = plan(name, full(2, 4), demand_of(2, {(0, 1): 900.0}))
+    assert len(result.topology.paths) == 1
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_a_pair_gets_no_more_paths_than_it_has_connections(name):
+    """One connection never gets more than a circuit carries."""
+    demand = demand_of(4, {(0, 1): 250.0, (2, 3): 250.0})
+    connections = np.zeros((4, 4), dtype=np.int64)
+    connections[0, 1], connections[3, 2] = 1, 2
+    result = plan(name, full(4, 4), demand, paths_per_pair=3, connections=connections)
+    assert (len(ways(result, 0, 1)), len(ways(result, 2, 3))) == (1, 2)
+    assert result.served_share == pytest.approx(0.6)
+
+
+def test_connections_of_another_number_of_racks_are_refused():
+    with pytest.raises(PlanError, match=r"connections has shape \(2, 2\): 3 racks"):
+        plan("hydra-bfs+", full(3, 1), np.zeros((3, 3)), connections=np.ones((2, 2), dtype=int))
 
 
 def test_a_budget_without_paths_is_refused():

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import networkx as nx
 import numpy as np
+from multihop_reference import turn
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
@@ -119,7 +120,7 @@ class Reference:
         wanted = {
             (a, b): max(demand[a, b], demand[b, a]) for a in range(n) for b in range(a + 1, n)
         }
-        waiting = sorted((p for p in wanted if wanted[p] > 0), key=lambda p: (-wanted[p], p))
+        waiting = sorted((p for p in wanted if wanted[p] > 0), key=lambda p: turn(wanted[p], *p))
         paths = []
         for depth in range(1, self.budget.max_hops + 1):
             for pair in list(waiting):
