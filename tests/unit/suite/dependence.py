@@ -49,6 +49,9 @@ _LISTENERS: Final = frozenset(
     {"bind", "create_server", "start_server", "serve", "listen", "RestServer", "HTTPServer",
      "ThreadingHTTPServer", "TCPServer", "run_simple"}
 )  # fmt: skip
+_HTTPX: Final = frozenset(
+    {"get", "post", "put", "patch", "delete", "request", "stream", "Client", "AsyncClient"}
+)
 _HOSTS: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1", "::", ""})
 _LONG: Final = frozenset({"HANGS_S", "PATIENCE_S"})
 """Names of tests.waiting."""
@@ -240,6 +243,8 @@ class _Finder:
             if keyword.arg and _KEYWORD.search(keyword.arg):
                 milliseconds = browser or keyword.arg.endswith("_ms")
                 yield from self._short(f"{name}({keyword.arg}=)", keyword.value, milliseconds)
+        if _is_httpx(node.func) and not any(one.arg in {"timeout", None} for one in node.keywords):
+            yield Finding(node.lineno, f"httpx.{name}: gives up after 5 s: use plain_http")
         if name in _LISTENERS:
             yield from _fixed_port(node)
 
@@ -320,6 +325,16 @@ def _is_quiet_mark(node: ast.stmt) -> bool:
         and isinstance(node.targets[0], ast.Name)
         and node.targets[0].id == "pytestmark"
         and any(isinstance(i, ast.Attribute) and i.attr == "quiet" for i in ast.walk(node.value))
+    )
+
+
+def _is_httpx(function: ast.expr) -> bool:
+    """Whether a call is one of httpx that waits for an answer."""
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "httpx"
+        and function.attr in _HTTPX
     )
 
 
