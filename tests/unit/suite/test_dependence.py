@@ -56,6 +56,11 @@ def test_no_test_depends_on_how_busy_the_machine_is():
         ("def f():\n  took_s = perf_counter() - a\n  assert took_s < 5", "bound on measured time"),
         ("def f():\n  s = []\n  s.append(perf_counter() - a)\n  assert max(s) < 5", "bound on"),
         ("def f():\n  return time.time() - a\ndef g():\n  assert f() < 5", "bound on measured"),
+        (
+            "class N:\n def f(self):\n  return monotonic() - a\ndef g():\n assert N().f() < 5",
+            "bound on measured time",
+        ),
+        ("assert b_s - given_back_s < LEASE", "bound on measured time"),
         ("socket.create_server(('127.0.0.1', 8080))", "fixed port 8080"),
         ("RestServer(app, '127.0.0.1', 8080)", "fixed port 8080"),
     ],
@@ -86,6 +91,7 @@ def test_what_is_found(source, expected):
         "# timed: the stream is under way\ntime.sleep(0.5)",
         "run(\n  app,\n  timeout=5,  # timed: nobody answers\n)",
         "def schedule(timeout_s=0.5):  # timed: on the test's clock\n  pass",
+        "soon = pytest.mark.quiet('how soon')\n@soon\ndef f():\n  assert b_s - a_s < 5",
         "@pytest.mark.quiet('how soon')\ndef f():\n  assert time.monotonic() - start_s < 5",
     ],
 )
