@@ -1,7 +1,7 @@
 """HTTP without TLS or proxies, for programs that ask others on this machine.
 
 Each client of httpx, and each request without one, else reads the system's authorities: 20 ms of
-the processor.
+the processor. And each waits patiently: httpx gives up after 5 s.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Final
 
 import httpx
 
+from mininet_scenarios.patience import PATIENCE_S
+
 _NO_AUTHORITIES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
-client: Final = partial(httpx.Client, verify=_NO_AUTHORITIES, trust_env=False)
-request: Final = partial(httpx.request, verify=_NO_AUTHORITIES, trust_env=False)
+client: Final = partial(httpx.Client, verify=_NO_AUTHORITIES, trust_env=False, timeout=PATIENCE_S)
+request: Final = partial(httpx.request, verify=_NO_AUTHORITIES, trust_env=False, timeout=PATIENCE_S)
 get: Final = partial(request, "GET")
 post: Final = partial(request, "POST")

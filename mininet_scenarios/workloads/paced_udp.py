@@ -187,7 +187,7 @@ def send(
         started_s = due_s = time.monotonic()
         while sent < pace.count and not stop.is_set:
             late_s = time.monotonic() - due_s
-            if late_s < 0:  # timed: the pace of the stream
+            if late_s < 0:
                 time.sleep(-late_s)
             elif late_s > pace.catch_up * interval_s:
                 behind += 1

@@ -399,7 +399,9 @@ def asked(stand: Stand, method: str, path: str, **content: object) -> dict:
     trusted = ssl.create_default_context(cafile=stand.ca_file)
     url = f"https://{stand.bench.plane.address}/restconf/{path}"
     return (
-        httpx.request(method, url, auth=LOGIN, verify=trusted, **content).raise_for_status().json()
+        httpx.request(method, url, auth=LOGIN, verify=trusted, timeout=PATIENCE_S, **content)
+        .raise_for_status()
+        .json()
     )
 
 

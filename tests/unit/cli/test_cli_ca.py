@@ -42,9 +42,14 @@ def test_rest_with_a_certificate_that_clients_verify(directory, fabric):
     try:
         trusted = ssl.create_default_context(cafile=str(directory / "ca.pem"))
         trusted.verify_flags |= ssl.VERIFY_X509_STRICT
-        assert httpx.get(f"{server.url}/healthz", verify=trusted).status_code == 200
+        assert (
+            httpx.get(f"{server.url}/healthz", verify=trusted, timeout=PATIENCE_S).status_code
+            == 200
+        )
         with pytest.raises(httpx.ConnectError, match="Hostname mismatch"):
-            httpx.get(f"https://localhost:{server.port}/healthz", verify=trusted)
+            httpx.get(
+                f"https://localhost:{server.port}/healthz", verify=trusted, timeout=PATIENCE_S
+            )
     finally:
         server.stop()
 

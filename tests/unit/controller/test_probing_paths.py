@@ -7,6 +7,8 @@ import threading
 import time
 from itertools import count
 
+import pytest
+
 from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo
@@ -21,6 +23,8 @@ FABRIC = small_fabric(racks=2, planes=1, servers=1)
 H11, H21 = FABRIC.servers
 PACKET_OUT_BYTES = 8 + 16 + 16
 TIMEOUT_S = 1.5
+
+in_time = pytest.mark.quiet("tells parts of a time-out from each other")
 
 
 class Network:
@@ -71,12 +75,14 @@ class Port:
         self.network.carry(self.network, self.server, attempt, message[PACKET_OUT_BYTES:])
 
 
+@in_time
 def test_a_path_that_carries_probes_is_found_good_at_once():
     missing, seconds = Network(lambda network, _from, _n, frame: network.arrives(frame)).probe()
     assert missing == ()
     assert seconds < TIMEOUT_S
 
 
+@in_time
 def test_a_probe_that_is_lost_is_soon_repeated():
     def loses_two(network, _from, attempt, frame):
         if attempt > 2:
@@ -87,6 +93,7 @@ def test_a_probe_that_is_lost_is_soon_repeated():
     assert TIMEOUT_S * 3 / 15 <= seconds < TIMEOUT_S * 7 / 15
 
 
+@in_time
 def test_a_probe_that_is_late_counts():
     def is_late(network, _from, attempt, frame):
         if attempt == 1:
@@ -109,6 +116,7 @@ def test_a_direction_that_is_dead_is_named_and_the_other_one_not_probed_again():
     assert (next(network.sent[H11.name]), next(network.sent[H21.name])) == (2, 5)
 
 
+@in_time
 def test_a_marker_that_arrives_shows_that_the_path_is_empty():
     missing, seconds = Network(
         lambda network, _from, _n, frame: network.arrives(frame)
@@ -117,6 +125,7 @@ def test_a_marker_that_arrives_shows_that_the_path_is_empty():
     assert seconds < TIMEOUT_S / 15
 
 
+@in_time
 def test_a_marker_that_was_repeated_is_waited_for_as_often():
     """The repetition is under way, too: nothing may move before it has arrived."""
 
@@ -139,6 +148,7 @@ def test_a_marker_that_was_repeated_is_waited_for_as_often():
     assert seconds < TIMEOUT_S
 
 
+@in_time
 def test_a_marker_behind_a_long_queue_is_not_repeated_for_ever():
     """Each takes longer than the pause before its repetition: the first to come ends them."""
     sent = []

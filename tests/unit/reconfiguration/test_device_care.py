@@ -87,6 +87,7 @@ def test_nobody_waits_where_markers_and_counters_show_that_all_is_empty(network,
 
 @pytest.mark.parametrize("still_s", [0.5, 2.5])
 def test_a_drain_lasts_until_markers_have_come_over_what_is_left(network, still_s, caplog):
+    # timed: on the clock of the simulation
     assert still_s <= _drained(network, still_s) < still_s + 0.5
     assert not caplog.messages
 
@@ -96,6 +97,7 @@ def test_a_drain_of_what_nothing_comes_over_ends_with_a_warning(network, caplog)
     every 10 ms.
     """
     tor_s = POLICY.timeouts.tor_s
+    # timed: on the clock of the simulation
     assert tor_s <= _drained(network, 1000.0) < 1.2 * tor_s
     assert caplog.messages == ["what r1 sent over circuits that end may be lost"]
 

@@ -449,9 +449,14 @@ def test_tls(fabric, certificate):
     try:
         assert server.url.startswith("https://")
         trusted = ssl.create_default_context(cafile=certificate[0])
-        assert httpx.get(f"{server.url}/healthz", verify=trusted).status_code == 200
+        assert (
+            httpx.get(f"{server.url}/healthz", verify=trusted, timeout=PATIENCE_S).status_code
+            == 200
+        )
         with pytest.raises(httpx.ConnectError, match="certificate"):
-            httpx.get(f"{server.url}/healthz", verify=ssl.create_default_context())
+            httpx.get(
+                f"{server.url}/healthz", verify=ssl.create_default_context(), timeout=PATIENCE_S
+            )
         plain = server.url.replace("https", "http")
         with pytest.raises(httpx.RemoteProtocolError):
             plain_http.get(f"{plain}/healthz")
@@ -471,14 +476,19 @@ def test_connections_begin_with_the_certificate_as_it_is_by_then(fabric, certifi
     server.start()
     try:
         url = f"{server.url}/healthz"
-        with httpx.Client(verify=first, trust_env=False) as standing:
+        with httpx.Client(verify=first, trust_env=False, timeout=PATIENCE_S) as standing:
             before = standing.get(url).extensions["network_stream"]
             renewed.replace(pem)
-            assert httpx.get(url, verify=first, trust_env=False).status_code == 200
+            assert (
+                httpx.get(url, verify=first, trust_env=False, timeout=PATIENCE_S).status_code == 200
+            )
             (tmp_path / "rest.key").replace(key)
-            assert httpx.get(url, verify=second, trust_env=False).status_code == 200
+            assert (
+                httpx.get(url, verify=second, trust_env=False, timeout=PATIENCE_S).status_code
+                == 200
+            )
             with pytest.raises(httpx.ConnectError, match="certificate"):
-                httpx.get(url, verify=first, trust_env=False)
+                httpx.get(url, verify=first, trust_env=False, timeout=PATIENCE_S)
             assert standing.get(url).extensions["network_stream"] is before
     finally:
         server.stop()

@@ -106,7 +106,9 @@ def test_circuits_name_whom_they_serve(service, follow):
 
 def test_without_an_id_it_begins_with_the_next_event(service, server):
     act(service, 3)
-    with httpx.stream("GET", f"{server.url}/v1/events", trust_env=False) as answer:
+    with httpx.stream(
+        "GET", f"{server.url}/v1/events", trust_env=False, timeout=PATIENCE_S
+    ) as answer:
         lines = answer.iter_lines()
         assert list(islice(lines, 3)) == [": after run-3", "id: run-3", ""]
         act(service)

@@ -199,7 +199,7 @@ def test_delete_can_wait_for_the_end(client, service):
     answer = client.delete("/v1/reservations/v0", headers={"Prefer": "wait=10"})
     timer.join()
     assert (answer.status_code, answer.json()["state"]) == (200, "released")
-    assert answer.headers["preference-applied"] == "wait=120"
+    assert answer.headers["preference-applied"] == "wait=10"
 
 
 # --- time, holds, dry runs ------------------------------------------------------------------

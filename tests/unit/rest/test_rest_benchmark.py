@@ -12,6 +12,7 @@ from apps.rest.server import RestServer
 from benchmarks import rest, undisturbed
 from benchmarks.rest import LedgerService
 from tests.unit.core.fabrics import small_fabric
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("benchmark", [rest, undisturbed])
@@ -30,7 +31,7 @@ def test_it_is_served(tmp_path):
     server.start()
     body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10, "start_unix_s": time.time() + 3600}
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_S) as client:
             made = client.post("/v1/reservations", json=body)
             assert made.is_success, made.text
             kept = client.get(f"/v1/reservations/{made.json()['id']}").json()

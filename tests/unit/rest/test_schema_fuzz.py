@@ -24,7 +24,6 @@ def test_schemathesis_finds_nothing(server, tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=100,
         cwd=tmp_path,
         check=False,
     )

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from apps.rest import prefer
+from apps.rest import server as rest_server
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.errors import HydraError
@@ -123,6 +124,7 @@ def test_draining_waits_for_what_is_under_way_and_lets_others_in(service, monkey
         return read()
 
     monkeypatch.setattr(service, "reservations", slow)
+    monkeypatch.setattr(rest_server, "_GRACE_S", PATIENCE_S)
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.drain()  # it does not run: nothing is under way
     server.start()

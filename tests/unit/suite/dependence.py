@@ -49,6 +49,9 @@ _LISTENERS: Final = frozenset(
     {"bind", "create_server", "start_server", "serve", "listen", "RestServer", "HTTPServer",
      "ThreadingHTTPServer", "TCPServer", "run_simple"}
 )  # fmt: skip
+_HTTPX: Final = frozenset(
+    {"get", "post", "put", "patch", "delete", "request", "stream", "Client", "AsyncClient"}
+)
 _HOSTS: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1", "::", ""})
 _LONG: Final = frozenset({"HANGS_S", "PATIENCE_S"})
 """Names of tests.waiting."""
@@ -85,9 +88,11 @@ class _Finder:
 
     def findings(self) -> Iterator[Finding]:
         self._learn()
+        marks = _quiet_marks(self.tree)
+        whole_file = "pytestmark" in marks
         for node in self.tree.body:
             self._learn_times(node)
-            self.quiet = _is_quiet(node) or any(map(_is_quiet_mark, self.tree.body))
+            self.quiet = whole_file or _is_quiet(node, marks)
             yield from self._visit(node, in_loop=False)
 
     def _learn(self) -> None:
@@ -103,13 +108,19 @@ class _Finder:
         for _ in range(2):  # a function may return what another one has measured
             for top in self.tree.body:
                 self._learn_times(top)
-                if isinstance(top, ast.FunctionDef) and any(
-                    isinstance(node, ast.Return)
-                    and node.value is not None
-                    and self._is_measured(node.value)
+                self.timers.update(
+                    node.name
                     for node in self.nodes[top]
-                ):
-                    self.timers.add(top.name)
+                    if isinstance(node, ast.FunctionDef) and self._returns_time(node)
+                )
+
+    def _returns_time(self, function: ast.FunctionDef) -> bool:
+        return any(
+            isinstance(node, ast.Return)
+            and node.value is not None
+            and self._is_measured(node.value)
+            for node in ast.walk(function)
+        )
 
     def _learn_times(self, top: ast.stmt) -> None:
         """Learn which names of a top-level function or class hold a measured time."""
@@ -141,15 +152,18 @@ class _Finder:
 
     def _is_measured(self, expression: ast.expr) -> bool:
         """Whether the value holds a difference of two readings of a clock."""
-        for node in ast.walk(expression):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-                if _is_call(node.left, _COUNTERS):
-                    return True
-                if _is_call(node.left, {"time"}) and not isinstance(node.right, ast.Constant):
-                    return True
-            elif isinstance(node, ast.Name) and node.id in self.timed:
-                return True
-        return False
+        return any(map(self._measures, ast.walk(expression)))
+
+    def _measures(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            return (
+                _is_call(node.left, _COUNTERS)
+                or (_is_call(node.left, {"time"}) and not isinstance(node.right, ast.Constant))
+                or (_is_time(node.left) and _is_time(node.right))
+            )
+        if isinstance(node, ast.Attribute):
+            return node.attr in self.timers
+        return isinstance(node, ast.Name) and node.id in self.timed
 
     def _is_long(self, bound: ast.expr) -> bool:
         value = self.number(bound)
@@ -198,8 +212,10 @@ class _Finder:
     def _of(self, node: ast.AST, *, in_loop: bool) -> Iterator[Finding]:
         if isinstance(node, ast.Call):
             yield from self._call(node, in_loop=in_loop)
-        elif isinstance(node, ast.Compare):
-            yield from self._compare(node)
+        elif isinstance(node, ast.Assert):
+            for inner in ast.walk(node.test):
+                if isinstance(inner, ast.Compare):
+                    yield from self._compare(inner)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             seconds = self.number(node.right)
             if _is_call(node.left, _COUNTERS) and seconds is not None and seconds < LEAST_S:
@@ -240,6 +256,8 @@ class _Finder:
             if keyword.arg and _KEYWORD.search(keyword.arg):
                 milliseconds = browser or keyword.arg.endswith("_ms")
                 yield from self._short(f"{name}({keyword.arg}=)", keyword.value, milliseconds)
+        if _is_httpx(node.func) and not any(one.arg in {"timeout", None} for one in node.keywords):
+            yield Finding(node.lineno, f"httpx.{name}: gives up after 5 s: use plain_http")
         if name in _LISTENERS:
             yield from _fixed_port(node)
 
@@ -272,7 +290,7 @@ def findings(source: str) -> list[Finding]:
             for token in tokenize.generate_tokens(io.StringIO(source).readline)
             if token.type == tokenize.COMMENT and _REASON.match(token.string)
         }
-    reads_clock = any(f"{name}()" in source for name in _CLOCKS)
+    reads_clock = any(f"{name}()" in source for name in _CLOCKS) or "_s - " in source
     return list(_Finder(ast.parse(source), reasons, reads_clock).findings())
 
 
@@ -297,6 +315,13 @@ def _is_call(node: ast.expr, names: frozenset[str] | set[str]) -> bool:
     return isinstance(node, ast.Call) and not node.args and _name(node.func) in names
 
 
+def _is_time(node: ast.expr) -> bool:
+    """Whether a value is a time, by its name."""
+    if isinstance(node, ast.Call):
+        return _name(node.func).endswith("_s") or _name(node.func) in _COUNTERS
+    return isinstance(node, ast.Name | ast.Attribute) and _name(node).endswith("_s")
+
+
 def _name(function: ast.expr) -> str:
     match function:
         case ast.Attribute(attr=name) | ast.Name(id=name):
@@ -304,22 +329,39 @@ def _name(function: ast.expr) -> str:
     return ""
 
 
-def _is_quiet(node: ast.stmt) -> bool:
+def _quiet_marks(tree: ast.Module) -> set[str]:
+    """Names of the file that stand for ``pytest.mark.quiet(…)``, alone or among others."""
+    return {
+        node.targets[0].id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and _names_quiet(node.value, set())
+    }
+
+
+def _is_quiet(node: ast.stmt, marks: set[str]) -> bool:
     """Whether a test is marked ``quiet``."""
     return isinstance(node, ast.FunctionDef) and any(
-        isinstance(inner, ast.Attribute) and inner.attr == "quiet"
-        for decorator in node.decorator_list
-        for inner in ast.walk(decorator)
+        _names_quiet(decorator, marks) for decorator in node.decorator_list
     )
 
 
-def _is_quiet_mark(node: ast.stmt) -> bool:
-    """Whether a statement marks all tests of its file ``quiet``."""
+def _names_quiet(expression: ast.expr, marks: set[str]) -> bool:
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "quiet")
+        or (isinstance(node, ast.Name) and node.id in marks)
+        for node in ast.walk(expression)
+    )
+
+
+def _is_httpx(function: ast.expr) -> bool:
+    """Whether a call is one of httpx that waits for an answer."""
     return (
-        isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id == "pytestmark"
-        and any(isinstance(i, ast.Attribute) and i.attr == "quiet" for i in ast.walk(node.value))
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "httpx"
+        and function.attr in _HTTPX
     )
 
 
