@@ -12,7 +12,9 @@ class FailureKind(Enum):
     NOT_CONNECTED = "not-connected"
     """Not reached; nothing was written."""
     REFUSED = "refused"
-    """Known not to have taken effect."""
+    """A device's answer that a write has not taken effect. A switch's answer that a part of a change
+    has not, at least: of a bundle, Open vSwitch leaves out a member that it refuses when it is
+    added, and carries out the rest."""
     MALFORMED = "malformed"
     """Answered in a way that the protocol does not know."""
     UNKNOWN = "unknown"

@@ -278,6 +278,7 @@ class Controller:
             self._switch_answers,
         )
         fleet.watch_rivals(ledger.tell_alarm)
+        fleet.watch_masters(mastership.taken_over)
 
     # -- life -------------------------------------------------------------------------------------
 

@@ -123,6 +123,7 @@ class Switchboard(Requests):
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
+        self._tell_of_master: Callable[[DatapathId, int], None] = lambda *_master: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
         self._strangers: set[DatapathId] = set()
         """Those that were logged."""
@@ -147,7 +148,17 @@ class Switchboard(Requests):
         """Be told, in the hub's thread, where a second connection had a known datapath id."""
         self._tell_of_rival = tell
 
+    def watch_masters(self, taken: Callable[[DatapathId, int], None]) -> None:
+        """Be told, in the hub's thread, of switches' new masters and their generations."""
+        self._tell_of_master = taken
+
     # -- events: the hub's thread ---------------------------------------------------------------
+
+    def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:
+        with self._lock:
+            switch = self._switches.get(DatapathId(datapath))
+        if switch is not None and switch.connection is connection:
+            self._tell_of_master(DatapathId(datapath), generation)
 
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]

@@ -90,6 +90,12 @@ class Term(Protocol):
         """True if this controller does not lead, and has to leave all devices alone."""
         ...
 
+    def look_at_once(self) -> None:
+        """Ask the store whether this controller still leads, and end at once if not; returns
+        before the answer.
+        """
+        ...
+
     def standby(self) -> Standby | None:
         """What a controller that does not lead knows; None: it leads, and takes requests."""
         ...
@@ -132,6 +138,9 @@ class Alone:
 
     def over(self) -> bool:
         return False
+
+    def look_at_once(self) -> None:
+        pass
 
     def standby(self) -> Standby | None:
         return None

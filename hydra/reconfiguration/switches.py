@@ -419,7 +419,7 @@ class Switches:
         self._note_brought(brought - self._renewed)
         if not refused:
             return
-        # Nothing of the refused tables has taken effect: they are given smaller ones.
+        # Of the refused tables, some rules may have taken effect: they are given smaller ones.
         self._electrical |= refused.keys()
         errors = yield from self._write(sorted(refused))
         self._note_brought({dp for dp, error in errors.items() if error is None} - self._renewed)

@@ -263,6 +263,8 @@ class Network:
         self.late = Lateness()
         self.away: set[PlaneId | str] = set()
         """Planes and racks (by name) whose device does not answer: it stays as it is."""
+        self.electrical: Callable[[], Collection[DatapathId]] = frozenset
+        """Switches that hold no rules of circuits, as their controller knows: they refused some."""
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._lags_until_s: dict[DatapathId, float] = {}
@@ -685,6 +687,8 @@ class Network:
                 kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
             if kind is None or (kind is FailureKind.UNKNOWN and self._hit(0.5)):
                 self.apply(datapath, command.changes[datapath])
+            elif kind is FailureKind.REFUSED and self._hit(0.5):
+                self.apply(datapath, self._without_members(command.changes[datapath]))
             elif kind is FailureKind.UNKNOWN:
                 change = partial(self.apply, datapath, command.changes[datapath])
                 self._postpone(self.name_of(datapath), [change], datapath)
@@ -694,6 +698,20 @@ class Network:
             yield
         self.late.of_command.pop(id(command), None)
         return failures, None
+
+    def _without_members(self, changes: Sequence[RuleChange]) -> list[RuleChange]:
+        """A bundle that is committed without the rules that its switch refused when they were
+        added: those of one kind.
+        """
+        rules = [one for one in changes if isinstance(one, Install | InstallAll)]
+        kinds = sorted({rule.kind for rule in installed(rules)}, key=lambda kind: kind.value)
+        unknown = self.rng.choice(kinds) if kinds else None
+        return [
+            InstallAll(tuple(rule for rule in installed([one]) if rule.kind is not unknown))
+            if isinstance(one, Install | InstallAll)
+            else one
+            for one in changes
+        ]
 
     def _be_late(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         self.connected.discard(datapath)
