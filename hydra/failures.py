@@ -13,8 +13,7 @@ class FailureKind(Enum):
     """Not reached; nothing was written."""
     REFUSED = "refused"
     """A device's answer that a write has not taken effect. A switch's answer that a part of a change
-    has not, at least: of a bundle, Open vSwitch leaves out a member that it refuses when it is
-    added, and carries out the rest."""
+    has not: of a bundle, Open vSwitch may leave out a refused member and carry out the rest."""
     MALFORMED = "malformed"
     """Answered in a way that the protocol does not know."""
     UNKNOWN = "unknown"

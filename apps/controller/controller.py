@@ -277,8 +277,7 @@ class Controller:
             self._switches.answers_again,
             self._switch_answers,
         )
-        fleet.watch_rivals(ledger.tell_alarm)
-        fleet.watch_masters(mastership.taken_over)
+        fleet.watch_rivals(ledger.tell_alarm, mastership.taken_over)
 
     # -- life -------------------------------------------------------------------------------------
 

@@ -144,13 +144,15 @@ class Switchboard(Requests):
         self._watchers_of_late.append(is_late)
         self._watchers_of_mute.append(answers_again)
 
-    def watch_rivals(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """Be told, in the hub's thread, where a second connection had a known datapath id."""
-        self._tell_of_rival = tell
-
-    def watch_masters(self, taken: Callable[[DatapathId, int], None]) -> None:
-        """Be told, in the hub's thread, of switches' new masters and their generations."""
-        self._tell_of_master = taken
+    def watch_rivals(
+        self,
+        tell: Callable[[DeviceAlarm], None],
+        taken: Callable[[DatapathId, int], None] = lambda *_master: None,
+    ) -> None:
+        """Be told, in the hub's thread, where a second connection had a known datapath id; and of
+        switches that were ``taken`` by another master, with that one's generation.
+        """
+        self._tell_of_rival, self._tell_of_master = tell, taken
 
     # -- events: the hub's thread ---------------------------------------------------------------
 

@@ -218,7 +218,7 @@ def test_a_leader_that_a_switch_says_is_followed_asks_the_store_whether_it_leads
     """Not where the later master is itself, on another connection."""
     switch, term = SharedSwitch(), Term(7)
     with commanding(switch, term=term) as (first, fleet):
-        fleet.watch_masters(first.taken_over)
+        fleet.watch_rivals(lambda _alarm: None, first.taken_over)
         fleet.role_taken(V1, switch.connection, 7)
         fleet.role_taken(V1, object(), 9)
         assert term.looks == 0

@@ -9,7 +9,7 @@ may hide success, failure, or half of either.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain, groupby
@@ -215,6 +215,11 @@ class Network:
     waits_for_slow = False
     """True if all that the batch under way has left is to hear from switches known to be slow."""
 
+    away: Set[PlaneId | str] = frozenset()
+    """Planes and racks (by name) whose device does not answer: it stays as it is."""
+    electrical: Callable[[], Collection[DatapathId]] = frozenset
+    """Switches that hold no rules of circuits, as their controller knows: they refused some."""
+
     def __init__(self, fabric: Fabric, state: NetworkState, rng: random.Random) -> None:
         self.fabric = fabric
         self.rng = rng
@@ -261,10 +266,6 @@ class Network:
         """What follows from the tables, until those change."""
         self.stale: dict[DatapathId, list[Stale]] = {}
         self.late = Lateness()
-        self.away: set[PlaneId | str] = set()
-        """Planes and racks (by name) whose device does not answer: it stays as it is."""
-        self.electrical: Callable[[], Collection[DatapathId]] = frozenset
-        """Switches that hold no rules of circuits, as their controller knows: they refused some."""
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._lags_until_s: dict[DatapathId, float] = {}
