@@ -12,7 +12,7 @@ class FailureKind(Enum):
     NOT_CONNECTED = "not-connected"
     """Not reached; nothing was written."""
     REFUSED = "refused"
-    """A device's answer that a write has not taken effect. A switch's answer that a part of a change
+    """A device's answer that a write has not taken effect. A switch's answer that part of a change
     has not: of a bundle, Open vSwitch may leave out a refused member and carry out the rest."""
     MALFORMED = "malformed"
     """Answered in a way that the protocol does not know."""
