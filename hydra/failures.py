@@ -12,7 +12,8 @@ class FailureKind(StrEnum):
     NOT_CONNECTED = "not-connected"
     """Not reached; nothing was written."""
     REFUSED = "refused"
-    """Known not to have taken effect."""
+    """A device's answer that a write has not taken effect. A switch's answer that part of a change
+    has not: of a bundle, Open vSwitch may leave out a refused member and carry out the rest."""
     MALFORMED = "malformed"
     """Answered in a way that the protocol does not know."""
     UNKNOWN = "unknown"

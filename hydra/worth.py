@@ -27,19 +27,23 @@ def judge(
     served_then_mbps: float,
     disturbed_mbps: float,
     outage_s: float,
-    youngest_circuit_s: float,
+    young_circuits: int = 0,
 ) -> Verdict:
     """Weigh a change.
 
     ``disturbed_mbps`` is what now flows over circuits that would move, and ``outage_s`` how long
     a reconfiguration keeps such traffic off circuits (measured on the last ones).
-    ``youngest_circuit_s`` is the age of the youngest circuit that would be torn down.
+    ``young_circuits``: number of circuits around which the change was planned, since they have not
+    stood for ``policy.minimum_circuit_life_s``.
     """
     gain_mbps = served_then_mbps - served_now_mbps
     gain_mbit = gain_mbps * policy.gain_horizon_s
     cost_mbit = disturbed_mbps * outage_s
 
     def verdict(pays: bool, reason: str) -> Verdict:
+        if young_circuits:
+            which = "1 circuit" if young_circuits == 1 else f"{young_circuits:,} circuits"
+            reason += f"; {which} younger than {policy.minimum_circuit_life_s:g} s left alone"
         return Verdict(pays, reason, gain_mbps, gain_mbit, cost_mbit)
 
     if gain_mbps < policy.minimum_gain_mbps:
@@ -51,12 +55,6 @@ def judge(
             False,
             f"gains {gain_mbit:.1f} Mbit in {policy.gain_horizon_s:g} s, less than "
             f"{policy.gain_factor:g} times its cost of {cost_mbit:.1f} Mbit",
-        )
-    if youngest_circuit_s < policy.minimum_circuit_life_s:
-        return verdict(
-            False,
-            f"would tear down a circuit after {youngest_circuit_s:.1f} s, "
-            f"before its minimum life of {policy.minimum_circuit_life_s:g} s",
         )
     return verdict(True, f"gains {gain_mbit:.1f} Mbit for a cost of {cost_mbit:.1f} Mbit")
 

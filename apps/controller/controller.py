@@ -238,7 +238,15 @@ class Controller:
             metrics,
         )
         health = self._health = Health(
-            fabric, ledger, reach, quarantine, poller, auditor, reservations, workers_refused
+            fabric,
+            ledger,
+            reach,
+            quarantine,
+            poller,
+            auditor,
+            reservations,
+            policing,
+            workers_refused,
         )
         self.policies = PolicyDesk(
             loaded,
@@ -277,7 +285,7 @@ class Controller:
             self._switches.answers_again,
             self._switch_answers,
         )
-        fleet.watch_rivals(ledger.tell_alarm)
+        fleet.watch_rivals(ledger.tell_alarm, mastership.taken_over)
 
     # -- life -------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from apps.controller.auditor import Auditor
 from apps.controller.ledger import Ledger
+from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.reservation_care import ReservationCare
@@ -52,6 +53,7 @@ class Health:
     _poller: StatsPoller
     _auditor: Auditor
     _reservations: ReservationCare
+    _policing: Policing
     _workers_refused: Callable[[], Sequence[RefusedWorker]]
     _watch: Watch = field(default_factory=Watch, init=False)
     _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
@@ -103,6 +105,7 @@ class Health:
             reach.switches_away(),
             reach.switches_mute(),
             reach.rules_refused(),
+            reach.described(self._policing.refused),
             reach.unconfirmed(),
             reach.dead_uplinks(),
             reach.alarms(),

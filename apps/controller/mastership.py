@@ -81,6 +81,21 @@ class Mastership:
         with self._lock:
             self._generations.pop(datapath, None)
 
+    def taken_over(self, datapath: DatapathId, generation: int) -> None:
+        """Hear from a switch that it has another master, with this generation; in the hub's thread.
+
+        It may be this controller on another connection. Of controllers that share a store, a later
+        one may lead: the store is asked, since a switch may say anything.
+        """
+        with self._lock:
+            mine = self._last.get(datapath)
+        if datapath not in self._names or generation == mine:
+            return
+        name = self._names[datapath]
+        LOG.error("%s: another controller is its master now, by generation %d", name, generation)
+        self.forget(datapath)
+        self._term.look_at_once()
+
     def take(self, datapaths: Collection[DatapathId]) -> frozenset[DatapathId]:
         """Become the master of the switches that don't know this controller yet; returns those of
         ``datapaths`` of which it is the master now.

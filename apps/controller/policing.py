@@ -35,7 +35,7 @@ from drivers.codecs.openflow.statistics import (
     MalformedReplyError,
     decode_flow_stats,
 )
-from hydra.failures import FailureKind
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.forwarding.substrate import substrate_of
@@ -178,6 +178,8 @@ class Policing:
         """Vswitches that meter nothing."""
         self._unanswered: set[DatapathId] = set()
         """Of these, those that gave no answer in time."""
+        self.refused: Mapping[DatapathId, Failure] = {}
+        """Of these, those that refuse their meters; a new object with each change."""
         self._rates = _Rates()
         self._rest_s = _INTERVAL_S
         """Time between two readings of the meters."""
@@ -324,15 +326,16 @@ class Policing:
         }
         errors = self._fleet.change_meters(wanted, self._timeout_s)
         failed = {datapath: error for datapath, error in errors.items() if error is not None}
-        for datapath, error in failed.items():
+        for error in failed.values():
             LOG.error(
-                "vswitch %#x does not meter what its server sends (%s): reserved bandwidth is not "
-                "held against it",
-                datapath,
+                "%s does not meter what it sends (%s): reserved bandwidth is not held against it",
+                error.subject,
                 error,
             )
         with self._lock:
             self._unmetered.update(failed)
+            refused = {dp: one for dp, one in failed.items() if one.kind is FailureKind.REFUSED}
+            self.refused = {**self.refused, **refused}
             self._unanswered.update(dp for dp, one in failed.items() if one.kind in _NO_ANSWER)
         return frozenset(failed)
 
@@ -341,6 +344,7 @@ class Policing:
         none: Mapping[DatapathId, _Table] = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)
+            self.refused = {dp: one for dp, one in self.refused.items() if dp not in datapaths}
             self._unanswered.difference_update(datapaths)
             self._cleared.difference_update(datapaths)
             meters = {dp: self._new_meters(dp, none, self._tables) for dp in datapaths}

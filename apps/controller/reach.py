@@ -12,6 +12,7 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable
+from hydra.failures import Failure
 from hydra.faults.conditions import MissingSwitch, RefusedSwitch
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
@@ -199,7 +200,10 @@ class Reach:
 
     def rules_refused(self) -> Mapping[MissingSwitch, str]:
         """Switches of ours that refuse rules of their circuits, with the refusal in a sentence."""
-        refused = self._switches.refused
+        return self.described(self._switches.refused)
+
+    def described(self, refused: Mapping[DatapathId, Failure]) -> Mapping[MissingSwitch, str]:
+        """Switches of ours and what they refuse, in words."""
         return {
             switch: str(refused[datapath])
             for switch, datapath in zip(self._missing(refused), sorted(refused), strict=True)

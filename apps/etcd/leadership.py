@@ -176,6 +176,17 @@ class Leadership:
     def left_s(self) -> float:
         return 0.0 if self._created is None else max(0.0, self._until_s - boot_s())
 
+    def look_at_once(self) -> None:
+        threading.Thread(target=self._look_at_once, name="lease-look", daemon=True).start()
+
+    def _look_at_once(self) -> None:
+        """End this controller if etcd says that another one leads; without an answer, its lease
+        decides, as ever.
+        """
+        with suppress(EtcdRefused, EtcdUnanswered):
+            if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
+                self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
+
     def conditions(self) -> tuple[Json, ...]:
         """Conditions of a transaction of etcd's that hold while this controller leads."""
         if self._created is None:

@@ -162,6 +162,7 @@ class Fleet(Switchboard):
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
+        A refused change may have taken effect in part (:class:`~hydra.failures.FailureKind`).
         Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
         bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
         the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
@@ -209,7 +210,8 @@ class Fleet(Switchboard):
         self._await([one.reply for one in committed.values()], timeout_s)
         for datapath, one in committed.items():
             results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
-        # A bundle that was refused has changed nothing. It may have waited too long.
+        # A bundle that was refused may have waited too long. One of which a member was refused when
+        # it was added has changed the rest: whoever is told of a failure has to doubt the switch.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
         in_turn(refused)
         without = [datapath for datapath, result in results.items() if _knows_no_bundles(result)]

@@ -17,8 +17,9 @@ from apps.openflow.package import (
     ofproto_v1_3_parser,
 )
 from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents, address_in_words
+from drivers.codecs.openflow.messages import ONF_EXPERIMENTER
 from drivers.codecs.openflow.refusals import describe_refusal
-from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
+from drivers.codecs.openflow.rules import NO_BUNDLES, ROLE_SLAVE, TAKEN_OVER
 from hydra.failures import FailureKind
 
 LOG = logging.getLogger("hydra.framework")
@@ -57,6 +58,10 @@ _DATAPATH_ID = struct.Struct("!Q")
 _MULTIPART_HEAD = struct.Struct("!HH")
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
+_ROLE_STATUS = struct.Struct("!IIIBxxxQ")
+"""Experimenter, type, role, reason, generation, behind the header (ONF extension 191)."""
+_ROLE_TAKEN = (ONF_EXPERIMENTER, 1911, ROLE_SLAVE, 0)
+"""Another controller has become the switch's master, and this one its slave."""
 _FLOW_REMOVED = struct.Struct("!8xQ2xB")
 """Cookie and reason, behind the header."""
 _PACKET_IN_MATCH = struct.Struct("!H")
@@ -307,6 +312,14 @@ def _of_replies(events: SwitchEvents) -> dict[int, Any]:
             kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
         events.error_replied(connection, xid, kind, text)
 
+    def status(datapath: Any, _version: int, _type: int, length: int, _xid: int, buf: Any) -> None:
+        connection = _connection_of(datapath)
+        if connection is None or length < _HEADER.size + _ROLE_STATUS.size:
+            return
+        *told, generation = _ROLE_STATUS.unpack_from(buf, _HEADER.size)
+        if tuple(told) == _ROLE_TAKEN:
+            events.role_taken(datapath.id, connection, generation)
+
     def removed(datapath: Any, _version: int, _type: int, _len: int, _xid: int, buf: Any) -> None:
         cookie, reason = _FLOW_REMOVED.unpack_from(buf)
         if reason == ofproto_v1_3.OFPRR_HARD_TIMEOUT:
@@ -317,6 +330,7 @@ def _of_replies(events: SwitchEvents) -> dict[int, Any]:
         ofproto_v1_3.OFPT_BARRIER_REPLY: barrier,
         ofproto_v1_3.OFPT_ROLE_REPLY: role,
         ofproto_v1_3.OFPT_ERROR: error,
+        ofproto_v1_3.OFPT_EXPERIMENTER: status,
     }
 
 

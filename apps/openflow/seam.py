@@ -135,6 +135,9 @@ class SwitchEvents(Protocol):
 
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None: ...
 
+    def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:
+        """Another controller has become a switch's master, with this generation."""
+
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
         """A rule that was to tell its end has ended by itself."""
 

@@ -124,6 +124,7 @@ class Switchboard(Requests):
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
+        self._tell_of_master: Callable[[DatapathId, int], None] = lambda *_master: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
         self._refusals = Refusals(lambda one: self._names.get(DatapathId(one)))
         self._strangers: set[DatapathId] = set()
@@ -145,11 +146,23 @@ class Switchboard(Requests):
         self._watchers_of_late.append(is_late)
         self._watchers_of_mute.append(answers_again)
 
-    def watch_rivals(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """Be told, in the hub's thread, where a second connection had a known datapath id."""
-        self._tell_of_rival = tell
+    def watch_rivals(
+        self,
+        tell: Callable[[DeviceAlarm], None],
+        taken: Callable[[DatapathId, int], None] = lambda *_master: None,
+    ) -> None:
+        """Be told, in the hub's thread, where a second connection had a known datapath id; and of
+        switches that were ``taken`` by another master, with that one's generation.
+        """
+        self._tell_of_rival, self._tell_of_master = tell, taken
 
     # -- events: the hub's thread ---------------------------------------------------------------
+
+    def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:
+        with self._lock:
+            switch = self._switches.get(DatapathId(datapath))
+        if switch is not None and switch.connection is connection:
+            self._tell_of_master(DatapathId(datapath), generation)
 
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]

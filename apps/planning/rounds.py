@@ -18,8 +18,9 @@ from hydra.decisions.decision import Decision, seen_demand
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Pair, paths_by_pair
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
+from hydra.rings import rings_of
 from hydra.service import DemandReport, PlanReport, PlanRequest
 from hydra.worth import decide, doubting, judge, keep, no_plan
 
@@ -99,20 +100,23 @@ class Rounds:
     ) -> PlanReport:
         """Plan for ``demand``, Mbps of shape (N, N), and judge. Raises what ``propose`` does.
 
+        If the plan is carried out only if it pays, it is made around circuits that have not stood
+        for ``policy.minimum_circuit_life_s``: pairs on them keep their paths.
         ``rules`` of the report is 0: fabrics without switches have rounds, too.
         """
         started_s = time.monotonic()
-        pins = (*standing.pins, *self._held(standing, request.hold))
+        young = self._young(standing) if request.only_if_it_pays else frozenset()
+        on_young = self._pairs_on(standing, young)
+        pins = (*standing.pins, *self._held(standing, on_young.union(request.hold)))
         proposal = propose(standing.state, request, demand, pins, standing.blocked)
         plan = proposal.steps(self._fabric, standing.state)
-        ages_s = map(standing.age_s, plan.disconnect)
         verdict = judge(
             self._policy.now,
             served_now_mbps=proposal.served_now_mbps,
             served_then_mbps=proposal.served_then_mbps,
             disturbed_mbps=proposal.disturbed_mbps,
             outage_s=standing.outage_s,
-            youngest_circuit_s=min(ages_s, default=math.inf),
+            young_circuits=len(young),
         )
         return PlanReport(
             plan=plan,
@@ -122,6 +126,15 @@ class Rounds:
             verdict=verdict,
             planning_ms=(time.monotonic() - started_s) * 1000,
         )
+
+    def _young(self, standing: Standing) -> frozenset[Circuit]:
+        """Circuits that have not stood for their minimum life, and those in rings with them."""
+        life_s, circuits = self._policy.now.minimum_circuit_life_s, standing.state.topology.circuits
+        return rings_of([one for one in circuits if standing.age_s(one) < life_s], circuits)
+
+    def _pairs_on(self, standing: Standing, circuits: frozenset[Circuit]) -> frozenset[Pair]:
+        paths = standing.state.topology.paths if circuits else ()
+        return frozenset(pair_of(path) for path in paths if not circuits.isdisjoint(path.circuits))
 
     def _held(self, standing: Standing, pairs: Collection[Pair]) -> list[Pin]:
         """Pins that keep the standing paths of these pairs, if they have no reservation.

@@ -95,6 +95,12 @@ class Term(Protocol):
         """Seconds in which this controller certainly leads; 0 if it does not."""
         ...
 
+    def look_at_once(self) -> None:
+        """Ask the store whether this controller still leads, and end at once if not; returns
+        before the answer.
+        """
+        ...
+
     def standby(self) -> Standby | None:
         """What a controller that does not lead knows; None: it leads, and takes requests."""
         ...
@@ -140,6 +146,9 @@ class Alone:
 
     def left_s(self) -> float:
         return math.inf
+
+    def look_at_once(self) -> None:
+        pass
 
     def standby(self) -> Standby | None:
         return None

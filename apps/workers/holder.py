@@ -202,6 +202,10 @@ class Holder:
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
         self._answered(connection, Said.ROLE, xid, generation)
 
+    def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:  # noqa: ARG002
+        """Told like a role that nobody asked for: no request has this number."""
+        self._answered(connection, Said.ROLE, wire.UNASKED, generation)
+
     def statistics_replied(
         self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
     ) -> None:

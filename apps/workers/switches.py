@@ -251,6 +251,8 @@ class Switches:
             told(events.sums_replied, connection, xid, wire.unpacked_sums(body))
         elif kind == Said.ERROR:
             told(events.error_replied, connection, xid, _KINDS[value], body.decode())
+        elif kind == Said.ROLE and xid == wire.UNASKED:
+            told(events.role_taken, connection.datapath, connection, value)
         elif kind == Said.ROLE:
             told(events.role_replied, connection, xid, value)
         elif kind == Said.RULE_ENDED:

@@ -39,6 +39,10 @@ HEARTBEAT_MS: Final = 500
 """Between two signs of life by which ZeroMQ finds a peer that is gone without a word."""
 
 
+UNASKED: Final = 0
+"""Transaction id of what a switch says unasked."""
+
+
 class Said(IntEnum):
     """What a worker tells of a connection."""
 

@@ -123,6 +123,8 @@ class Facts:
     """Switches that are connected, and do not answer."""
     rules_refused: Mapping[MissingSwitch, str] = field(default_factory=dict)
     """Switches that refuse rules of their circuits, with the refusal in a sentence."""
+    meters_refused: Mapping[MissingSwitch, str] = field(default_factory=dict)
+    """Switches that refuse their meters, with the refusal."""
     unconfirmed: Collection[str] = ()
     dead_uplinks: Collection[str] = ()
     """Servers whose uplink to their ToR is down, or closed to circuits."""
@@ -270,7 +272,21 @@ class Watch:
                     reservations,
                 )
         kind = ConditionKind.RULES_REFUSED
-        since = self._first_seen(kind, (one.name for one in facts.rules_refused), facts)
+        refusing = [*facts.rules_refused, *facts.meters_refused]
+        since = self._first_seen(kind, (one.name for one in refusing), facts)
+        for one, why in facts.meters_refused.items():
+            pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
+            yield Condition(
+                kind,
+                (one.name,),
+                f"{one.name} refuses its meters ({why})",
+                since[one.name],
+                f"nothing holds {one.serves} back from bandwidth that others have reserved",
+                "give it room for more meters, or have it know what it refuses",
+                "hydra list",
+                pairs,
+                reservations,
+            )
         for one, sentence in facts.rules_refused.items():
             pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(

@@ -119,6 +119,9 @@ class Switches:
     Single operations of sets are atomic, which is all that is asked of them here.
     """
 
+    _electrical: frozenset[DatapathId] = frozenset()
+    """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
+
     def __init__(
         self,
         fabric: Fabric,
@@ -178,14 +181,14 @@ class Switches:
         """Switches that were given up, and have answered after all."""
         self._untried: set[DatapathId] = set()
         """Slow switches that have not been tried since they answered, or are being tried."""
+        self._missed: set[DatapathId] = set()
+        """Slow switches that an attempt to bring them has failed at, since they were ready last."""
         self._being_brought: frozenset[DatapathId] = frozenset()
         """Switches that :meth:`bring_beside` is at work on."""
         self.refused: Mapping[DatapathId, Failure] = {}
         """Steering switches that have refused rules of their circuits, until they take them; a new
         object with each change.
         """
-        self._electrical: frozenset[DatapathId] = frozenset()
-        """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
         self._common: dict[RackId, InstallAll] = {}
         """Rules that racks' switches have in common, and their encodings with them, while some of
         the switches are yet to come: after a start, they come a few at a time.
@@ -225,7 +228,9 @@ class Switches:
         return some & self.late() if some else some
 
     def soon_ready(self) -> frozenset[DatapathId]:
-        """Slow switches that are about to be brought to the present state."""
+        """Slow switches that are about to be brought to the present state. Those that an attempt
+        has failed at may fail again, however often they answer: nobody is to wait for them.
+        """
         return self.slow() & frozenset(self._untried)
 
     def mute(self) -> frozenset[DatapathId]:
@@ -328,6 +333,7 @@ class Switches:
             return
         self._slow.discard(datapath)
         self._untried.discard(datapath)
+        self._missed.discard(datapath)
         self._renewed.add(datapath)
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
@@ -335,7 +341,8 @@ class Switches:
     def answers_again(self, datapath: DatapathId) -> None:
         """Note that a switch has answered that was given up: it is slow."""
         self._slow.add(datapath)
-        self._untried.add(datapath)
+        if datapath not in self._missed:
+            self._untried.add(datapath)
         self.doubt([datapath])
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
@@ -419,7 +426,7 @@ class Switches:
         self._note_brought(brought - self._renewed)
         if not refused:
             return
-        # Nothing of the refused tables has taken effect: they are given smaller ones.
+        # Of the refused tables, some rules may have taken effect: they are given smaller ones.
         self._electrical |= refused.keys()
         errors = yield from self._write(sorted(refused))
         self._note_brought({dp for dp, error in errors.items() if error is None} - self._renewed)
@@ -462,6 +469,7 @@ class Switches:
 
     def _note_brought(self, datapaths: Collection[DatapathId]) -> None:
         self._slow.difference_update(datapaths)
+        self._missed.difference_update(datapaths)
         self._synchronised.update(datapaths)
         self._changes_of_synchronised += 1
         if self.all_ready:
@@ -481,6 +489,7 @@ class Switches:
             return (yield from self._bring_beside(set(self._being_brought)))
         finally:
             self._untried -= self._being_brought
+            self._missed |= self._being_brought - self._synchronised
             self._being_brought = frozenset()
 
     def _bring_beside(self, left: set[DatapathId]) -> Course[frozenset[DatapathId]]:

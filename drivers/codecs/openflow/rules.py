@@ -466,8 +466,8 @@ def encode_changes(
     """Flow-mods for ``changes``, all with transaction id ``xid``.
 
     With ``bundle_id`` they are one atomic, ordered bundle: if the table lacks room for one of them,
-    none takes effect. (Open vSwitch answers a message that it can't decode with an error, and
-    leaves that one out.)
+    none takes effect. But Open vSwitch leaves out a member that it refuses when it is added
+    (unknown action, port or group), answers with an error, and commits the rest.
     """
     if bundle_id is None:
         return b"".join(_flow_mods_of(changes, ports, xid, None))

@@ -20,7 +20,7 @@ class Away:
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}
-        self.mute = []
+        self.mute, self.refusing = [], {}
 
     def planes_down(self):
         return self.planes
@@ -30,6 +30,12 @@ class Away:
 
     def switches_away(self):
         return self.switches
+
+    def rules_refused(self):
+        return self.refusing
+
+    def described(self, refused):
+        return refused
 
     def switches_mute(self):
         return self.mute
@@ -81,8 +87,11 @@ def refused():
 @pytest.fixture
 def health(ledger, away, auditor, refused):
     poller = SimpleNamespace(heard=lambda: (0.0, (), True), stale_s=3.0)
+    policing = SimpleNamespace(refused={})
     nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
-    return Health(FABRIC, ledger, away, nothing, poller, auditor, nothing, lambda: refused)
+    return Health(
+        FABRIC, ledger, away, nothing, poller, auditor, nothing, policing, lambda: refused
+    )
 
 
 def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, auditor, told):

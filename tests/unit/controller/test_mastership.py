@@ -87,6 +87,10 @@ class Term:
         self.generation = generation
         self.exceeded = []
         self._leads = leads
+        self.looks = 0
+
+    def look_at_once(self):
+        self.looks += 1
 
     def exceed(self, generation):
         self.exceeded.append(generation)
@@ -208,3 +212,17 @@ def test_a_count_that_fails_is_logged_and_the_next_one_follows(monkeypatch, capl
         wait_until(lambda: words in caplog.messages)
         before = switch.generation
         wait_until(lambda: switch.generation > before)
+
+
+def test_a_leader_that_a_switch_says_is_followed_asks_the_store_whether_it_leads(caplog):
+    """Not where the later master is itself, on another connection."""
+    switch, term = SharedSwitch(), Term(7)
+    with commanding(switch, term=term) as (first, fleet):
+        fleet.watch_rivals(lambda _alarm: None, first.taken_over)
+        fleet.role_taken(V1, switch.connection, 7)
+        fleet.role_taken(V1, object(), 9)
+        assert term.looks == 0
+        fleet.role_taken(V1, switch.connection, 9)
+        assert term.looks == 1
+        assert "h11: another controller is its master now, by generation 9" in caplog.text
+        assert first.take([V1]) == {V1}, "it is taken anew: a switch may say anything"

@@ -107,7 +107,7 @@ class Stage:
         return "rest" in self.move(taken)
 
     def verdict(self):
-        """Of a change that takes a young circuit away."""
+        """Of a change that takes a circuit away."""
         standing = Standing(JOINED, 0.1, lambda _circuit: 1.0)
         nothing = frozenset()
         change = PlannedChange(OTHERWISE, nothing, nothing, 10.0, 40.0, 50.0)
@@ -115,6 +115,18 @@ class Stage:
             standing, PlanRequest(), np.zeros((RACKS, RACKS)), lambda *_asked: change
         )
         return report.verdict
+
+    def plans_around_young(self):
+        """Whether a change that is to pay is planned around a circuit that stands for 1 s."""
+        standing, pinned = Standing(JOINED, 0.1, lambda _circuit: 1.0), []
+
+        def propose(_state, _request, _demand, pins, _blocked):
+            pinned.extend(pin.path for pin in pins)
+            return PlannedChange(OTHERWISE, frozenset(), frozenset(), 10.0, 40.0, 50.0)
+
+        request = PlanRequest(only_if_it_pays=True)
+        self.controller._loop._rounds.plan(standing, request, np.zeros((RACKS, RACKS)), propose)
+        return tuple(pinned) == JOINED.topology.paths
 
     def foretell(self, *demands_mbps, every_s=1.0):
         """What is foretold of one pair after these demands; its last and what comes by default."""
@@ -240,7 +252,7 @@ EFFECTS = {
     "gain_horizon_s": (5.0, lambda s: s.verdict().gain_mbit, 300.0, 150.0),
     "gain_factor": (1000.0, lambda s: s.verdict().pays, True, False),
     "minimum_gain_mbps": (31.0, lambda s: s.verdict().pays, True, False),
-    "minimum_circuit_life_s": (2.0, lambda s: s.verdict().pays, True, False),
+    "minimum_circuit_life_s": (2.0, Stage.plans_around_young, False, True),
     "vlan_rest_s": (0.0, lambda s: s.rests(), True, False),
     "audit_interval_s": (5.0, lambda s: s.every_s("audit"), 30.0, 5.0),
     "on_drift": (OnDrift.MEND, Stage.after_drift, False, True),

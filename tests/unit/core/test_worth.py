@@ -17,7 +17,6 @@ def verdict(**changes):
         "served_then_mbps": 100.0,
         "disturbed_mbps": 100.0,
         "outage_s": 0.5,
-        "youngest_circuit_s": 60.0,
     }
     return judge(POLICY, **{**case, **changes})
 
@@ -45,10 +44,14 @@ def test_too_dear():
     assert found.reason == ("gains 100.0 Mbit in 10 s, less than 2 times its cost of 60.0 Mbit")
 
 
-def test_too_soon():
-    found = verdict(youngest_circuit_s=4.9)
-    assert not found.pays
-    assert found.reason == ("would tear down a circuit after 4.9 s, before its minimum life of 5 s")
+@pytest.mark.parametrize(
+    ("young", "told"),
+    [(1, "1 circuit younger than 5 s"), (1200, "1,200 circuits younger than 5 s")],
+)
+def test_circuits_that_were_left_alone_are_counted(young, told):
+    found = verdict(young_circuits=young)
+    assert found.pays
+    assert found.reason == f"gains 800.0 Mbit for a cost of 50.0 Mbit; {told} left alone"
 
 
 @pytest.mark.parametrize(
@@ -56,15 +59,10 @@ def test_too_soon():
     [
         {"served_then_mbps": 25.0, "disturbed_mbps": 0.0},
         {"served_then_mbps": 30.0, "disturbed_mbps": 100.0, "outage_s": 0.5},
-        {"youngest_circuit_s": 5.0},
     ],
 )
 def test_a_limit_that_is_just_met_is_met(on_the_edge):
     assert verdict(**on_the_edge).pays
-
-
-def test_a_change_that_tears_nothing_down_has_no_young_circuit():
-    assert verdict(youngest_circuit_s=float("inf")).pays
 
 
 @pytest.mark.parametrize(

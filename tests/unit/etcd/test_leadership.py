@@ -361,6 +361,19 @@ def test_a_leader_whose_lease_etcd_has_ended_ends(settings):
         assert why == "etcd says that its lease has ended"
 
 
+def test_a_leader_that_a_switch_says_is_followed_asks_etcd_at_once(settings, monkeypatch):
+    """It does not wait until it renews its lease the next time."""
+    with candidate(settings, "a") as a, closing(Etcd(settings)) as etcd:
+        a.leads.get(timeout=LONG_S)
+        monkeypatch.setattr(a.leadership, "_renew", lambda: None)
+        a.leadership._look_at_once()
+        assert a.lost.empty(), "a switch may say anything"
+        etcd.transaction([], [delete(a.leadership._leader_key)])
+        a.leadership.look_at_once()
+        _, why = a.lost.get(timeout=LONG_S)
+        assert "is no more its own" in why
+
+
 def test_a_leader_that_has_lost_its_key_ends(settings):
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)

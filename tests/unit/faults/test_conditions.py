@@ -211,6 +211,21 @@ def test_switches_that_a_setting_keeps_out_are_named_with_the_remedy(watch):
     assert over(one.kind, ["v1"]) == "v1 is kept out no more"
 
 
+def test_switches_that_refuse_rules_or_meters_are_told_with_their_words(watch):
+    switch, sentence = (
+        MissingSwitch("v1", "h1", RackId(0)),
+        "h1 refuses the rules of r1 - r2 (full)",
+    )
+    one = only(watch, facts(rules_refused={switch: sentence}))
+    assert (one.kind, one.subjects, one.what) == (ConditionKind.RULES_REFUSED, ("v1",), sentence)
+    assert one.pairs == (PAIR,)
+    assert one.done.startswith("what h1 sends is electrical")
+    one = only(watch, facts(meters_refused={switch: "no room for another meter, meter 5"}))
+    assert one.kind is ConditionKind.RULES_REFUSED
+    assert one.what == "v1 refuses its meters (no room for another meter, meter 5)"
+    assert "nothing holds h1 back" in one.done
+
+
 def test_switches_that_are_away_are_one_condition_and_so_are_their_late_counters(watch):
     away = [MissingSwitch(f"v{n}", f"h{n}", RackId(n % 4)) for n in range(10_240)]
     one = only(watch, facts(switches_away=away, stale=[f"h{n}" for n in range(10_240)]))

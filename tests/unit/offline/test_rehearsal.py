@@ -13,6 +13,7 @@ from hydra.policy import DemandBasis, Policy
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
+EIGHT = small_fabric(racks=8, planes=1, servers=1)
 ELECTRICAL = FABRIC.electrical_rate_mbps
 POLICY = Policy(epoch_s=2.0, elephant_mbps=1.0, minimum_gain_mbps=5.0)
 MBIT = 125_000
@@ -141,6 +142,33 @@ def test_a_circuit_lives_its_minimum_life():
         if decision.action is Action.CHANGE and decision.proposal.disconnect:
             assert decision.unix_s - born >= 30.0
             born = decision.unix_s
+
+
+def test_a_young_circuit_keeps_no_others_where_they_are():
+    """Racks 5 to 8 want another pairing every epoch; that of racks 1 to 4 is of long ago."""
+    policy = Policy(epoch_s=2.0, minimum_circuit_life_s=15.0, minimum_gain_mbps=5.0)
+    rehearsal = Rehearsal(EIGHT, policy, 0.3)
+
+    def epoch(now_s, *pairs):
+        rates = np.zeros((8, 8))
+        for src, dst in pairs:
+            rates[src, dst] = 4 * EIGHT.electrical_rate_mbps
+        rehearsal.see(now_s, rates)
+        return rehearsal.step(now_s)
+
+    def joined():
+        return {frozenset(map(int, EIGHT.racks_of(c))) for c in rehearsal.state.topology.circuits}
+
+    old, early, late = ((0, 1), (2, 3)), ((4, 5), (6, 7)), ((4, 6), (5, 7))
+    epoch(0.0, *old)
+    epoch(20.0, *old, *early)
+    assert joined() == {frozenset(pair) for pair in (*old, *early)}
+    decision = epoch(22.0, (0, 2), (1, 3), *late)
+    assert decision.action is Action.CHANGE
+    assert joined() == {frozenset(pair) for pair in ((0, 2), (1, 3), *early)}
+    assert "; 2 circuits younger than 15 s left alone" in decision.reason
+    epoch(36.0, (0, 2), (1, 3), *late)
+    assert {frozenset(pair) for pair in late} <= joined()
 
 
 @pytest.mark.parametrize("step_s", [3600.0, -3600.0])

@@ -49,6 +49,9 @@ class Events:
     def role_replied(self, connection, xid, generation):
         print("role", xid, generation, flush=True)
 
+    def role_taken(self, datapath, connection, generation):
+        print("role taken", generation, flush=True)
+
     def error_replied(self, connection, xid, kind, error):
         print("error", xid, kind.name, error, flush=True)
 
@@ -131,13 +134,18 @@ def test_each_is_told_as_it_came(application):
     switch.say(ERROR, 7, error(1, 10))
     switch.say(ERROR, 8, error(1, 3))
     switch.say(EXPERIMENTER, 8, struct.pack("!IIIHH", 0x4F4E4600, 2300, 1, 5, 0))
+    for role, reason in ((3, 1), (2, 0), (3, 0)):  # of these, the last one is another's doing
+        status = struct.pack("!IIIBxxxQ", 0x4F4E4600, 1911, role, reason, 2**41)
+        switch.say(EXPERIMENTER, 0, status)
+    switch.say(EXPERIMENTER, 0, status[:-1])
     switch.say(ROLE_REPLY, 9, struct.pack("!I4xQ", 2, 2**40))
     switch.say(BARRIER_REPLY, 10, b"")
     application.hears(
-        "error 5 REFUSED OpenFlow error type 4, code 2",
+        "error 5 REFUSED refused, OpenFlow error type 4, code 2",
         f"error 6 TAKEN_OVER {TAKEN_OVER}",
         f"error 7 TAKEN_OVER {TAKEN_OVER}",
         f"error 8 NO_BUNDLES {NO_BUNDLES}",
+        f"role taken {2**41}",
         f"role 9 {2**40}",
         "barrier 10",
     )
@@ -151,7 +159,9 @@ def test_a_reply_does_not_wait_for_events_that_came_before(application):
         for kind, body in ((PORT_STATUS, port), (ERROR, error(4, 2)), (BARRIER_REPLY, b""))
     ]
     switch.send(b"".join(together))
-    application.hears("error 5 REFUSED OpenFlow error type 4, code 2", "barrier 5", "port changed")
+    application.hears(
+        "error 5 REFUSED refused, OpenFlow error type 4, code 2", "barrier 5", "port changed"
+    )
 
 
 class Deaf(Stranger):

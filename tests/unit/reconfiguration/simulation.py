@@ -9,7 +9,7 @@ may hide success, failure, or half of either.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain, groupby
@@ -215,6 +215,11 @@ class Network:
     waits_for_slow = False
     """True if all that the batch under way has left is to hear from switches known to be slow."""
 
+    away: Set[PlaneId | str] = frozenset()
+    """Planes and racks (by name) whose device does not answer: it stays as it is."""
+    electrical: Callable[[], Collection[DatapathId]] = frozenset
+    """Switches that hold no rules of circuits, as their controller knows: they refused some."""
+
     def __init__(self, fabric: Fabric, state: NetworkState, rng: random.Random) -> None:
         self.fabric = fabric
         self.rng = rng
@@ -261,8 +266,6 @@ class Network:
         """What follows from the tables, until those change."""
         self.stale: dict[DatapathId, list[Stale]] = {}
         self.late = Lateness()
-        self.away: set[PlaneId | str] = set()
-        """Planes and racks (by name) whose device does not answer: it stays as it is."""
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._lags_until_s: dict[DatapathId, float] = {}
@@ -685,6 +688,8 @@ class Network:
                 kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
             if kind is None or (kind is FailureKind.UNKNOWN and self._hit(0.5)):
                 self.apply(datapath, command.changes[datapath])
+            elif kind is FailureKind.REFUSED and self._hit(0.5):
+                self.apply(datapath, self._without_members(command.changes[datapath]))
             elif kind is FailureKind.UNKNOWN:
                 change = partial(self.apply, datapath, command.changes[datapath])
                 self._postpone(self.name_of(datapath), [change], datapath)
@@ -694,6 +699,20 @@ class Network:
             yield
         self.late.of_command.pop(id(command), None)
         return failures, None
+
+    def _without_members(self, changes: Sequence[RuleChange]) -> list[RuleChange]:
+        """A bundle that is committed without the rules that its switch refused when they were
+        added: those of one kind.
+        """
+        rules = [one for one in changes if isinstance(one, Install | InstallAll)]
+        kinds = sorted({rule.kind for rule in installed(rules)}, key=lambda kind: kind.value)
+        unknown = self.rng.choice(kinds) if kinds else None
+        return [
+            InstallAll(tuple(rule for rule in installed([one]) if rule.kind is not unknown))
+            if isinstance(one, Install | InstallAll)
+            else one
+            for one in changes
+        ]
 
     def _be_late(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         self.connected.discard(datapath)

@@ -407,3 +407,30 @@ def test_a_switch_without_an_answer_is_not_one_that_refuses(core):
     core.run(core.recovery.bring(sorted(core.network.names)))
     assert not core.switches.refused
     assert switch not in core.switches.ready()
+
+
+def test_a_slow_switch_that_an_attempt_has_failed_at_is_waited_for_no_more(core):
+    """On a busy machine one answers again and again, and what it is given takes too long: who
+    waits until it is ready would wait for ever.
+    """
+    is_busy = [True]
+    switch = _refusing(core, lambda: is_busy[0], FailureKind.UNKNOWN)
+    switches = core.switches
+    switches.settled = True
+    core.run(core.recovery.bring(sorted(core.network.names.keys() - {switch})))
+
+    def attempt():
+        core.run_beside(core.recovery.bring_beside([switch]))
+        core.finish_beside()
+
+    switches.answers_again(switch)
+    assert switches.soon_ready() == {switch}
+    attempt()
+    switches.answers_again(switch)
+    assert switches.soon_ready() == set()
+    assert switches.slow() == {switch}, "it is tried again all the same"
+    is_busy[0] = False
+    attempt()
+    assert switch in switches.ready()
+    switches.answers_again(switch)
+    assert switches.soon_ready() == {switch}

@@ -99,6 +99,7 @@ class SimulatedUpkeep:
         policy = CurrentPolicy(POLICY)
         fabric: Fabric = network.fabric
         self.switches = Switches(fabric, policy, self.memory, Seen(network))
+        network.electrical = lambda: self.switches.refused
         self.care = DeviceCare(fabric, policy, self.memory, self.switches)
         self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
         self.unbrought: set[str] = set()
