@@ -59,7 +59,7 @@ def bearer_token() -> str | None:
     path = os.environ.get("HYDRA_TOKEN_FILE")
     if not token and path:
         try:
-            token = Path(path).read_text(encoding="utf-8")
+            token = Path(path).read_text(encoding="utf-8-sig")
         except OSError as error:
             raise click.UsageError(f"HYDRA_TOKEN_FILE {path}: {error.strerror}") from error
         except ValueError as error:
