@@ -58,6 +58,10 @@ class NotReached(NoAnswer):
     """Nothing could be asked: nobody accepts connections there."""
 
 
+class Untrusted(NotReached):
+    """A server answers with a certificate that is not trusted here."""
+
+
 class TooLate(NoAnswer):
     """No answer in time, though something may be there."""
 
@@ -243,12 +247,25 @@ class Connection:
             raise BadUrl(f"{self._url!r}: {error}") from error
         except httpx.UnsupportedProtocol as error:
             raise BadUrl(f"{self._url!r} must begin with http:// or https://") from error
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        except httpx.ConnectError as error:
+            if _is_untrusted(error):
+                raise Untrusted(f"{self._url}: {error}") from error
+            raise NotReached(f"{self._url}: {error}") from error
+        except httpx.ConnectTimeout as error:
             raise NotReached(f"{self._url}: {error}") from error
         except httpx.TimeoutException as error:
             raise TooLate(f"{self._url}: {error}") from error
         except httpx.TransportError as error:
             raise NoAnswer(f"{self._url}: {error}") from error
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """True if a certificate was refused: httpx and httpcore chain the error of ssl."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _bare(token: str) -> str:

@@ -25,6 +25,7 @@ from apps.connection import (
     NoAnswer,
     Refusal,
     TooLate,
+    Untrusted,
     document_of,
 )
 
@@ -184,6 +185,17 @@ class ControllerClient:
             raise UnreachableError(
                 f"the controller at {self._url} did not answer within {timeout_s:g} s; its log may "
                 "say what it is busy with"
+            ) from error
+        except Untrusted as error:
+            ca = os.environ.get("HYDRA_CA")
+            raise UnreachableError(
+                f"{self._url} answers with a certificate that is not trusted ({error.__cause__}): "
+                + (
+                    "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
+                    if not ca
+                    else f"HYDRA_CA, {ca}, does not have its authority, or the certificate is for "
+                    "another name than the URL's"
+                )
             ) from error
         except NoAnswer as error:
             raise UnreachableError(

@@ -77,7 +77,8 @@ def test_every_alert_has_a_section_in_the_operators_guide():
     assert sections.keys() == alerts.keys()
     for name, rule in alerts.items():
         page, _, anchor = rule["annotations"]["runbook_url"].rpartition("#")
-        assert (page.rpartition("/")[2], anchor) == ("operators-guide.html", name.lower())
+        assert "docs/operators-guide.md" in page, "no address that nobody has"
+        assert anchor == name.lower()
         told = re.findall(r"^- (\w+): ", sections[name], re.MULTILINE)
         assert told == ["Symptom", "Meaning", "Check", "Cure"], name
 
