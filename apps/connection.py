@@ -62,6 +62,10 @@ class Untrusted(NotReached):
     """A server answers with a certificate that is not trusted here."""
 
 
+class NoTls(NotReached):
+    """A server answers, and not by TLS that can be agreed on."""
+
+
 class TooLate(NoAnswer):
     """No answer in time, though something may be there."""
 
@@ -248,8 +252,11 @@ class Connection:
         except httpx.UnsupportedProtocol as error:
             raise BadUrl(f"{self._url!r} must begin with http:// or https://") from error
         except httpx.ConnectError as error:
-            if _is_untrusted(error):
+            tls_error = _tls_error(error)
+            if isinstance(tls_error, ssl.SSLCertVerificationError):
                 raise Untrusted(f"{self._url}: {error}") from error
+            if tls_error is not None:
+                raise NoTls(f"{self._url}: {error}") from error
             raise NotReached(f"{self._url}: {error}") from error
         except httpx.ConnectTimeout as error:
             raise NotReached(f"{self._url}: {error}") from error
@@ -259,13 +266,13 @@ class Connection:
             raise NoAnswer(f"{self._url}: {error}") from error
 
 
-def _is_untrusted(error: BaseException | None) -> bool:
-    """True if a certificate was refused: httpx and httpcore chain the error of ssl."""
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of ssl behind another one: httpx and httpcore chain it. None if there is none."""
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
+        if isinstance(error, ssl.SSLError):
+            return error
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def _bare(token: str) -> str:

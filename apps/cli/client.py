@@ -23,6 +23,8 @@ from apps.connection import (
     Connection,
     JsonObject,
     NoAnswer,
+    NoTls,
+    NotReached,
     Refusal,
     TooLate,
     Untrusted,
@@ -197,10 +199,20 @@ class ControllerClient:
                     "another name than the URL's"
                 )
             ) from error
-        except NoAnswer as error:
+        except NoTls as error:
+            raise UnreachableError(
+                f"what answers at {self._url} speaks no TLS of ours ({error.__cause__}): without "
+                "TLS, the URL begins with http://"
+            ) from error
+        except NotReached as error:
             raise UnreachableError(
                 f"no controller answers at {self._url} ({error.__cause__}): start one with `hydra "
                 "run --config FILE`, or say where it is with --url or HYDRA_URL"
+            ) from error
+        except NoAnswer as error:
+            raise UnreachableError(
+                f"no whole answer from {self._url} ({error.__cause__}): with TLS, the URL begins "
+                "with https://; else the controller's log may say why it ended"
             ) from error
         except Refusal as refusal:
             if refusal.nobody_leads:
