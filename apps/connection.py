@@ -60,6 +60,14 @@ class NotReached(NoAnswer):
     """Nothing could be asked: nobody accepts connections there."""
 
 
+class Untrusted(NotReached):
+    """A server answers with a certificate that is not trusted here."""
+
+
+class NoTls(NotReached):
+    """A server answers, and not by TLS that can be agreed on."""
+
+
 class TooLate(NoAnswer):
     """No answer in time, though something may be there."""
 
@@ -270,12 +278,28 @@ class Connection:
             raise BadUrl(f"{self._url!r}: {error}") from error
         except httpx.UnsupportedProtocol as error:
             raise BadUrl(f"{self._url!r} must begin with http:// or https://") from error
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        except httpx.ConnectError as error:
+            tls_error = _tls_error(error)
+            if isinstance(tls_error, ssl.SSLCertVerificationError):
+                raise Untrusted(f"{self._url}: {error}") from error
+            if tls_error is not None:
+                raise NoTls(f"{self._url}: {error}") from error
+            raise NotReached(f"{self._url}: {error}") from error
+        except httpx.ConnectTimeout as error:
             raise NotReached(f"{self._url}: {error}") from error
         except httpx.TimeoutException as error:
             raise TooLate(f"{self._url}: {error}") from error
         except httpx.TransportError as error:
             raise NoAnswer(f"{self._url}: {error}") from error
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of ssl behind another one: httpx and httpcore chain it. None if there is none."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _bare(token: str) -> str:

@@ -40,13 +40,19 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
 
     The demand stays what it was when the dry run began. Asks again if the network has changed
     meanwhile, and the plan with it. Waits for the end. Exit status 1 if it failed; circuits that
-    failed alone leave it at 0 and are listed.
+    failed alone leave it at 0 and are listed. A plan that changes nothing is not asked about, and
+    not carried out.
     """
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
         if not options["demand"]:
             body |= demand_as_measured(client)
-        dry_run = _shown(client.post(_DRY_RUN, body), as_json, yes)
+        dry_run = client.post(_DRY_RUN, body)
+        if _is_nothing(dry_run):
+            told = "nothing to do: the network is as this demand wants it"
+            print_outcome({"state": "nothing-to-do", "plan": dry_run}, told, as_json)
+            return
+        _shown(dry_run, as_json, yes)
         while not yes and client.get("/v1/topology")["epoch"] != dry_run["current_epoch"]:
             agreed, dry_run = dry_run, client.post(_DRY_RUN, body)
             if _comes_to(dry_run) != _comes_to(agreed):
@@ -63,6 +69,12 @@ def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:
     if not yes:
         click.confirm("Carry it out?", abort=True, err=True)
     return dry_run
+
+
+def _is_nothing(dry_run: JsonObject) -> bool:
+    """True if a plan touches no circuit, no pair and no rule."""
+    keys = ("connect", "disconnect", "affected_pairs", "retagged_ports", "rules")
+    return not any(dry_run[key] for key in keys)
 
 
 def _comes_to(dry_run: JsonObject) -> list[object]:

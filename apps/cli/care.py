@@ -105,9 +105,13 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     The controller must not run. When it starts, it reads all devices and keeps of the journal what
     they confirm.
     """
+    loaded = load_configuration(config)
+    about = archive.look(loaded, source)
     if not yes:
-        click.confirm(f"Replace the journal of {config} by that of {source}?", abort=True, err=True)
-    about, kept = archive.restore(load_configuration(config), source)
+        of = f"fabric {about.fabric} as of {moment(about.created_unix_s)}"
+        question = f"Replace the journal of {config} by that of {source}, {of}?"
+        click.confirm(question, abort=True, err=True)
+    about, kept = archive.restore(loaded, source)
     if as_json:
         print_json(
             {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -20,11 +21,15 @@ from apps.process.single_instance import check_writable
 from apps.rest.tokens import TokenFile
 from apps.rest.trust import Tls, trust_in
 from apps.workers.opening import check_keys
+from drivers.credentials import secret
+from drivers.transports.tls import TlsOptions, authorities
 from hydra.config import Loaded
-from hydra.errors import ConfigError, HydraError, Problem
-from hydra.model import Addressing
+from hydra.errors import ConfigError, DeviceError, HydraError, Problem
+from hydra.model import Addressing, Fabric, Login
 from hydra.policy import ControllerSettings, EtcdSettings
 
+_NAMED: Final = 5
+"""Most devices that a problem names; others are counted."""
 _ADDRESSING: Final = {
     Addressing.ONE_SUBNET: "all servers share one subnet; rack prefixes only classify",
     Addressing.ROUTED: "each rack is its own subnet",
@@ -77,9 +82,87 @@ def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool)
 def _checked(file: Path) -> Loaded:
     """The file as a start would read it. Raises ConfigError with all that a start would refuse."""
     loaded = load_configuration(file)
-    if problems := list(_problems_of_files(loaded.controller)):
+    problems = [*_problems_of_files(loaded.controller), *_problems_of_devices(loaded.fabric)]
+    if problems:
         raise ConfigError(loaded.source, problems)
-    return loaded
+    return replace(loaded, warnings=(*loaded.warnings, *_unset_passwords(loaded.fabric)))
+
+
+class _Device(NamedTuple):
+    """What an optical switch or a ToR needs of this machine."""
+
+    name: str
+    path: str
+    """Place in the file, of all devices of its kind."""
+    login: Login | None
+    options: Mapping[str, Any]
+
+
+def _devices(fabric: Fabric) -> list[_Device]:
+    return [
+        *(_Device(one.name, "planes", one.login, one.options) for one in fabric.planes),
+        *(_Device(one.name, "racks.tor", one.tor.login, one.tor.options) for one in fabric.racks),
+    ]
+
+
+def _problems_of_devices(fabric: Fabric) -> Iterator[Problem]:
+    """Files of passwords, keys and certificates that the drivers could not use."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for device in _devices(fabric):
+        for key, refuse in _files_of(device):
+            try:
+                refuse()
+            except HydraError as error:
+                why = str(error).removeprefix(f"{device.name}: ")
+                found.setdefault((f"{device.path}.{key}", why), []).append(device.name)
+    for (path, why), names in found.items():
+        yield Problem(path, f"{_named(names)}: {why}")
+
+
+def _files_of(device: _Device) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Key of each file that a device needs, and a function that raises if it can't be used."""
+    login, options = device.login, device.options
+    if login is not None and login.password_file is not None:
+        yield "login.password_file", partial(secret, device.name, login)
+    if login is not None and login.key_file is not None:
+        yield "login.key_file", partial(_check_there, device.name, "login.key_file", login.key_file)
+    if isinstance(ca_file := options.get("ca_file"), str):
+        yield "options.ca_file", partial(authorities, device.name, TlsOptions(ca_file=ca_file))
+    if isinstance(hosts := options.get("known_hosts"), str):
+        check = partial(_check_there, device.name, "options.known_hosts", hosts)
+        yield "options.known_hosts", check
+
+
+def _check_there(device: str, key: str, name: str) -> None:
+    """Raise DeviceError unless a file can be read."""
+    try:
+        Path(name).expanduser().open("rb").close()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DeviceError(
+            device,
+            f"can't read {name}: {reason}; make it readable for the controller's user ({key})",
+        ) from None
+
+
+def _unset_passwords(fabric: Fabric) -> Iterator[Problem]:
+    """Variables of passwords that are not set here: the controller may have another environment."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for device in _devices(fabric):
+        variable = None if device.login is None else device.login.password_env
+        if variable is not None and not os.environ.get(variable):
+            found.setdefault((device.path, variable), []).append(device.name)
+    for (path, variable), names in found.items():
+        yield Problem(
+            f"{path}.login.password_env",
+            f"{_named(names)}: {variable} is not set here: set it where the controller starts "
+            "(as a service: /etc/hydra/environment)",
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:

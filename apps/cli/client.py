@@ -22,9 +22,12 @@ from apps.connection import (
     Connection,
     JsonObject,
     NoAnswer,
+    NoTls,
+    NotReached,
     Place,
     Refusal,
     TooLate,
+    Untrusted,
     document_of,
 )
 
@@ -59,7 +62,7 @@ def bearer_token() -> str | None:
     path = os.environ.get("HYDRA_TOKEN_FILE")
     if not token and path:
         try:
-            token = Path(path).read_text(encoding="utf-8")
+            token = Path(path).read_text(encoding="utf-8-sig")
         except OSError as error:
             raise click.UsageError(f"HYDRA_TOKEN_FILE {path}: {error.strerror}") from error
         except ValueError as error:
@@ -182,10 +185,31 @@ class ControllerClient:
                 f"the controller at {self._url} did not answer within {timeout_s:g} s; its log may "
                 "say what it is busy with"
             ) from error
-        except NoAnswer as error:
+        except Untrusted as error:
+            ca = os.environ.get("HYDRA_CA")
+            raise UnreachableError(
+                f"{self._url} answers with a certificate that is not trusted ({error.__cause__}): "
+                + (
+                    "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
+                    if not ca
+                    else f"HYDRA_CA, {ca}, does not have its authority, or the certificate is for "
+                    "another name than the URL's"
+                )
+            ) from error
+        except NoTls as error:
+            raise UnreachableError(
+                f"what answers at {self._url} speaks no TLS of ours ({error.__cause__}): without "
+                "TLS, the URL begins with http://"
+            ) from error
+        except NotReached as error:
             raise UnreachableError(
                 f"no controller answers at {self._url} ({error.__cause__}): start one with `hydra "
                 "run --config FILE`, or say where it is with --url or HYDRA_URL"
+            ) from error
+        except NoAnswer as error:
+            raise UnreachableError(
+                f"no whole answer from {self._url} ({error.__cause__}): with TLS, the URL begins "
+                "with https://; else the controller's log may say why it ended"
             ) from error
         except Refusal as refusal:
             if refusal.nobody_leads:

@@ -14,7 +14,7 @@ import click
 
 from apps.cli.client import bearer_token, trusted
 from apps.cli.output import CommandError, ExitCode, warn
-from apps.cli.parameters import FiniteRange, Option
+from apps.cli.parameters import Duration, Option
 from apps.client import ClientError, HydraClient, NoAnswer, Refused
 from apps.jobs.mpi import HostPair, between_racks
 from apps.rest.models import MOST_ENTRIES, Group, MatrixEntry
@@ -52,9 +52,9 @@ def duration_option(even_if: str) -> Option:
     return click.option(
         "--duration",
         "duration_s",
-        type=FiniteRange(min=0, min_open=True),
-        metavar="SECONDS",
-        help=f"Have it released after this long in any case, even if {even_if}.",
+        type=Duration(min=0, min_open=True),
+        help="Have it released after this long (seconds, or as 90m, 1h30m, 2d) in any case, even "
+        f"if {even_if}.",
     )
 
 

@@ -76,7 +76,7 @@ def mpirun(
             param_hint="--pattern",
         )
     try:
-        hosts = read_hosts(host_file.read_text("utf-8"), str(host_file))
+        hosts = read_hosts(host_file.read_text("utf-8-sig"), str(host_file))
         places = (
             [host.name for host in hosts]
             if rate is None and ranks is None

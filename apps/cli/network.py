@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import click
@@ -189,10 +189,11 @@ def _read_values(
 @url_option
 @json_option
 def policy(values: dict[str, object], url: str, as_json: bool) -> None:
-    """Show the policy that is in force, or change it.
+    """Show the policy that is in force, or change it; then, show the values that were set.
 
     `hydra reload --dry-run` shows how the configuration file differs.
     """
+    given = set(_flat(values))
     with ControllerClient(url) as client:
         document = client.patch("/v1/policy", values) if values else client.get("/v1/policy")
     if as_json:
@@ -201,8 +202,21 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
     print_table(
         "Policy",
         ("key", "value", "changes"),
-        ((one["key"], one["value"], _changed_by(one)) for one in document["values"]),
+        (
+            (one["key"], one["value"], _changed_by(one))
+            for one in document["values"]
+            if not values or one["key"].removeprefix("policy.") in given
+        ),
     )
+
+
+def _flat(values: Mapping[str, object], section: str = "") -> Iterator[str]:
+    """Keys as the policy lists them: ``drain.reads`` of the section ``drain``."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{section}{key}.")
+        else:
+            yield f"{section}{key}"
 
 
 def _changed_by(value: JsonObject) -> str:

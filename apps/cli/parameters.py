@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,6 +19,9 @@ _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
 GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 """Formats of topologies as graphs, by the ending of their files."""
+_UNITS_S: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(min|[dhms])")
+_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern} *)+")
 _LOCAL: Final = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -31,6 +35,28 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
         return number
+
+
+class Duration(FiniteRange):
+    """Seconds, as a number or with units: ``90``, ``90s``, ``15m``, ``1h30m``, ``2d``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: float | str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text = str(value).strip()
+        try:
+            if _DURATION.fullmatch(text):
+                parts = _DURATION_PART.findall(text)
+                seconds = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+            else:
+                seconds = float(text)
+        except ValueError:
+            self.fail(
+                f"{text!r} is no duration: write seconds, or as 90s, 15m, 1h30m, 2d", param, ctx
+            )
+        return super().convert(seconds, param, ctx)
 
 
 def rate_of(text: str) -> float:
@@ -84,6 +110,24 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
             f"{first.isoformat()}; the second is {second.isoformat()}"
         )
     return unix_s
+
+
+def read_coming_moment(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | None:
+    """As :func:`read_moment`; a time of day alone is the next one, today or tomorrow."""
+    if value is not None:
+        now = datetime.now()
+        try:
+            of_day = time.fromisoformat(value)
+        except ValueError:
+            return read_moment(ctx, param, value)
+        if of_day.tzinfo is None and ":" in value:
+            coming = datetime.combine(now.date(), of_day)
+            if coming <= now:
+                coming = datetime.combine(now.date() + timedelta(days=1), of_day)
+            value = coming.isoformat()
+    return read_moment(ctx, param, value)
 
 
 def with_options(options: Options) -> Callable[[_CommandT], _CommandT]:

@@ -21,7 +21,7 @@ from apps.cli.output import (
     print_table,
     warn,
 )
-from apps.cli.parameters import FiniteRange
+from apps.cli.parameters import Duration, FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c, progress_bar
 from apps.connection import JsonObject
 from apps.offline.recording import Entry, TraceFull, TraceWriter, read_trace
@@ -50,7 +50,9 @@ _OUTAGE_MS: Final = 300.0
     show_default=True,
     help="Seconds between readings.",
 )
-@click.option("--duration", "duration_s", type=FiniteRange(min=0), help="End after seconds.")
+@click.option(
+    "--duration", "duration_s", type=Duration(min=0), help="End after seconds, or after 90m, 2h."
+)
 @click.option(
     "--max-mib",
     type=click.IntRange(1, 1024),

@@ -11,12 +11,15 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
-from apps.cli.parameters import read_moment, read_positive
+from apps.cli.parameters import Duration, read_coming_moment, read_positive
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
 from apps.connection import WAIT_S, JsonObject, resource
-from hydra.reservations.reservation import ServiceClass
+from hydra.lifecycle import ReservationState
+from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 
+_OVER: Final = {one.value for one in FINAL_STATES - {ReservationState.FAILED}}
+"""States of reservations that nobody waits for; a failed one is somebody's trouble."""
 _RESERVATIONS: Final = "/v1/reservations"
 
 
@@ -50,12 +53,18 @@ _RESERVATIONS: Final = "/v1/reservations"
 )
 @click.option(
     "--duration",
-    metavar="SECONDS",
-    callback=read_positive,
-    help="Without this or --end: until released.",
+    type=Duration(min=0, min_open=True),
+    help="In seconds, or as 90m, 1h30m or 2d. Without this or --end: until released.",
 )
-@click.option("--start", metavar="TIME", callback=read_moment, help="Without: now.")
-@click.option("--end", metavar="TIME", callback=read_moment, help="Instead of --duration.")
+@click.option(
+    "--start",
+    metavar="TIME",
+    callback=read_coming_moment,
+    help="As 2026-12-01T08:00, or 08:00, the next one. Without: now.",
+)
+@click.option(
+    "--end", metavar="TIME", callback=read_coming_moment, help="Instead of --duration; as --start."
+)
 @click.option(
     "--hold",
     metavar="SECONDS",
@@ -213,7 +222,7 @@ def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
 )
 @click.argument("identifier", metavar="ID")
 @click.option("--mbps", "rate", metavar="RATE", callback=read_positive, help="In both directions.")
-@click.option("--end", metavar="TIME", callback=read_moment, help="Earlier, or later.")
+@click.option("--end", metavar="TIME", callback=read_coming_moment, help="Earlier, or later.")
 @click.option("--from", "src", metavar="NAME", help="Another server of its rack, or the rack.")
 @click.option("--to", "dst", metavar="NAME", help="The same at the other end.")
 @url_option
@@ -239,10 +248,13 @@ def modify(
 
 @click.command(cls=Command, examples=["hydra reservations --json | jq '.reservations[].state'"])
 @click.argument("identifier", metavar="[ID]", required=False)
+@click.option(
+    "--all", "ended", is_flag=True, help="Those that are over, too. JSON has them anyway."
+)
 @url_option
 @json_option
-def reservations(identifier: str | None, url: str, as_json: bool) -> None:
-    """List reservations; with an ID, show one.
+def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -> None:
+    """List reservations that are not over, and those that have failed; with an ID, show one.
 
     `there` and `back` are what came from one end to the other, and back, in the last seconds,
     beside the promised Mb/s.
@@ -261,6 +273,7 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
         print_json({**document, "deliveries": delivered})
         return
     gets = {one["reservation"]: one for one in delivered}
+    listed = [one for one in document["reservations"] if ended or one["state"] not in _OVER]
     print_table(
         "Reservations",
         ("id", "from", "to", "Mb/s>", "there>", "back>", "state", "start", "end", "path", "reason"),
@@ -278,9 +291,11 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
                 "" if r["path"] is None else describe_path(r["path"]),
                 local(r["reason"]),
             )
-            for r in document["reservations"]
+            for r in listed
         ),
     )
+    if left := len(document["reservations"]) - len(listed):
+        click.echo(f"{left:,} that are over are left out: --all lists them")
 
 
 @click.command(cls=Command, examples=["hydra release 7f3a9c41d0be --wait"])

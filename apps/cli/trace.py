@@ -22,6 +22,7 @@ from apps.cli.output import (
     print_json,
     print_outcome,
     print_table,
+    warn,
 )
 from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
@@ -29,7 +30,7 @@ from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
 from apps.process.files import replacing
 from apps.traces.comparing import Contestant, compare
-from apps.traces.reading import Flow, Summary, read_trace, summarise
+from apps.traces.reading import Flow, Summary, read_trace, seconds, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import Window, rack_numbers, windows
 from hydra.model import Fabric
@@ -93,7 +94,7 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
             ("racks", len(summary.racks)),
             ("flows", f"{summary.flows:,}, {summary.local_flows:,} of them within a rack"),
             ("bytes", f"{summary.size_bytes:,.0f}, {summary.local_bytes:,.0f} within a rack"),
-            ("time", f"{summary.first_s:g} to {summary.last_s:g} s"),
+            ("time", f"{seconds(summary.first_s)} to {seconds(summary.last_s)} s"),
         ]
     )
     busiest = sorted(found, key=lambda one: -one["mbps"])[:_LISTED]
@@ -103,7 +104,7 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
         [
             (
                 one["window"],
-                f"{one['start_s']:g}",
+                seconds(one["start_s"]),
                 one["flows"],
                 one["pairs"],
                 f"{one['mbps']:,.1f}",
@@ -236,7 +237,10 @@ def _summarise(trace_file: Path) -> Summary:
     """The first of two passes over a trace."""
     if trace_file.exists() and not trace_file.is_file():
         raise CommandError(f"{trace_file} is no file that can be read twice: write it to one first")
-    return summarise(trace_file)
+    summary = summarise(trace_file)
+    if (doubt := summary.doubt()) is not None:
+        warn(f"{trace_file}: {doubt}")
+    return summary
 
 
 def _cut(

@@ -68,6 +68,7 @@ LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
 _PLACED: Final = "has another path or VLAN"
+_FIRST_PLACED: Final = "has its path"
 _STAYS: Final = "does not give way any more"
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
@@ -394,6 +395,8 @@ class Ledger:
         for reservation in reservations:
             ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
             told = news or f"is {reservation.state.value}"
+            if news == _PLACED and reservation.state is ReservationState.ACTIVATING:
+                told = _FIRST_PLACED  # it had none
             why = f": {reservation.reason}" if reservation.reason else ""
             racks = [self._fabric.racks[r].name for r in reservation.pair if r != GONE]
             self.note(

@@ -210,7 +210,7 @@ def _matrix_of(rows: Sequence[tuple[int, Sequence[str]]]) -> DemandMatrix:
 def _read_json(path: Path, racks: _Racks) -> ArrayLike:
     """A matrix; a list of flows; or an object with either, as below."""
     try:
-        content = foreign_json.loads(path.read_text(encoding="utf-8"))
+        content = foreign_json.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise
     except ValueError as error:  # also numbers of more digits than Python reads

@@ -55,7 +55,7 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
     Raises PlanError, which names the file and the problem, also if the topology could not stand.
     """
     try:
-        document = _DOCUMENT.validate_python(foreign_json.loads(file.read_text("utf-8")))
+        document = _DOCUMENT.validate_python(foreign_json.loads(file.read_text("utf-8-sig")))
         state = _state(document, fabric)
     except OSError as error:
         raise PlanError(f"{file} can't be read: {error.strerror or error}") from error

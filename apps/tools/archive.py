@@ -101,6 +101,15 @@ def _copy(settings: ControllerSettings, target: Path) -> None:
     copy_journal(journal, target)
 
 
+def look(loaded: Loaded, source: Path) -> Backup:
+    """What a backup is of, if it can be restored here; raises as :func:`restore` does."""
+    about, _ = _backup(loaded, source)
+    if loaded.controller.etcd is None:
+        with journal_held(loaded.controller.journal):
+            pass
+    return about
+
+
 def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
     """Put the journal of a backup in place; returns the backup and the former journal's new path.
 
@@ -108,6 +117,20 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
     while a controller is at work on the journal, and for another fabric's backup or a file that is
     none.
     """
+    about, journal = _backup(loaded, source)
+    if loaded.controller.etcd is not None:
+        with TemporaryDirectory() as folder, migration.etcd_journal(loaded.controller) as target:
+            copy = Path(folder) / _JOURNAL
+            copy.write_bytes(journal)
+            with closing(SqliteJournal(copy)) as held:
+                migration.copy(held, target)
+        return about, None
+    with journal_held(loaded.controller.journal):
+        return about, _put_in_place(journal, Path(loaded.controller.journal))
+
+
+def _backup(loaded: Loaded, source: Path) -> tuple[Backup, bytes]:
+    """What a backup of this fabric says of itself, and its journal. Raises HydraError."""
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
         raise ArchiveError(f"{source} is no backup of a controller: it has no {_JOURNAL}")
@@ -120,15 +143,7 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
             f"{source} is a backup of fabric {about.fabric!r}, not of {loaded.fabric.name!r}: "
             "give the configuration that it belongs to"
         )
-    if loaded.controller.etcd is not None:
-        with TemporaryDirectory() as folder, migration.etcd_journal(loaded.controller) as target:
-            copy = Path(folder) / _JOURNAL
-            copy.write_bytes(files[_JOURNAL])
-            with closing(SqliteJournal(copy)) as held:
-                migration.copy(held, target)
-        return about, None
-    with journal_held(loaded.controller.journal):
-        return about, _put_in_place(files[_JOURNAL], Path(loaded.controller.journal))
+    return about, files[_JOURNAL]
 
 
 def _put_in_place(content: bytes, journal: Path) -> Path | None:

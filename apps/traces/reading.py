@@ -24,6 +24,11 @@ from hydra.errors import PlanError
 MEGABYTE: Final = 1_000_000
 """Bytes, as coflow sizes are counted."""
 _LARGEST_FABRIC: Final = 4096
+_YEAR_S: Final = 365.25 * 86_400
+_LONGEST_YEARS: Final = 2
+"""Longest trace whose times are believed: the longest that are published last for months."""
+_LATEST_S: Final = 200 * _YEAR_S
+"""Latest beginning that is believed, in seconds since 1970."""
 
 
 class TraceError(PlanError):
@@ -54,6 +59,26 @@ class Summary:
     first_s: float
     last_s: float
 
+    def doubt(self) -> str | None:
+        """Why the times may be in another unit than they are read in; None: they make sense."""
+        years = (self.last_s - self.first_s) / _YEAR_S
+        if years > _LONGEST_YEARS:
+            why = f"the trace lasts {years:,.0f} years"
+        elif self.first_s > _LATEST_S:
+            why = f"the trace begins {self.first_s / _YEAR_S:,.0f} years after 1970"
+        else:
+            return None
+        return (
+            f"{why} if the starts of flows are seconds, or the arrivals of coflows milliseconds: "
+            "divide finer units before (flows in nanoseconds: "
+            """awk '{$4 = sprintf("%.9f", $4 / 1e9)} 1')"""
+        )
+
+
+def seconds(moment_s: float) -> str:
+    """A moment in full, also in seconds since 1970: as ``1700000000.25``, not ``1.7e+09``."""
+    return f"{moment_s:.15g}"
+
 
 def read_trace(path: Path, announced: set[str] | None = None) -> Iterator[Flow]:
     """The flows of a trace in the order of their starts, a line at a time.
@@ -62,7 +87,7 @@ def read_trace(path: Path, announced: set[str] | None = None) -> Iterator[Flow]:
     while it is read: at a line that is malformed, or that starts before the one above it.
     """
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # some editors write a byte order mark
             yield from _flows(path, file, set() if announced is None else announced)
     except OSError as error:
         raise TraceError(f"{path} can't be read: {error.strerror or error}") from error
@@ -114,8 +139,8 @@ def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
             if flow.start_s < previous_s:
                 raise _BadLine(
                     line,
-                    f"starts at {flow.start_s:g} s, the line above at {previous_s:g} s: sort the "
-                    "trace by its starts",
+                    f"starts at {seconds(flow.start_s)} s, the line above at "
+                    f"{seconds(previous_s)} s: sort the trace by its starts",
                 )
             previous_s = flow.start_s
             yield flow

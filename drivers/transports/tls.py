@@ -42,6 +42,8 @@ def authorities(device: str, options: TlsOptions) -> str | None:
     remedy = "put the certificate there that the device's is signed with (options.ca_file)"
     try:
         text = Path(options.ca_file).expanduser().read_text("latin-1")
+        if not text.strip():  # to ssl, that would be the system's authorities
+            raise ValueError
         ssl.create_default_context(cadata=text)
     except ssl.SSLError:  # an OSError, too
         raise DeviceError(

@@ -74,6 +74,7 @@ _WIRING_SCOPE: Final = ("rack", "plane", "ports")
 
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_PRINTED_DATAPATH_ID: Final = re.compile(r"[0-9a-fA-F]{16}|(?:[0-9a-fA-F]{2}:){7}[0-9a-fA-F]{2}")
 _GROUP_BIT: Final = 1
 
 
@@ -185,6 +186,15 @@ class _Reader:
         return check_vlan(number, path, self.log, self.at)
 
     def datapath_id(self, template: int | str, path: Path) -> DatapathId:
+        if isinstance(template, str) and _PRINTED_DATAPATH_ID.fullmatch(template):
+            self.log.add(
+                path,
+                "{!r} is a datapath id as switches print it, in hexadecimal: write {}",
+                template,
+                f"0x{template.replace(':', '')}",
+                at=self.at,
+            )
+            return DatapathId(0)
         number = self.number(template, path)
         if number is not None and not 0 < number < 1 << 64:
             self.log.add(

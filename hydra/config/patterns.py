@@ -33,6 +33,9 @@ Scope = Mapping[str, int]
 _Evaluator = Callable[[Scope], int]
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_MEANT_RANGE = re.compile(
+    r"([0-9]+|[A-Za-z])?\s*(?:-|\.\.\.?|:|~|/|\u2013|\u2014|…|\bto\b)\s*([0-9]+|[A-Za-z])?"
+)
 _NUMBER_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 _FORMAT_SPEC = re.compile(r"0?[0-9]{0,2}[bdoxX]?")
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
@@ -230,6 +233,7 @@ def _read_brackets(inside: str, pattern: str) -> list[_Item]:
             raise PatternError(f"{pattern!r}: empty item in brackets")
         numbers = _NUMBER_RANGE.fullmatch(item)
         if numbers is None:
+            _refuse_meant_range(item, pattern)
             items.append(_Item(item))
             continue
         first, last = numbers.groups()
@@ -238,6 +242,21 @@ def _read_brackets(inside: str, pattern: str) -> list[_Item]:
         width = len(first) if first.startswith("0") else 0
         items.append(_Item(last, range(int(first), int(last) + 1), width))
     return items
+
+
+def _refuse_meant_range(item: str, pattern: str) -> None:
+    """Raise PatternError for a text in brackets that reads as a range and is none."""
+    meant = _MEANT_RANGE.fullmatch(item)
+    if meant is None or len(item) > MAX_NAME_LENGTH:
+        return
+    first, last = meant[1] or "", meant[2] or ""
+    if first.isdigit() and last.isdigit() and max(len(first), len(last)) <= 18:
+        remedy = f"write [{first}-{last}]"
+    elif first.isalpha() and last.isalpha():
+        remedy = "letters have no ranges, list them: [a,b,c]"
+    else:
+        remedy = "write two numbers with a hyphen between them: [1-4]"
+    raise PatternError(f"{pattern!r}: [{item}] is no range: {remedy}")
 
 
 def suggest(word: str, known: Sequence[str]) -> str:

@@ -69,6 +69,16 @@ def restore() -> None:
     _SAVED.unlink()
 
 
+def lacking() -> dict[str, tuple[int, int]]:
+    """Settings that are too small now, as in a container that may not raise them.
+
+    (value, least value that is wanted) by name. Settings that this network namespace does not have
+    are left out.
+    """
+    there = {name: least for name, least in _MINIMUM.items() if _path(name).exists()}
+    return {name: (now, least) for name, least in there.items() if (now := _read(name)) < least}
+
+
 def send_buffer_bytes() -> int:
     """Buffer size of a socket opened now."""
     return _read("net.core.wmem_default")

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from apps.cli.client import ControllerClient
 from tests.waiting import PATIENCE_S
 
 
@@ -39,6 +40,25 @@ def test_the_dry_run_comes_first_and_nothing_happens_without_a_yes(call, service
     assert result.exit_code == 1
     assert "gains 70 Mb/s" in result.stdout
     assert "Carry it out? [y/N]" in result.stderr
+    assert service.reconfigurations() == []
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",), ("--json",)])
+def test_a_plan_that_changes_nothing_is_not_asked_about_nor_carried_out(
+    call, service, monkeypatch, options
+):
+    post = ControllerClient.post
+
+    def nothing(client, path, body, **more):
+        document = post(client, path, body, **more)
+        nothing = {"connect": [], "disconnect": [], "affected_pairs": []}
+        return {**document, **nothing, "retagged_ports": 0, "rules": 0}
+
+    monkeypatch.setattr(ControllerClient, "post", nothing)
+    result = call("apply", "--demand", "r1:r2=80", *options)
+    assert result.exit_code == 0, result.output
+    assert "nothing" in result.stdout
+    assert "Carry it out?" not in result.stderr
     assert service.reconfigurations() == []
 
 

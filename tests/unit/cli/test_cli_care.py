@@ -373,6 +373,17 @@ def test_restore_asks(run, config, tmp_path):
     result = run("restore", "--config", str(config), str(target))
     assert result.exit_code == 1
     assert "Replace the journal" in result.stderr
+    assert "fabric demo as of " in result.stderr
+
+
+def test_restore_looks_before_it_asks(run, config, tmp_path):
+    target = tmp_path / "backup.tar.gz"
+    for content in (None, b"no archive"):
+        if content is not None:
+            target.write_bytes(content)
+        result = run("restore", "--config", str(config), str(target))
+        assert result.exit_code == 1
+        assert "Replace the journal" not in result.stderr
 
 
 # --- support --------------------------------------------------------------------------------

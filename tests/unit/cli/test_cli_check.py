@@ -99,6 +99,57 @@ def test_warnings_do_not_fail_the_check(run, tmp_path):
     assert "planes[0]: not wired to any rack" in result.stderr
 
 
+@pytest.fixture
+def with_device(tmp_path):
+    """The demo with optical switches that log in so."""
+
+    def write(login, options=()):
+        document = yaml.safe_load(DEMO.read_text())
+        login = {"username": "admin", **login}
+        document["planes"][0] |= {
+            "driver": "polatis-restconf", "login": login, "options": {"tls": True, **dict(options)}
+        }  # fmt: skip
+        path = tmp_path / "fabric.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return str(path)
+
+    return write
+
+
+def test_files_of_devices_that_are_not_there_are_problems(run, with_device, tmp_path):
+    """Else the first log-in fails, when the check is long forgotten."""
+    none = str(tmp_path / "none")
+    result = run("check", with_device({"password_file": none}, {"ca_file": none}))
+    assert result.exit_code == 1
+    told = result.stderr
+    assert f"planes.login.password_file: p1, p2: can't read the password file {none}" in told
+    assert f"planes.options.ca_file: p1, p2: can't read {none}: No such file" in told
+    assert told.endswith("2 problems\n")
+    empty = tmp_path / "empty"
+    empty.touch()
+    result = run("check", with_device({"password_file": str(empty)}, {"ca_file": str(empty)}))
+    assert "the first line of the password file" in result.stderr
+    assert "its contents are no certificate" in result.stderr
+
+
+def test_files_of_devices_that_are_there_pass(run, with_device, tmp_path):
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    result = run("check", with_device({"password_file": str(password)}))
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_a_password_that_is_not_in_this_environment_is_a_warning(run, with_device, monkeypatch):
+    """The service has an environment of its own."""
+    file = with_device({"password_env": "HYDRA_TEST_PASSWORD"})
+    monkeypatch.delenv("HYDRA_TEST_PASSWORD", raising=False)
+    result = run("check", file)
+    assert result.exit_code == 0
+    assert "planes.login.password_env: p1, p2: HYDRA_TEST_PASSWORD is not set here" in result.stderr
+    monkeypatch.setenv("HYDRA_TEST_PASSWORD", "secret")
+    assert run("check", file).stderr == ""
+
+
 def test_a_missing_file_is_a_problem_not_a_traceback(run, tmp_path):
     result = run("check", str(tmp_path / "none.yaml"))
     assert result.exit_code == 1

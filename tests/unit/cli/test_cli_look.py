@@ -336,6 +336,7 @@ def test_the_policy_in_force(call):
     text = call("policy", "--set", "epoch_s=30", "--set", "policy.on_drift=report").stdout
     assert re.search(r"policy.epoch_s +│ 30.0 ", text)
     assert re.search(r"policy.on_drift +│ report ", text)
+    assert text.count("policy.") == 2, "the others stay as they are"
     text = call("policy", "--set", "drain.reads=7", "--set", "policy.drain.bound_ms=9").stdout
     assert re.search(r"policy.drain.reads +│ 7 ", text)
     assert re.search(r"policy.drain.bound_ms +│ 9.0 ", text)

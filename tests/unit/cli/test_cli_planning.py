@@ -43,6 +43,18 @@ def test_reserve_and_release(call, service):
     assert released.exit_code == 0
     assert "releasing" in released.stdout
     assert call("release", reservation["id"]).exit_code == 0
+    assert reservation["id"] in call("list").stdout, "it is being released"
+    service.settle(reservation["id"], State.RELEASED)
+    listed = call("list").stdout
+    assert reservation["id"] not in listed
+    assert "1 that are over are left out: --all lists them" in listed
+    assert reservation["id"] in call("list", "--all").stdout
+    assert len(json.loads(call("list", "--json").stdout)["reservations"]) == 1
+
+
+def test_a_reservation_by_the_hour(call, service):
+    result = call("reserve", "r1", "h21", "--mbps", "30", "--duration", "1h30m", "--json")
+    assert json.loads(result.stdout)["duration_s"] == 5400
 
 
 def test_reserve_waits_until_it_is_active(call, service):

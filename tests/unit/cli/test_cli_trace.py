@@ -24,6 +24,20 @@ def test_show(run, trace):
     assert [window["mbps"] for window in document["windows"]] == pytest.approx([3.2, 1.6])
 
 
+def test_a_trace_in_nanoseconds_raises_a_doubt_and_one_since_1970_is_told_in_full(run, tmp_path):
+    path = tmp_path / "trace.txt"
+    path.write_text("a b 1 0\na b 1 10000000000\n")
+    result = run("trace", "show", str(path))
+    assert result.exit_code == 0
+    assert "Warning: " in result.stderr
+    assert "lasts 317 years" in result.stderr
+    path.write_text("\ufeffa b 1 1700000000\na b 1 1700000010.5\n")
+    result = run("trace", "show", str(path))
+    assert result.stderr == ""
+    assert "1700000000 to 1700000010.5 s" in result.stdout
+    assert "e+09" not in result.stdout
+
+
 def test_without_a_file_the_sample(run):
     assert json.loads(run("trace", "show", "--json").stdout)["flows"] > 1000
 

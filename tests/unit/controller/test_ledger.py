@@ -266,7 +266,7 @@ def test_a_path_is_told_of_once(ledger):
     states = [
         line.removeprefix(f"reservation {one.id} (h11 to r2, 30 Mb/s) ") for line in told(ledger)
     ]
-    assert states == ["is activating", "has another path or VLAN", "is active"]
+    assert states == ["is activating", "has its path", "is active"]
 
 
 def test_a_failure_that_is_the_reason_is_told_of_once(ledger):

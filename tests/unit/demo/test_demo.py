@@ -10,6 +10,7 @@ from mininet_scenarios.demo import Options, Results
 from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
+from mininet_scenarios.reporting.table import table
 from mininet_scenarios.stage import building
 from tests.waiting import PATIENCE_S
 
@@ -30,6 +31,17 @@ def test_everything_measured_is_written_beside_the_plots(tmp_path: Path) -> None
     assert data["fig9b"]["ratios"]["congested"] == pytest.approx(2.2)
     assert data["paper"]["fig9b_alone_s"] == 28.7
     assert [line["figure"] for line in data["table"]] == [row.figure for row in results.rows()]
+
+
+def test_a_setting_that_could_not_be_raised_stands_in_the_table(tmp_path: Path) -> None:
+    lacking = {"net.core.rmem_max": (212_992, 8_388_608)}
+    *_, row = Results(None, fig9b_result(), lacking).rows()
+    assert row.figure == "this machine: net.core.rmem_max"
+    assert (row.ours, row.target, row.met) == ("212,992", "≥ 8,388,608", False)
+    assert "targets above may be missed" in row.why
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table([row], "demo"))
+    assert "net.core.rmem_max" in console.file.getvalue()
 
 
 def test_only_one_experiment_writes_only_its_own(tmp_path: Path) -> None:

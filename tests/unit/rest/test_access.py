@@ -13,6 +13,8 @@ import pytest
 from httpx_sse import connect_sse
 from starlette.routing import Route
 
+from apps.cli.client import ControllerClient
+from apps.cli.output import UnreachableError
 from apps.rest import guard
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Guard
@@ -462,6 +464,38 @@ def test_tls(fabric, certificate):
             plain_http.get(f"{plain}/healthz")
     finally:
         server.stop()
+
+
+def test_the_command_line_tells_a_certificate_from_nobody(
+    fabric, certificate, tmp_path, monkeypatch
+):
+    """One answers: starting another controller would not help."""
+
+    def asked(url):
+        with ControllerClient(url) as client:
+            return client.get("/v1/topology")
+
+    authority = create_authority(tmp_path, "lab", 2, datetime.now(UTC))
+    server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, Tls(*certificate))
+    plain = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0)
+    server.start()
+    plain.start()
+    try:
+        monkeypatch.delenv("HYDRA_CA", raising=False)
+        with pytest.raises(UnreachableError, match=r"not trusted .*: set HYDRA_CA to the file of"):
+            asked(server.url)
+        monkeypatch.setenv("HYDRA_CA", str(authority))
+        with pytest.raises(UnreachableError, match=r"HYDRA_CA, .*, does not have its authority"):
+            asked(server.url)
+        monkeypatch.setenv("HYDRA_CA", certificate[0])
+        assert asked(server.url)["fabric"] == fabric.name
+        with pytest.raises(UnreachableError, match="with TLS, the URL begins with https://"):
+            asked(server.url.replace("https", "http"))
+        with pytest.raises(UnreachableError, match="without TLS, the URL begins with http://"):
+            asked(plain.url.replace("http", "https"))
+    finally:
+        server.stop()
+        plain.stop()
 
 
 def test_connections_begin_with_the_certificate_as_it_is_by_then(fabric, certificate, tmp_path):

@@ -43,3 +43,11 @@ def test_the_file_is_whole_at_any_time(kernel, monkeypatch):
     with readers[0] as reader:
         assert len(json.load(reader)) == len(sysctl._MINIMUM) + len(sysctl._EXACT)
     assert json.loads(sysctl._SAVED.read_text()) == {LEFT: BEFORE}
+
+
+def test_settings_that_are_too_small_are_told(kernel):
+    least = sysctl._MINIMUM["net.core.rmem_max"]
+    assert sysctl.lacking()["net.core.rmem_max"] == (sysctl._read("net.core.rmem_max"), least)
+    sysctl.apply()
+    assert sysctl.lacking() == {}
+    sysctl.restore()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apps.offline.study import Limits, plain_fabric
 from apps.traces.comparing import compare
-from apps.traces.reading import Flow, TraceError, in_order, read_trace, summarise
+from apps.traces.reading import Flow, TraceError, in_order, read_trace, seconds, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.errors import PlanError
@@ -55,6 +55,44 @@ def test_summary(trace):
 
 def test_all_racks_count_that_coflows_announce(trace):
     assert summarise(trace("4 1\n1 0 1 1 1 3:2\n")).racks == ("0", "1", "2", "3")
+
+
+@pytest.mark.parametrize("text", ["a b 1 0\na b 1 1\n", COFLOWS])
+def test_a_byte_order_mark_is_no_part_of_a_name(trace, text):
+    plain = list(read_trace(trace(text)))
+    marked = trace("\ufeff" + text)
+    assert list(read_trace(marked)) == plain
+    assert "\ufeff" not in "".join(summarise(marked).racks)
+
+
+SINCE_1970_S = 1_700_000_000
+
+
+def test_times_since_1970_are_told_in_full(trace):
+    assert seconds(SINCE_1970_S + 0.25) == "1700000000.25"
+    assert (seconds(0.0), seconds(10.5)) == ("0", "10.5")
+    path = trace(f"a b 1 {SINCE_1970_S + 7}\na b 1 {SINCE_1970_S}\n")
+    with pytest.raises(TraceError, match="starts at 1700000000 s, the line above at 1700000007 s"):
+        list(read_trace(path))
+    path = trace(f"a b 1 {SINCE_1970_S}\na b 1 {SINCE_1970_S + 7}\n")
+    assert summarise(path).doubt() is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "why"),
+    [
+        (0, 10_000_000_000, "lasts 317 years"),
+        (SINCE_1970_S * 10**9, SINCE_1970_S * 10**9 + 10, "begins 53,869,749,284 years after 1970"),
+        (SINCE_1970_S * 1000, SINCE_1970_S * 1000 + 10, "begins 53,870 years after 1970"),
+        (0, 365 * 86_400, None),
+    ],
+)
+def test_times_in_a_finer_unit_are_doubted(trace, first, last, why):
+    doubt = summarise(trace(f"a b 1 {first}\na b 1 {last}\n")).doubt()
+    assert (doubt is None) == (why is None)
+    if why is not None:
+        assert why in doubt
+        assert "divide finer units" in doubt
 
 
 def test_it_is_a_stream(trace):

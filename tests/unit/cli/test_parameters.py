@@ -1,0 +1,46 @@
+"""Durations and times of day, as people write them."""
+
+from datetime import datetime, timedelta
+
+import click
+import pytest
+
+from apps.cli.parameters import Duration, read_coming_moment
+
+ANY = Duration(min=0, min_open=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("15m", 900), ("15min", 900), ("1h", 3600),
+     ("1h30m", 5400), ("1h 30m", 5400), ("2d", 172_800), ("0.5h", 1800), ("1e3", 1000)],
+)  # fmt: skip
+def test_durations(text, seconds):
+    assert ANY.convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "1x", "1h30", "-1h", "1:30", "one hour"])
+def test_what_is_no_duration(text):
+    with pytest.raises(click.BadParameter, match="is no duration: write seconds, or as"):
+        ANY.convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["0", "0h", "-5", "nan", "inf"])
+def test_durations_out_of_range(text):
+    with pytest.raises(click.BadParameter):
+        ANY.convert(text, None, None)
+
+
+def test_a_time_of_day_is_the_next_one():
+    now = datetime.now()
+    for hours in (-3, 3):
+        wanted = (now + timedelta(hours=hours)).replace(second=0, microsecond=0)
+        if wanted <= now:
+            wanted += timedelta(days=1)
+        told = read_coming_moment(None, None, f"{wanted:%H:%M}")
+        assert datetime.fromtimestamp(told) == wanted
+    assert read_coming_moment(None, None, None) is None
+    at = "2026-12-01T08:00"
+    assert read_coming_moment(None, None, at) == datetime.fromisoformat(at).timestamp()
+    with pytest.raises(click.BadParameter, match="is not like"):
+        read_coming_moment(None, None, "25:00")
