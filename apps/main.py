@@ -218,6 +218,8 @@ class HydraApplication:
     def start(self) -> None:
         sys.setswitchinterval(_TURN_S)
         spare_what_stays()  # the configuration: devices' replies fill the memory many times
+        if self._exchange is None:  # workers tell of their switches once this controller leads
+            self._controller.fleet.note_listening()
         if self._take_part is None:
             self._begin()
             spare_what_stays()
