@@ -1,9 +1,10 @@
 """Meters of Open vSwitch that are changed while everybody sends all it can.
 
-``tests/own_network.sh -m benchmarks.meter_changes`` (root). Eight meters have 97 % of a circuit of 40 Mb/s together, and
-are offered half as much again. Each second, half of them are to have 3 % more and the others 3 %
-less, with the same sum. The baseline tells them each second; ours when the circuit bears what
-changes let pass again (`apps/controller/refills.py`). "left alone" is what passes without changes.
+``tests/own_network.sh -m benchmarks.meter_changes`` (root). Eight meters have 97 % of a circuit of
+40 Mb/s together, and are offered half as much again. Each second, half of them are to have 3 % more
+and the others 3 % less, with the same sum. The baseline tells them each second; ours when the
+circuit bears what changes let pass again (`apps/controller/refills.py`). What passes without
+changes is printed first.
 """
 
 from __future__ import annotations

@@ -238,7 +238,15 @@ class Controller:
             metrics,
         )
         health = self._health = Health(
-            fabric, ledger, reach, quarantine, poller, auditor, reservations, workers_refused
+            fabric,
+            ledger,
+            reach,
+            quarantine,
+            poller,
+            auditor,
+            reservations,
+            workers_refused,
+            term.risks,
         )
         self.policies = PolicyDesk(
             loaded,

@@ -19,6 +19,7 @@ from hydra.faults.conditions import (
     ConditionKind,
     Facts,
     RefusedWorker,
+    TakeoverRisk,
     Watch,
     over,
 )
@@ -32,6 +33,7 @@ _NOTED: Final = (
     ConditionKind.SWITCH_NOT_CONNECTED,
     ConditionKind.SWITCH_NOT_ANSWERING,
     ConditionKind.WORKER_REFUSED,
+    ConditionKind.TAKEOVER_AT_RISK,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,
     ConditionKind.DRIFT,
@@ -51,6 +53,7 @@ class Health:
     _auditor: Auditor
     _reservations: ReservationCare
     _workers_refused: Callable[[], Sequence[RefusedWorker]]
+    _takeover_risks: Callable[[], Sequence[TakeoverRisk]]
     _watch: Watch = field(default_factory=Watch, init=False)
     _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
         default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
@@ -109,4 +112,5 @@ class Health:
             self._ledger.journal_failure,
             self._reservations.fitting_mbps,
             self._workers_refused(),
+            self._takeover_risks(),
         )
