@@ -25,7 +25,7 @@ from apps.openflow.framework import OpenFlowApp
 from apps.openflow.requests import read_first
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
 from apps.process import logs
-from apps.process.configuration import configuration_at_start, load_configuration
+from apps.process.configuration import configuration_at_start, digest_of, load_configuration
 from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port, check_private, journal_held
@@ -45,7 +45,6 @@ from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
-from hydra.model import Fabric
 from hydra.policy import ControllerSettings
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class HydraApplication:
         if self.openflow_address is not None:
             check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        journal = self._open_journal(settings, fabric)
+        journal = self._open_journal(loaded)
         self._traces = traces(loaded.fabric.name)
         began = int(time.time()) // 10  # below all terms in etcd, which begin at 2**28
         exchange = self._exchange = needs_workers(
@@ -166,8 +165,9 @@ class HydraApplication:
     def events(self) -> SwitchEvents:
         return self._controller.fleet
 
-    def _open_journal(self, settings: ControllerSettings, fabric: Fabric) -> Journal:
+    def _open_journal(self, loaded: Loaded) -> Journal:
         """The journal: open, or where others may lead, to be opened once this one does."""
+        settings, fabric = loaded.controller, loaded.fabric
         self._term: Term = Alone()
         self._take_part: Callable[[], None] | None = None
         self._leave: Callable[[], None] = lambda: None
@@ -210,6 +210,7 @@ class HydraApplication:
             _end_at_once,
             give_up,
             lambda: len(self._controller.fleet.own_connected()),
+            lambda: digest_of(loaded),
         )
         self._term, self._take_part, self._leave = term, term.start, term.close
         self._view = view
@@ -218,6 +219,8 @@ class HydraApplication:
     def start(self) -> None:
         sys.setswitchinterval(_TURN_S)
         spare_what_stays()  # the configuration: devices' replies fill the memory many times
+        if self._exchange is None:  # workers tell of their switches once this controller leads
+            self._controller.fleet.note_listening()
         if self._take_part is None:
             self._begin()
             spare_what_stays()

@@ -247,6 +247,7 @@ class Controller:
             reservations,
             policing,
             workers_refused,
+            term.risks,
         )
         self.policies = PolicyDesk(
             loaded,
@@ -351,7 +352,7 @@ class Controller:
 
     def _give_duties(self) -> None:
         policy, reach, duty = self._policy, self._reach, self._conductor.duty
-        self._resume_by_s = time.monotonic() + _RESUME_S
+        self._began_s = time.monotonic()
         duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
         duty("upkeep", self._health.look, lambda: _UPKEEP_S)
         duty("people", self._withdrawals.hear_people, lambda: _UPKEEP_S)
@@ -388,9 +389,12 @@ class Controller:
             self._withdrawals.of_dead_circuits()
 
     def _resume(self) -> None:
-        """Resume reservations once everything is there, or ``_RESUME_S`` after the start."""
-        complete = self._recovery.done and not self._reach.missing()
-        if complete or time.monotonic() > self._resume_by_s:
+        """Resume reservations once everything is there, or ``_RESUME_S`` after the start.
+
+        What has been away for as long before this controller began to lead is not waited for.
+        """
+        awaited = not self._recovery.done or self._reach.awaits(_RESUME_S, self._began_s)
+        if not awaited or time.monotonic() > self._began_s + _RESUME_S:
             self._reach.starting = False
             self._reservations.resume()
 

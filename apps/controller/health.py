@@ -20,6 +20,7 @@ from hydra.faults.conditions import (
     ConditionKind,
     Facts,
     RefusedWorker,
+    TakeoverRisk,
     Watch,
     over,
 )
@@ -35,6 +36,7 @@ _NOTED: Final = (
     ConditionKind.RULES_REFUSED,
     ConditionKind.SWITCH_REFUSED,
     ConditionKind.WORKER_REFUSED,
+    ConditionKind.TAKEOVER_AT_RISK,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,
     ConditionKind.DRIFT,
@@ -55,6 +57,7 @@ class Health:
     _reservations: ReservationCare
     _policing: Policing
     _workers_refused: Callable[[], Sequence[RefusedWorker]]
+    _takeover_risks: Callable[[], Sequence[TakeoverRisk]]
     _watch: Watch = field(default_factory=Watch, init=False)
     _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
         default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
@@ -116,4 +119,5 @@ class Health:
             self._reservations.fitting_mbps,
             self._workers_refused(),
             reach.switches_refused(),
+            self._takeover_risks(),
         )

@@ -17,6 +17,7 @@ from itertools import count
 from math import isinf
 from typing import Final, TypeVar
 
+from apps.controller.refills import Refills, borne
 from apps.controller.shares import Offer, shares
 from apps.openflow.fleet import Fleet
 from drivers.codecs.openflow.meters import (
@@ -173,13 +174,15 @@ class Policing:
         self._busy: set[DatapathId] = set()
         """Vswitches that are being told of meters: the pacer tells them nothing meanwhile."""
         self._fresh: set[Aggregate] = set()
-        """Aggregates whose rates were shared out anew since the pacer's turn began."""
+        """Aggregates whose meters were told or made anew since the pacer's turn began: their counts
+    began anew."""
         self._unmetered: set[DatapathId] = set()
         """Vswitches that meter nothing."""
         self._unanswered: set[DatapathId] = set()
         """Of these, those that gave no answer in time."""
         self.refused: Mapping[DatapathId, Failure] = {}
         """Of these, those that refuse their meters; a new object with each change."""
+        self._refills = Refills(lambda link: fabric.rate_of(link[0]))
         self._rates = _Rates()
         self._rest_s = _INTERVAL_S
         """Time between two readings of the meters."""
@@ -229,6 +232,8 @@ class Policing:
                 if aggregate in before[datapath].meters
             ]
             some = self._by_switch(dict.fromkeys((*told, *again)))
+            self._fresh.update(told, again)  # their counts begin anew
+            self._charge({*told, *again})
             meters = {datapath: changes for datapath, changes in some.items() if datapath in ready}
             for datapath in touched:
                 meters.setdefault(datapath, []).extend(self._new_meters(datapath, before, after))
@@ -349,6 +354,8 @@ class Policing:
             self._cleared.difference_update(datapaths)
             meters = {dp: self._new_meters(dp, none, self._tables) for dp in datapaths}
             self._unsettled.update(datapaths)
+            for datapath in datapaths:
+                self._fresh.update(self._tables.get(datapath, _Table()).meters)
         self._change_meters(meters)
 
     @property
@@ -442,7 +449,10 @@ class Policing:
                 self._rates.note(tally, now_s, totals[number])
 
     def _pace(self, tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered) -> None:
-        """Share out anew what reservations leave: meters that are lowered come first."""
+        """Share out anew what reservations leave: meters that are lowered come first.
+
+        On circuits that have yet to bear what earlier changes let pass again, nothing is changed.
+        """
         with self._lock:
             # Those that stay have their numbers still.
             old, routes = self._allowed_mbps, self._holdings.routes
@@ -451,17 +461,24 @@ class Policing:
                 for aggregate, offer in _offers(tables, before, after)
                 if aggregate in routes and aggregate not in self._fresh
             }
-            changed = {
-                aggregate: mbps
-                for aggregate, mbps in shares(self._holdings, self._offers).items()
-                if _is_news(old[aggregate], mbps)
-                and aggregate not in self._fresh
-                and self._switch_of[aggregate.sender] not in self._busy
-            }
+            self._refills.pass_to(self._clock())
+            wanted = shares(self._holdings, self._offers)
+            changed = borne(
+                old,
+                wanted,
+                routes,
+                lambda aggregate: (
+                    aggregate not in self._fresh
+                    and self._switch_of[aggregate.sender] not in self._busy
+                    and self._refills.bears(routes[aggregate])
+                ),
+                _is_news,
+            )
             self._unsettled |= {
                 self._switch_of[one.sender] for one in _missing(tables, after) if one in routes
             }
             self._allowed_mbps = old | changed
+            self._charge(changed)
             for less in (True, False):
                 some = [
                     aggregate
@@ -469,6 +486,15 @@ class Policing:
                     if (mbps < old[aggregate]) is less
                 ]
                 self._fleet.set_meters(self._by_switch(some))
+
+    def _charge(self, changed: Iterable[Aggregate]) -> None:
+        """Note the bursts that changes of these meters let pass again; the lock is held."""
+        self._refills.pass_to(self._clock())
+        for one in changed:
+            links = self._holdings.routes[one]
+            if links:
+                mbit = _burst(one).kbit(self._allowed_mbps[one]) / 1000
+                self._refills.charge(links, mbit)
 
     def _by_switch(self, aggregates: Iterable[Aggregate]) -> dict[DatapathId, list[MeterChange]]:
         changes: dict[DatapathId, list[MeterChange]] = {}

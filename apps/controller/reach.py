@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
@@ -278,6 +279,23 @@ class Reach:
         if (failure := self._ledger.journal_failure) is not None:
             reasons.append(str(failure[1]))
         return reasons
+
+    def awaits(self, timeout_s: float, began_s: float) -> bool:
+        """True if a part of the network that is missing may be about to come.
+
+        Each has ``timeout_s``, from when it was lost or could have been found, at the latest from
+        ``began_s`` on (:meth:`~apps.openflow.switchboard.Switchboard.expected`). Devices, which a
+        controller speaks to once it leads, have no more time than switches that never connected.
+        """
+        owned, connected = self._switches.owned, self._fleet.connected()
+        if self._switches.spares_relays or not connected & owned.keys() <= self.ready_switches():
+            return True
+        if self._fleet.expected(owned, timeout_s, began_s):
+            return True
+        listening_s = self._fleet.listening_s
+        since_s = began_s if listening_s is None else min(began_s, listening_s)
+        silent = any(not one.connected for one in self._devices.statuses())
+        return silent and time.monotonic() < since_s + timeout_s
 
     def missing(self) -> Sequence[str]:
         """Parts of the network that are away or behind, in words; empty when all are there."""

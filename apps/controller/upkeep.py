@@ -147,9 +147,18 @@ class Upkeep:
         more = self.synchronise()
         self._meter_retries.note(unmetered, self._policing.unanswered)
         self._open_ports()
-        if time.monotonic() >= self._spares_relays_until_s:  # some switch has had its time
+        if not self._awaits_switches():
             self.tidy_relays()
         return more
+
+    def _awaits_switches(self) -> bool:
+        """True while a switch that may count on relays of an earlier state may be about to come."""
+        began_s = self._spares_relays_until_s - CONNECT_S
+        if time.monotonic() >= self._spares_relays_until_s:
+            return False
+        owned, connected = self._switches.owned, self._fleet.connected()
+        behind = not connected & owned.keys() <= self._switches.ready()
+        return behind or bool(self._fleet.expected(owned, CONNECT_S, began_s))
 
     def _open_ports(self) -> None:
         racks = self._port_retries.due(self._care.closed_racks)

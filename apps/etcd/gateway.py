@@ -43,6 +43,10 @@ _UNANSWERED: Final = (
     exceptions.InternalServerError,
 )
 """Also what etcd says without quorum: whether it was carried out is not known."""
+_REFUSALS: Final = frozenset({3, 5, 6, 7, 8, 9, 10, 11, 12, 16})
+"""Codes of gRPC in etcd's documents of errors by which it has not done what was asked: all but
+CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE and DATA_LOSS.
+"""
 _LOGIN_ENDED: Final = ("invalid auth token", "revision of auth store is old")
 """The second is said of a token that is a JWT, once users or their roles have changed."""
 
@@ -233,6 +237,8 @@ class Etcd:
                 if any(words in text for words in _LOGIN_ENDED) and not fresh:
                     self._logged_in = False
                     continue
+                if not _is_refusal(text):
+                    raise exceptions.ConnectionFailedError(_words(text)) from error
                 raise EtcdRefused(f"{self.name} refused: {_words(text)}") from None
             except (OSError, ValueError) as error:
                 # OSError: a certificate's file that is not there, as while it is renewed, and what
@@ -298,6 +304,17 @@ def _entry(document: Mapping[str, Any]) -> Entry:
         int(document["mod_revision"]),
         int(document.get("lease", 0)),
     )
+
+
+def _is_refusal(text: str) -> bool:
+    """True if this is a document of etcd's that says that it has not done it.
+
+    Proxies answer with documents of their own, also when etcd has carried the request out.
+    """
+    try:
+        return json.loads(text)["code"] in _REFUSALS
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _words(text: str) -> str:

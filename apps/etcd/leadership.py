@@ -31,8 +31,10 @@ from apps.etcd.gateway import (
     put,
     was_created,
 )
+from apps.etcd.survey import Survey
 from apps.process.term import Replica, Replicas, Standby, StoreMember
 from hydra.errors import HydraError, LifecycleError
+from hydra.faults.conditions import TakeoverRisk
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.leadership")
@@ -89,7 +91,9 @@ class Leadership:
         on_lost: Callable[[str], None],
         end: Callable[[HydraError], None],
         switches: Callable[[], int],
+        digest: Callable[[], str] = str,
     ) -> None:
+        """``digest`` of what all controllers' configuration files have to agree on."""
         self._settings = settings
         self._on_lead = on_lead
         self._on_lost = on_lost
@@ -119,6 +123,9 @@ class Leadership:
         """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
         self._asked_s: float | None = None
         """When the renewal under way began, by :func:`boot_s`; None: there is none."""
+        self._survey = Survey(
+            settings, self._me.id, name, lambda: self._lease, lambda: not self.over(), digest
+        )
         self._leader_seen: Replica | None = None
         self._leader_ends = False
         """True if the leader is about to give its lease back."""
@@ -201,6 +208,7 @@ class Leadership:
 
     def start(self) -> None:
         self._thread.start()
+        self._survey.start()
 
     def take_no_more(self) -> None:
         self._ends = True
@@ -224,6 +232,10 @@ class Leadership:
                 LOG.warning("the lease is not given back, and ends by itself: %s", error)
         self._etcd.close()
         self._observer.close()
+        self._survey.stop()
+
+    def risks(self) -> Sequence[TakeoverRisk]:
+        return self._survey.risks
 
     def standby(self) -> Standby | None:
         if not self.over():

@@ -117,6 +117,10 @@ class Switchboard(Requests):
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
         self._connected: frozenset[DatapathId] | None = frozenset()
         """Those, while nobody has come or gone since they were last asked for."""
+        self._listening_s: float | None = None
+        """Since when switches find this controller, by the monotonic clock; None: not known."""
+        self._gone_s: dict[DatapathId, float] = {}
+        """When switches were lost last, or fell silent, by the monotonic clock."""
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._watchers: list[Callable[[DatapathId], None]] = []
@@ -276,6 +280,7 @@ class Switchboard(Requests):
         """Drop the connection in use; a newcomer that waits for its end takes its place."""
         with self._changed:
             lost = self._forgotten(self._switches.pop(datapath).connection)
+            self._gone_s[datapath] = time.monotonic()
             self._connected = None
             newcomers = self._newcomers.pop(datapath, ())
             self._changed.notify_all()
@@ -368,11 +373,48 @@ class Switchboard(Requests):
         with self._lock:
             return frozenset(datapath for datapath, one in self._switches.items() if one.is_mute)
 
+    def note_listening(self) -> None:
+        """Note that switches find this controller from now on, before it leads, too."""
+        self._listening_s = time.monotonic()
+
+    @property
+    def listening_s(self) -> float | None:
+        """Since when switches find this controller, by the monotonic clock; None: not known."""
+        return self._listening_s
+
+    def expected(
+        self, datapaths: Collection[DatapathId], timeout_s: float, began_s: float
+    ) -> dict[DatapathId, float]:
+        """Those of these switches that are not there, and may be about to connect: the moment, by
+        the monotonic clock, until which they may.
+
+        Each has ``timeout_s``, from when its connection was lost, or, if it had none, from when
+        switches find this controller, at the latest from ``began_s`` on.
+        """
+        with self._lock:
+            return self._expected(datapaths, timeout_s, began_s)
+
+    def _expected(
+        self, datapaths: Collection[DatapathId], timeout_s: float, began_s: float
+    ) -> dict[DatapathId, float]:
+        listening_s = began_s if self._listening_s is None else self._listening_s
+        absent, now_s = frozenset(datapaths) - self._present(), time.monotonic()
+        until_s = {
+            one: max(self._gone_s.get(one, listening_s), listening_s) + timeout_s for one in absent
+        }
+        latest_s = began_s + timeout_s
+        return {one: min(at, latest_s) for one, at in until_s.items() if now_s < min(at, latest_s)}
+
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
-        """Wait until all of these switches are connected, or the time is up."""
-        wanted = frozenset(datapaths)
+        """Wait until all of these switches are connected, or have had their time to be.
+
+        A switch that was away for ``timeout_s`` before, while this controller listened, is not
+        waited for.
+        """
+        began_s = time.monotonic()
         with self._changed:
-            self._changed.wait_for(lambda: wanted <= self._present(), timeout_s)
+            while expected := self._expected(datapaths, timeout_s, began_s):
+                self._changed.wait(max(0.0, max(expected.values()) - time.monotonic()))
 
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
         """None while the switch is not connected. A port that it has not is down."""
@@ -602,6 +644,7 @@ class Switchboard(Requests):
             if switch is None or switch.connection is not unanswered.connection or switch.is_mute:
                 return
             switch.is_mute, self._connected = True, None
+            self._gone_s[datapath] = time.monotonic()
             xid = self._next_xid()
             self._pending[xid] = Pending(datapath, switch.connection, heard)
         LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))

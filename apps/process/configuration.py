@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import Loaded, load
-from hydra.model import Fabric
+from hydra.model import Fabric, Login
 from topology.algorithms import ENTRIES, objection
 from topology.problem import FabricArrays
 
@@ -46,3 +49,37 @@ def configuration_at_start(path: Path) -> Loaded:
         if checked == path:
             return loaded
     return load_configuration(path)
+
+
+def digest_of(loaded: Loaded) -> str:
+    """A text that two configurations share if they have the same fabric and policy.
+
+    Where a controller listens, what it remembers where, and how it logs in at devices may differ.
+    """
+    digest = hashlib.sha256()
+    for part in (*_parts(loaded.fabric), *_parts(loaded.policy)):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _parts(value: object) -> Iterator[str]:
+    """A value as text, in an order that is the same in all processes."""
+    if isinstance(value, Login):
+        return
+    if is_dataclass(value):
+        for one in fields(value):
+            yield one.name
+            yield from _parts(getattr(value, one.name))
+    elif isinstance(value, Mapping):
+        for key, its in sorted(value.items(), key=lambda item: repr(item[0])):
+            yield repr(key)
+            yield from _parts(its)
+    elif isinstance(value, Set):
+        yield from sorted("\1".join(_parts(one)) for one in value)
+    elif isinstance(value, list | tuple):
+        yield f"{len(value)}"
+        for one in value:
+            yield from _parts(one)
+    else:
+        yield repr(value)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from hydra.errors import LifecycleError
+from hydra.faults.conditions import TakeoverRisk
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ class Term(Protocol):
         """All controllers of a store; None if there is but this one."""
         ...
 
+    def risks(self) -> Sequence[TakeoverRisk]:
+        """What a takeover would suffer from, as last seen by the one that leads."""
+        ...
+
     def hand_over(self) -> tuple[Replica, ...]:
         """End this controller, so that one of those that stand by leads; these.
 
@@ -155,6 +161,9 @@ class Alone:
 
     def replicas(self) -> Replicas | None:
         return None
+
+    def risks(self) -> Sequence[TakeoverRisk]:
+        return ()
 
     def end_soon(self) -> None:
         pass

@@ -53,6 +53,8 @@ class ConditionKind(StrEnum):
     """Devices and switches that answer, and have not confirmed the present state."""
     WORKER_REFUSED = "worker-refused"
     """Workers that speak another version of their protocol than the controller."""
+    TAKEOVER_AT_RISK = "takeover-at-risk"
+    """Members of a store, clocks or files of controllers that a takeover would suffer from."""
     PORT_QUARANTINED = "port-quarantined"
     PORT_ON_TRIAL = "port-on-trial"
     UPLINK_DEAD = "uplink-dead"
@@ -107,6 +109,14 @@ class RefusedWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeoverRisk:
+    name: str
+    """A member of the store, or a controller."""
+    why: str
+    """A sentence, with the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Facts of a moment, of things that work and of those that don't."""
 
@@ -141,6 +151,7 @@ class Facts:
     """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
     workers_refused: Sequence[RefusedWorker] = ()
     switches_refused: Sequence[RefusedSwitch] = ()
+    takeover_risks: Sequence[TakeoverRisk] = ()
 
 
 class Watch:
@@ -341,6 +352,19 @@ class Watch:
                 "any",
                 "have workers and controller of releases that speak the same version",
                 "hydra workers",
+            )
+
+        kind = ConditionKind.TAKEOVER_AT_RISK
+        since = self._first_seen(kind, (one.name for one in facts.takeover_risks), facts)
+        if since:
+            yield Condition(
+                kind,
+                tuple(since),
+                _names([one.why for one in facts.takeover_risks], "; "),
+                min(since.values()),
+                "this controller goes on; a takeover would suffer from it",
+                "do so before another controller has to lead",
+                "hydra replicas",
             )
 
     def _others(self, facts: Facts) -> Iterator[Condition]:
@@ -605,6 +629,10 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
     ConditionKind.WORKER_REFUSED: (
         "worker {} is not refused any more",
         "{} workers are not refused any more",
+    ),
+    ConditionKind.TAKEOVER_AT_RISK: (
+        "a takeover would not suffer from {} any more",
+        "a takeover would not suffer from {} replicas or members of the store any more",
     ),
     ConditionKind.UPLINK_DEAD: (
         "server {} has an uplink for circuits again",

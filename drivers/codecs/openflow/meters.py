@@ -37,6 +37,10 @@ class Burst:
     """Length of the burst at the meter's rate."""
     least_kbit: int
 
+    def kbit(self, mbps: float) -> int:
+        """Size of the bucket of a meter of this rate."""
+        return max(self.least_kbit, int(_kbps(mbps) * self.time_ms / 1000))
+
 
 STRICT: Final = Burst(8.0, 640)
 """Burst that must not fill the port buffers of ToRs, where reserved traffic waits, too: at least 40
@@ -61,7 +65,10 @@ class AddMeter:
 
 @dataclass(frozen=True, slots=True)
 class SetMeter:
-    """Change the rate of an existing meter."""
+    """Change the rate of an existing meter.
+
+    Open vSwitch 3.1 to 4.0 counts its packets and bytes anew then, and fills its bucket.
+    """
 
     number: int
     mbps: float
@@ -106,9 +113,11 @@ def _meter_mod(command: _Command, number: int, xid: int, band: bytes = b"") -> b
 
 
 def _band(mbps: float, burst: Burst) -> bytes:
-    kbps = int(min(max(1.0, mbps * 1000), _MOST_KBPS))
-    burst_kbit = max(burst.least_kbit, int(kbps * burst.time_ms / 1000))
-    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, kbps, burst_kbit)
+    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, _kbps(mbps), burst.kbit(mbps))
+
+
+def _kbps(mbps: float) -> int:
+    return int(min(max(1.0, mbps * 1000), _MOST_KBPS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.health import Health
-from hydra.faults.conditions import ConditionKind, MissingSwitch, RefusedWorker
+from hydra.faults.conditions import ConditionKind, MissingSwitch, RefusedWorker, TakeoverRisk
 from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
@@ -85,12 +85,26 @@ def refused():
 
 
 @pytest.fixture
-def health(ledger, away, auditor, refused):
+def risks():
+    return []
+
+
+@pytest.fixture
+def health(ledger, away, auditor, refused, risks):
     poller = SimpleNamespace(heard=lambda: (0.0, (), True), stale_s=3.0)
     policing = SimpleNamespace(refused={})
     nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
     return Health(
-        FABRIC, ledger, away, nothing, poller, auditor, nothing, policing, lambda: refused
+        FABRIC,
+        ledger,
+        away,
+        nothing,
+        poller,
+        auditor,
+        nothing,
+        policing,
+        lambda: refused,
+        lambda: risks,
     )
 
 
@@ -156,4 +170,17 @@ def test_its_end_is_told_to_those_whom_it_affected_though_they_have_other_paths_
     assert told == [
         ("optical switch p1 can't be commanded: no answer", ("r1", "r2")),
         ("optical switch p1 can be commanded again", ("r1", "r2")),
+    ]
+
+
+def test_what_a_takeover_would_suffer_from_is_told_of(health, risks, told):
+    risks += [TakeoverRisk("etcd2", "etcd2 does not answer: start it again")]
+    health.look()
+    (one,) = health.conditions()
+    assert (one.kind, one.subjects) == (ConditionKind.TAKEOVER_AT_RISK, ("etcd2",))
+    risks.clear()
+    health.look()
+    assert [text for text, *_ in told] == [
+        "etcd2 does not answer: start it again",
+        "a takeover would not suffer from etcd2 any more",
     ]

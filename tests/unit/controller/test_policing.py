@@ -1,5 +1,6 @@
 """What vswitches are told for reservations, and what comes of their counters."""
 
+import random
 import struct
 import threading
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.policing import Policing
+from apps.controller.refills import MOST_S, PART
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo
 from drivers.codecs.openflow.messages import (
@@ -16,7 +18,7 @@ from drivers.codecs.openflow.messages import (
     TYPE_EXPERIMENTER,
     TYPE_MULTIPART_REQUEST,
 )
-from drivers.codecs.openflow.meters import TYPE_METER_MOD
+from drivers.codecs.openflow.meters import LENIENT, STRICT, TYPE_METER_MOD
 from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import (
     DELIVERY_COUNTERS,
@@ -55,6 +57,8 @@ class Vswitch:
     delivered: dict[int, int] = field(default_factory=dict)
     """By cookie."""
     log: list[str] = field(default_factory=list)
+    refilled_kbit: int = 0
+    """Sum of the bursts of meters that were changed."""
     at: int | None = None
 
     @property
@@ -88,7 +92,9 @@ class Vswitch:
             self.meters.pop(number, None)
         else:
             self.log.append(("add", "set")[command])
-            self.meters[number] = Meter(struct.unpack_from("!HHI", band)[2])
+            _, _, kbps, burst_kbit = struct.unpack_from("!HHII", band)
+            self.meters[number] = Meter(kbps)
+            self.refilled_kbit += command * burst_kbit
 
     def answer(self, xid, kind):
         if kind == MULTIPART_FLOW:
@@ -275,6 +281,45 @@ def test_what_one_second_shows_is_given_out_in_the_next(policing, vswitches, clo
     assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
 
 
+def restless(vswitches, chance):
+    """Senders that send now much and now little, and are held back or not."""
+    for name in ("h11", "h12"):
+        for meter in vswitches[name].meters.values():
+            meter.bytes_in += chance.randrange(10_000_000)
+            meter.dropped += chance.choice((0, 1_000_000))
+
+
+def test_a_circuit_bears_what_changes_of_its_meters_let_pass_again(policing, vswitches, clock):
+    """Each change fills a bucket: each second's would let pass 3 % more than the rates say."""
+    hold(policing, reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b"))
+    for name in ("h11", "h12"):
+        vswitches[name].refilled_kbit = 0
+    chance, seconds = random.Random(1), 120
+    for _ in range(seconds):
+        a_second(policing, clock, lambda: restless(vswitches, chance))
+        assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
+    refilled_mbit = sum(vswitches[name].refilled_kbit for name in ("h11", "h12")) / 1000
+    at_once_mbit = 2 * STRICT.kbit(97.0) / 1000 + 2 * LENIENT.kbit(97.0) / 1000
+    assert refilled_mbit <= PART * 100.0 * seconds + at_once_mbit
+    assert refilled_mbit > PART * 100.0 * seconds / 2, "and meters follow what is sent"
+
+
+def test_what_holds_is_told_at_once_and_paid_for_later(policing, vswitches, clock):
+    """A reservation that comes can't wait; what is left is shared out anew once that is borne."""
+    told = [reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b")]
+    hold(policing, told[0])
+    for _ in range(5):
+        hold(policing, *told)
+        assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
+        hold(policing, told[0])
+    before = mbps(vswitches["h12"])
+    a_second(policing, clock, lambda: greedy(max(vswitches["h12"].meters.items())[1], 20))
+    assert mbps(vswitches["h12"]) == before
+    for _ in range(int(MOST_S) + 1):
+        a_second(policing, clock, lambda: greedy(max(vswitches["h12"].meters.items())[1], 20))
+    assert max(mbps(vswitches["h12"])) > 50.0
+
+
 def test_whose_meters_dropped_in_the_last_second(policing, vswitches, clock):
     assert policing.held_back() == {}
     hold(policing, reserved("h11", "h21"))
@@ -291,6 +336,33 @@ def test_whose_meters_dropped_in_the_last_second(policing, vswitches, clock):
     assert not any(policing.held_back().values())
     hold(policing)
     assert policing.held_back() == {}
+
+
+@pytest.mark.parametrize("how", ["made anew", "told again"])
+def test_counts_that_began_anew_between_two_readings_are_no_rates(policing, vswitches, clock, how):
+    """Also where the new count is higher than the old one already."""
+    told = [reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b")]
+    hold(policing, *told)
+    h12 = vswitches["h12"]
+    for meter in h12.meters.values():
+        meter.bytes_in = 1_000_000
+    if how == "told again":
+        policing.prepare([h12.datapath])  # which leaves it unsettled
+        for meter in h12.meters.values():
+            meter.bytes_in = 1_000_000
+
+    def traffic():
+        if how == "made anew":
+            policing.prepare([h12.datapath])
+        else:
+            hold(policing, *told)
+        for meter in h12.meters.values():
+            assert meter.bytes_in == 0
+            meter.bytes_in = 2_000_000
+
+    a_second(policing, clock, traffic)
+    assert {name for name, _ in policing.held_back()} >= {"h11"}
+    assert "h12" not in {name for name, _ in policing.held_back()}
 
 
 def test_those_that_get_less_are_told_first(policing, vswitches, clock):

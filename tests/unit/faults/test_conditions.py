@@ -10,6 +10,7 @@ from hydra.faults.conditions import (
     MissingSwitch,
     RefusedSwitch,
     RefusedWorker,
+    TakeoverRisk,
     Watch,
     over,
 )
@@ -268,6 +269,7 @@ def test_the_others_have_their_words_too(watch):
         facts(
             unconfirmed=["r3"],
             workers_refused=[RefusedWorker("w2", "w2 speaks"), RefusedWorker("w1", "w1 speaks")],
+            takeover_risks=[TakeoverRisk("b", "b is apart"), TakeoverRisk("b", "b differs")],
             dead_uplinks={"h12", "h11"},
             alarms={"p1": [alarm]},
             drift=drift,
@@ -278,6 +280,7 @@ def test_the_others_have_their_words_too(watch):
         (ConditionKind.JOURNAL_FAILED, "can't write the journal"),
         (ConditionKind.UNCONFIRMED, "device r3 is yet to confirm the present state"),
         (ConditionKind.WORKER_REFUSED, "w2 speaks; w1 speaks"),
+        (ConditionKind.TAKEOVER_AT_RISK, "b is apart; b differs"),
         (
             ConditionKind.UPLINK_DEAD,
             "2 servers are without an uplink for circuits: h11, h12",

@@ -621,6 +621,46 @@ def test_a_switch_that_does_not_answer_is_waited_for_as_one_that_is_away(fleet):
     assert time.monotonic() - began_s >= 0.1
 
 
+class Moment:
+    """In place of the module ``time``: a monotonic clock that is set."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def moment(monkeypatch):
+    moment = Moment()
+    monkeypatch.setattr("apps.openflow.switchboard.time", moment)
+    return moment
+
+
+def test_what_has_been_away_while_a_controller_stood_by_is_not_waited_for(fleet, moment):
+    """As by one that takes over: a vswitch that is off, or a rack that is not there yet."""
+    fleet.note_listening()
+    switch = Switch(fleet, V1)
+    moment.now += 100.0
+    assert fleet.expected([V1, V2], 5.0, moment.now) == {}
+    fleet.switch_disconnected(V1, switch)
+    moment.now += 2.0
+    assert fleet.expected([V1, V2], 5.0, moment.now) == {V1: moment.now + 3.0}, "it may come back"
+    moment.now += 4.0
+    assert fleet.expected([V1, V2], 5.0, moment.now) == {}
+    fleet.await_connected([V1, V2], 5.0)  # returns: by this clock, no time would ever pass
+
+
+def test_what_could_not_have_come_yet_has_its_time(fleet, moment):
+    """As at a start; and where workers tell of switches once a controller leads."""
+    assert fleet.expected([V1], 5.0, moment.now - 1.0) == {V1: moment.now + 4.0}
+    fleet.note_listening()
+    assert fleet.expected([V1], 5.0, moment.now) == {V1: moment.now + 5.0}
+    Switch(fleet, V1)
+    assert fleet.expected([V1], 5.0, moment.now) == {}
+
+
 def test_a_probe_is_known_by_its_nonce(fleet):
     first, second = fleet.expect_probe(1), fleet.expect_probe(2)
     switch = Switch(fleet, V2)

@@ -1,0 +1,169 @@
+"""What a takeover would suffer from, seen beforehand by the controller that leads.
+
+Each controller tells the store its clock and its configuration, under a key that ends with its
+lease. The leader compares them with its own, and asks each member of etcd how it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from apps.etcd.gateway import Entry, Etcd, EtcdRefused, EtcdUnanswered, get, put
+from hydra.faults.conditions import TakeoverRisk
+from hydra.policy import EtcdSettings
+
+LOG = logging.getLogger("hydra.leadership")
+SURVEY_S: Final = 5.0
+"""Between two looks at the store and its members."""
+APART_S: Final = 2.0
+"""Least difference of two clocks that is told. A look finds out a clock to within the time since
+the look before."""
+_PATIENCE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a controller says of itself."""
+
+    name: str
+    clock_unix_s: float
+    file: str
+    """Digest of the fabric and the policy in its configuration file."""
+
+
+class Survey:
+    """``lease`` is this controller's own, None while it has none; ``leads`` says whether to look.
+
+    ``digest`` takes a moment where a fabric is large, and is called in the survey's thread.
+    """
+
+    def __init__(
+        self,
+        settings: EtcdSettings,
+        own_id: str,
+        name: str,
+        lease: Callable[[], int | None],
+        leads: Callable[[], bool],
+        digest: Callable[[], str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._etcd = Etcd(settings)
+        self._prefix = f"{settings.prefix}about/"
+        self._own_key = f"{self._prefix}{own_id}"
+        self._name = name
+        self._lease, self._leads, self._digest, self._clock = lease, leads, digest, clock
+        self._file: str | None = None
+        self._seen: dict[str, int] = {}
+        """Revision of each controller's key at the last look."""
+        self._looked_unix_s = 0.0
+        self._apart_s: dict[str, float] = {}
+        """By key: how much each clock is ahead of this one, at the least; negative: behind."""
+        self._risks: tuple[TakeoverRisk, ...] = ()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="survey", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._etcd.close()
+
+    @property
+    def risks(self) -> tuple[TakeoverRisk, ...]:
+        """As the leader saw them last; none while this controller does not lead."""
+        return self._risks if self._leads() else ()
+
+    def _repeat(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.tell()
+                if self._leads():
+                    self.look()
+            except (EtcdRefused, EtcdUnanswered) as error:
+                LOG.debug("the store is not surveyed: %s", error)
+            except Exception:  # else the thread ends, and nobody sees
+                LOG.exception("a survey of the store failed; the next one follows")
+            self._ended.wait(SURVEY_S)
+
+    def tell(self) -> None:
+        """Tell the store of this controller. Raises EtcdRefused, EtcdUnanswered."""
+        lease = self._lease()
+        if lease is None:
+            return
+        if self._file is None:
+            self._file = self._digest()
+        told = {"name": self._name, "file": self._file, "clock_unix_s": self._clock()}
+        self._etcd.transaction(
+            [], [put(self._own_key, json.dumps(told), lease)], patience_s=_PATIENCE_S
+        )
+
+    def look(self) -> None:
+        """Compare what others tell, and ask the store's members. Raises EtcdRefused,
+        EtcdUnanswered.
+        """
+        end = f"{self._prefix[:-1]}0"
+        found = self._etcd.transaction([], [get(self._prefix, end)], patience_s=_PATIENCE_S)
+        now_unix_s = self._clock()
+        others = {one.key: one for one in found.found[0] if one.key != self._own_key}
+        self._risks = (
+            *self._of_members(),
+            *(risk for one in others.values() for risk in self._of(one, now_unix_s)),
+        )
+        self._seen = {key: one.modified for key, one in others.items()}
+        self._looked_unix_s = now_unix_s
+
+    def _of_members(self) -> Iterator[TakeoverRisk]:
+        for endpoint, said in self._etcd.members(_PATIENCE_S):
+            if said is None:
+                yield TakeoverRisk(endpoint, f"etcd {endpoint} does not answer: start it again")
+            elif errors := said.get("errors"):
+                yield TakeoverRisk(endpoint, f"etcd {endpoint} says {', '.join(errors)}: see to it")
+
+    def _of(self, entry: Entry, now_unix_s: float) -> Iterator[TakeoverRisk]:
+        told = _told(entry)
+        if told is None:
+            return
+        if self._file is not None and told.file != self._file:
+            yield TakeoverRisk(
+                told.name,
+                f"{told.name} has read another configuration file than this controller: have both "
+                "read the same fabric and policy",
+            )
+        before = self._seen.get(entry.key)
+        if before != entry.modified:
+            # It was written between the two looks; at the first one, who knows how long before.
+            most_s = None if before is None else told.clock_unix_s - self._looked_unix_s
+            self._apart_s[entry.key] = _apart_s(told.clock_unix_s - now_unix_s, most_s)
+        apart_s = self._apart_s.get(entry.key, 0.0)
+        if abs(apart_s) >= APART_S:
+            how = "ahead of" if apart_s > 0 else "behind"
+            yield TakeoverRisk(
+                told.name,
+                f"the clock of {told.name} is {abs(apart_s):.0f} s or more {how} this "
+                "controller's: reservations would begin and end by it; have both machines keep "
+                "time by NTP",
+            )
+
+
+def _apart_s(least_s: float, most_s: float | None) -> float:
+    """The smallest difference that is between these two; ``most_s`` None: there is no limit."""
+    if least_s > 0:
+        return least_s
+    return min(0.0, most_s) if most_s is not None else 0.0
+
+
+def _told(entry: Entry) -> Told | None:
+    with suppress(ValueError, TypeError, KeyError):
+        document = dict(json.loads(entry.value))
+        return Told(str(document["name"]), float(document["clock_unix_s"]), str(document["file"]))
+    return None

@@ -1,0 +1,39 @@
+"""A leader that takes over waits for nothing that it could know to be missing as a standby."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from apps.controller.controller import Controller
+from apps.process.configuration import load_configuration
+from tests.journals import SqliteJournal
+
+LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
+LONG_S = 3600.0
+
+
+@pytest.fixture
+def controller():
+    """One that begins to lead, has read what devices there are, and to which nobody connects."""
+    one = Controller(LOADED, SqliteJournal(":memory:"), lambda job: job(), lambda: LOADED)
+    one._began_s = time.monotonic()
+    one._recovery.done = True
+    yield one
+    one.stop()
+
+
+def test_what_was_missing_before_it_began_to_lead_keeps_nobody_from_it(controller):
+    controller.fleet.note_listening()
+    controller.fleet._listening_s -= LONG_S
+    assert controller._reach.missing()
+    controller._resume()
+    assert not controller._reach.starting
+    assert controller._reach.not_ready() == []
+
+
+def test_after_a_start_what_is_missing_has_its_time(controller):
+    controller.fleet.note_listening()
+    controller._began_s = controller.fleet._listening_s = time.monotonic() + LONG_S
+    controller._resume()
+    assert controller._reach.starting
