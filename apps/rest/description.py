@@ -1,7 +1,7 @@
 """The description of the API at /openapi.json: FastAPI's, as valid OpenAPI 3.1 for generators.
 
-Where FastAPI's description and a generator of clients don't agree, the description gives way here, for
-all routes at once. ``examples/clients/`` makes and uses clients of seven generators.
+Where FastAPI's description and a generator of clients don't agree, the description gives way here,
+for all routes at once. ``examples/clients/run.sh`` makes clients with several generators.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ TITLE: Final = "HydRA"
 VERSION: Final = "1.0"
 SUMMARY: Final = "Circuits between racks: reservations, plans and reconfigurations."
 _ABOUT: Final = """\
-Units are in the names: `_mbps`, `_ms`, `_s`, and `_unix_s` for points in time, in seconds since 1970, \
-with fractions. Racks, planes and ports go by the names in the controller's configuration. Every error \
-is a problem document (RFC 9457), whose `type` leads to a description of it."""
+Units are in the names: `_mbps`, `_ms`, `_s`, and `_unix_s` for points in time, in seconds since \
+1970, with fractions. Racks, planes and ports go by the names in the controller's configuration. \
+Every error is a problem document (RFC 9457), whose `type` leads to a description of it."""
 _TAGS: Final = {
     "reservations": "Bandwidth between racks or servers, promised for a time.",
     "events": "What happens, as a stream or posted to an address.",

@@ -83,7 +83,7 @@ async def create_reservation(
 def preview_reservation(
     body: models.ReservationBody, service: Reservations
 ) -> models.ReservationPreview:
-    """Whether a reservation would be admitted, and what would be changed for it. Changes nothing."""
+    """Plan a reservation without making it: its path, and the circuits that it would move."""
     request = bodies.reservation_request(body, None)
     return render.preview(service.fabric, service.preview(request))
 
