@@ -132,8 +132,8 @@ class HydraClient:
     ) -> models.ReservationPreview:
         """The outcome of :meth:`reserve`, without its effect."""
         entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
-        body = models.ReservationBody.model_validate({**entry, **times, "dry_run": True})
-        return self._make("/v1/reservations", body, models.ReservationPreview, 0)
+        body = models.ReservationBody.model_validate({**entry, **times})
+        return self._make("/v1/reservations/preview", body, models.ReservationPreview, 0)
 
     def reserve_matrix(
         self,

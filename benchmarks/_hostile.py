@@ -82,7 +82,7 @@ _ALLOWED: Final = (
     ("PATCH", "/v1/reservations/1", Role.TENANT),
     ("PUT", "/v1/agents/h11/backlog", Role.AGENT),
 )
-_ENDLESS: Final = ("/v1/events", "/v1/agents/{server}/circuits")
+_ENDLESS: Final = ("/v1/events", "/v1/agents/{server_name}/circuits")
 
 
 @dataclass(frozen=True, slots=True)

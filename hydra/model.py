@@ -126,6 +126,16 @@ class Rack:
     spine: bool = False
     """True for a switch that paths may run through, and none ends at: it has no servers."""
 
+    def families(self, server: Server | None = None) -> frozenset[int]:
+        """IP versions that ``server`` can send with, or any server of the rack: 4, 6, both.
+
+        Guests of a server may have any address in the rack's prefixes.
+        """
+        servers = self.servers if server is None else (server,)
+        if any(one.guests for one in servers):
+            return frozenset(prefix.version for prefix in self.prefixes)
+        return frozenset(address.version for one in servers for address in one.addresses)
+
 
 @dataclass(frozen=True, slots=True)
 class Plane:

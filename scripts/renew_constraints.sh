@@ -13,7 +13,7 @@ echo "renew_constraints: fetching pip-tools"
 /usr/bin/python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet "pip-tools==$PIP_TOOLS"
 compile() {
-  PIP_CONSTRAINT=build-constraints.txt PIP_BUILD_CONSTRAINT=build-constraints.txt \
+  PIP_CONSTRAINT=$PWD/build-constraints.txt PIP_BUILD_CONSTRAINT=$PWD/build-constraints.txt \
     CUSTOM_COMPILE_COMMAND=scripts/renew_constraints.sh \
     "$folder/venv/bin/pip-compile" --quiet --no-annotate --strip-extras --no-emit-options --allow-unsafe "$@"
 }

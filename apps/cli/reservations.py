@@ -21,6 +21,7 @@ from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 _OVER: Final = {one.value for one in FINAL_STATES - {ReservationState.FAILED}}
 """States of reservations that nobody waits for; a failed one is somebody's trouble."""
 _RESERVATIONS: Final = "/v1/reservations"
+_PREVIEW: Final = f"{_RESERVATIONS}/preview"
 
 
 @click.command(
@@ -146,7 +147,7 @@ def reserve(
         return
     if dry_run:
         with ControllerClient(url) as client:
-            _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
+            _print_preview(client.post(_PREVIEW, body), as_json)
         return
     with ControllerClient(url) as client:
         _warn_of_risks_of(client, body)
@@ -158,7 +159,7 @@ def reserve(
 
 def _warn_of_risks_of(client: ControllerClient, body: JsonObject) -> None:
     with suppress(CommandError):  # what is asked for in earnest says why not
-        warn_of_risks(client.post(_RESERVATIONS, {**body, "dry_run": True}))
+        warn_of_risks(client.post(_PREVIEW, body))
 
 
 def _print_times(group: JsonObject, as_json: bool) -> None:

@@ -25,6 +25,7 @@ _TENANTS: Final = frozenset(
     {
         ("GET", "/v1/reservations"),
         ("POST", "/v1/reservations"),
+        ("POST", "/v1/reservations/preview"),
         ("GET", "/v1/reservations/{reservation_id}"),
         ("GET", "/v1/reservations/{reservation_id}/delivery"),
         ("GET", "/v1/deliveries"),
@@ -42,12 +43,12 @@ _TENANTS: Final = frozenset(
 
 _AGENTS: Final = frozenset(
     {
-        ("GET", "/v1/agents/{server}"),
-        ("GET", "/v1/agents/{server}/circuits"),
-        ("PUT", "/v1/agents/{server}/backlog"),
+        ("GET", "/v1/agents/{server_name}"),
+        ("GET", "/v1/agents/{server_name}/circuits"),
+        ("PUT", "/v1/agents/{server_name}/backlog"),
     }
 )
-UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server}/backlog")})
+UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server_name}/backlog")})
 """Routes that the audit log leaves out unless turned away: they come several times a second."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -14,9 +14,9 @@ from apps.process.metrics import ServiceCollector, WorkersCollector
 from apps.process.term import Alone, Term
 from apps.process.worker_list import Workers
 from apps.rest import problems
-from apps.rest.access import PUBLIC
 from apps.rest.carrier import Carrier
 from apps.rest.context import ServerClosing
+from apps.rest.description import Api
 from apps.rest.guard import AuditLog, Guard, Logins
 from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
@@ -58,7 +58,6 @@ from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.service import ControllerService
 
-API_VERSION: Final = "1.0"
 _ROUTERS: Final = (
     reservations.router,
     deliveries.router,
@@ -93,47 +92,6 @@ _ROUTERS: Final = (
 )
 
 
-class _Api(FastAPI):
-    """FastAPI that describes its errors by their media type, and what needs a token."""
-
-    def __init__(self, *, asks_for_tokens: bool, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._asks_for_tokens = asks_for_tokens
-
-    def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            description = super().openapi()
-            for path in description["paths"].values():
-                for operation in path.values():
-                    _correct_errors(operation["responses"])
-            for unused in ("HTTPValidationError", "ValidationError"):
-                description["components"]["schemas"].pop(unused, None)
-            if self._asks_for_tokens:
-                _ask_for_tokens(description)
-        return super().openapi()
-
-
-def _ask_for_tokens(description: dict[str, Any]) -> None:
-    description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    description["security"] = [{"token": []}]
-    for path, methods in description["paths"].items():
-        for method, operation in methods.items():
-            if (method.upper(), path) in PUBLIC:
-                operation["security"] = []
-
-
-def _correct_errors(by_status: dict[str, Any]) -> None:
-    for status, response in list(by_status.items()):
-        if not status.startswith(("4", "5")):
-            continue
-        (content,) = response["content"].values()
-        if content["schema"]["$ref"].endswith("/HTTPValidationError"):
-            # FastAPI's own guess, for routes whose only parameters are strings in the path.
-            del by_status[status]
-        else:
-            response["content"] = {problems.MEDIA_TYPE: content}
-
-
 def create_app(
     service: ControllerService,
     tokens: TokenFile | None = None,
@@ -158,15 +116,7 @@ def create_app(
     /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages load their
     scripts from elsewhere, and a controller's network need not reach the Internet.
     """
-    app = _Api(
-        asks_for_tokens=tokens is not None,
-        title="HydRA",
-        version=API_VERSION,
-        summary="Circuits between racks: reservations, plans and reconfigurations.",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+    app = Api(asks_for_tokens=tokens is not None)
     app.state.service = service
     app.state.tokens = tokens
     app.state.term = term = term or Alone()

@@ -8,7 +8,7 @@ from hydra.config.expand import Expansion, Interface, Network, read_network
 from hydra.config.problems import Located, ProblemLog
 from hydra.config.schema import Document
 from hydra.config.source import Path
-from hydra.model import Addressing, RackId
+from hydra.model import Addressing, Rack, RackId
 
 
 def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
@@ -120,6 +120,30 @@ def _warn_missing_family(
                 version,
                 at=at,
             )
+
+
+def warn_of_strangers(expansion: Expansion, warnings: ProblemLog) -> None:
+    """Warn where racks have IPv4 alone and others IPv6 alone: nothing goes between them."""
+    alone: dict[int, list[Located[Rack]]] = {4: [], 6: []}
+    for located in expansion.racks:
+        families = located[0].families()
+        if len(families) == 1:
+            alone[min(families)].append(located)
+    if not all(alone.values()):
+        return
+    fewer, more = sorted(alone, key=lambda version: len(alone[version]))
+    other = alone[more][0][0].name
+    others = f"rack {other}" + (f" and {len(alone[more]) - 1} more" if alone[more][1:] else "")
+    for _, path, at in alone[fewer]:
+        warnings.add(
+            path,
+            "its servers have IPv{} addresses alone, and those of {} IPv{} alone: nothing goes "
+            "between them, and a reservation between them is refused",
+            fewer,
+            others,
+            more,
+            at=at,
+        )
 
 
 def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:

@@ -164,6 +164,7 @@ def _check_fabric(
     addresses.check_server_addresses(expansion, subnets, log, warnings)
     addressing = addresses.check_addressing(expansion, log)
     vlans, parking = checks.check_vlans(document, expansion, broken, log)
+    addresses.warn_of_strangers(expansion, warnings)
     checks.warn_unwired(expansion, warnings)
     return addressing, vlans, parking
 

@@ -36,8 +36,27 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
             "nothing can be reserved here; circuits follow the demand that is measured, or that a "
             "reconfiguration names"
         )
+    _check_families(fabric, request, src, dst)
     _check_numbers(request)
     return src, dst
+
+
+def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
+    """Raise AdmissionError if no packet can go from one end to the other, by their addresses."""
+    here, there = (
+        fabric.racks[rack].families(fabric.server_by_name.get(name))
+        for name, rack in ((request.src, src), (request.dst, dst))
+    )
+    if here and there and not here & there:
+        raise AdmissionError(
+            f"{request.src} has {_in_words(here)} alone, {request.dst} {_in_words(there)}: no "
+            "packet goes from one to the other, and circuits between them would carry nothing; "
+            "give both ends addresses of one family in the configuration file"
+        )
+
+
+def _in_words(families: frozenset[int]) -> str:
+    return " and ".join(f"IPv{version}" for version in sorted(families)) + " addresses"
 
 
 def _check_numbers(request: ReservationRequest) -> None:

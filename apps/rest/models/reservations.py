@@ -70,7 +70,6 @@ class ReservationBody(Span):
         description="guaranteed: circuits of its own; shared: its bandwidth, on circuits that "
         "others may use, too; best-effort: a path while there is one to spare.",
     )
-    dry_run: bool = Field(default=False, description="Only say what would come of it.")
 
 
 class ModificationBody(Body):

@@ -9,7 +9,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, Field
@@ -145,13 +145,13 @@ class _CountingRoute(BodyRoute):
 
 def _note_malformed(request: Request, detail: str) -> None:
     service: ControllerService = request.app.state.service
-    service.agents.note(AgentTrouble.MALFORMED, str(request.path_params.get("server")), detail)
+    service.agents.note(AgentTrouble.MALFORMED, str(request.path_params.get("server_name")), detail)
 
 
 def _check_owner(request: Request) -> None:
     """Raises ForeignServer: before anything else is looked at."""
     caller: Caller = request.scope.get(CALLER, LOCAL)
-    server = request.path_params.get("server")
+    server = request.path_params.get("server_name")
     if caller.role is Role.AGENT and caller.name != server:
         service: ControllerService = request.app.state.service
         service.agents.note(AgentTrouble.FOREIGN, caller.name, str(server))
@@ -168,28 +168,28 @@ def list_agents(service: Service) -> Agents:
     return Agents(agents=list(map(AgentStatus.model_validate, service.agents.agents())))
 
 
-@router.get("/{server}", responses=responses(*_IDENTITY_PROBLEMS))
-def get_setup(server: str, service: Service) -> AgentSetup:
+@router.get("/{server_name}", responses=responses(*_IDENTITY_PROBLEMS))
+def get_setup(server_name: str, service: Service) -> AgentSetup:
     """How to tell racks apart, and when to report."""
-    return AgentSetup.model_validate(service.agents.setup(server))
+    return AgentSetup.model_validate(service.agents.setup(server_name))
 
 
 @router.put(
-    "/{server}/backlog",
+    "/{server_name}/backlog",
     responses=responses(*BODY_PROBLEMS, *_IDENTITY_PROBLEMS, TOO_MANY_REQUESTS),
 )
-def put_backlog(server: str, body: BacklogBody, service: Service) -> AgentAnswer:
+def put_backlog(server_name: str, body: BacklogBody, service: Service) -> AgentAnswer:
     """Report. Where the counters see no such traffic, it moves nothing."""
     elephants = frozenset(
         class_table.TcpConnection(ip_address(one.address), one.src_port, one.dst_port)
         for one in body.elephants
     )
-    revision = service.agents.hear(server, body.backlog_mb, elephants, body.connections)
+    revision = service.agents.hear(server_name, body.backlog_mb, elephants, body.connections)
     return AgentAnswer(revision=revision)
 
 
 async def _news(
-    server: str, service: Service, closing: Closing, waking: Waking
+    server_name: str, service: Service, closing: Closing, waking: Waking
 ) -> AsyncIterator[asyncio.Event]:
     """Set when the server's circuits have changed, or REST closes.
 
@@ -197,17 +197,20 @@ async def _news(
     """
     news = asyncio.Event()
     wake = partial(waking.wake, news)
-    with service.agents.following(server, wake), closing.waking(wake):
+    with service.agents.following(server_name, wake), closing.waking(wake):
         yield news
 
 
 @router.get(
-    "/{server}/circuits",
+    "/{server_name}/circuits",
     response_class=EventSourceResponse,
-    responses=responses(*_IDENTITY_PROBLEMS, TOO_MANY_SUBSCRIBERS),
+    responses={
+        status.HTTP_200_OK: {"model": AgentCircuits},
+        **responses(*_IDENTITY_PROBLEMS, TOO_MANY_SUBSCRIBERS),
+    },
 )
 async def follow_circuits(
-    server: str,
+    server_name: str,
     service: Service,
     closing: Closing,
     standing: Standing,
@@ -219,7 +222,7 @@ async def follow_circuits(
     told = None
     while not closing.is_set() and standing():
         news.clear()
-        racks = service.agents.circuits(server)
+        racks = service.agents.circuits(server_name)
         if racks != told:
             told = racks
             yield ServerSentEvent(event="circuits", data=AgentCircuits(optical=list(racks)))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request, status
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from apps.rest import models, render
@@ -46,7 +46,10 @@ async def _seat(request: Request, caller: Asking) -> AsyncIterator[None]:
 @router.get(
     "/events",
     response_class=EventSourceResponse,
-    responses=responses(INVALID_REQUEST, TOO_MANY_SUBSCRIBERS),
+    responses={
+        status.HTTP_200_OK: {"model": models.Event | models.Gap},
+        **responses(INVALID_REQUEST, TOO_MANY_SUBSCRIBERS),
+    },
     dependencies=[Depends(_seat)],
 )
 async def follow_events(

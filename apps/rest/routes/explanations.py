@@ -17,10 +17,10 @@ router = APIRouter(prefix="/v1", route_class=AnsweringRoute)
 _PROBLEMS: Final = responses(UNKNOWN_NAME, NO_PLAN)
 
 
-@router.get("/explanations/circuits/{a}/{b}", tags=["operations"], responses=_PROBLEMS)
-def explain_circuit(a: str, b: str, service: Service) -> models.Explanation:
+@router.get("/explanations/circuits/{rack}/{other_rack}", tags=["operations"], responses=_PROBLEMS)
+def explain_circuit(rack: str, other_rack: str, service: Service) -> models.Explanation:
     """Why two racks are joined as they are: what stands, what they want, what was decided."""
-    one, other = rack_named(service.fabric, a), rack_named(service.fabric, b)
+    one, other = rack_named(service.fabric, rack), rack_named(service.fabric, other_rack)
     if one == other:
-        raise PlanError(f"{a} to itself needs no circuit: name two racks")
+        raise PlanError(f"{rack} to itself needs no circuit: name two racks")
     return render.explanation(service.fabric, service.explain(one, other))

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response, status
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 
 from apps.rest import bodies, models, render
 from apps.rest.conditional import IdempotencyKey, IfMatch, IfNoneMatch, etag, require, tagged
@@ -53,14 +52,7 @@ ADMISSION_PROBLEMS: Final = responses(
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    response_model=models.Reservation,
-    responses={
-        status.HTTP_200_OK: {
-            "model": models.ReservationPreview,
-            "description": "A dry run: it would be admitted",
-        },
-        **ADMISSION_PROBLEMS,
-    },
+    responses=ADMISSION_PROBLEMS,
 )
 async def create_reservation(
     body: models.ReservationBody,
@@ -69,20 +61,31 @@ async def create_reservation(
     closing: Closing,
     wait_s: WaitPreference,
     key: IdempotencyKey = None,
-) -> models.Reservation | JSONResponse:
+) -> models.Reservation:
     """Admit a reservation and bring its circuits up.
 
     The answer comes at once, in state ``activating``, ``scheduled`` or ``held``; with
     ``Prefer: wait=N`` it comes when the reservation is active or has failed, or after N seconds.
     """
     request = bodies.reservation_request(body, key)
-    if body.dry_run:
-        preview = await run_in_threadpool(service.preview, request)
-        return JSONResponse(render.preview(service.fabric, preview).model_dump(mode="json"))
     created = await run_in_threadpool(service.reserve, request)
     current = await _settled(service, created, wait_s, closing)
     response.headers["Location"] = f"{router.prefix}/{created.id}"
     return _answer(service, current, response, wait_s)
+
+
+@router.post(
+    "/preview",
+    responses=responses(
+        *BODY_PROBLEMS, UNKNOWN_NAME, ADMISSION_REFUSED, QUOTA_EXCEEDED, DEVICE_UNAVAILABLE
+    ),
+)
+def preview_reservation(
+    body: models.ReservationBody, service: Reservations
+) -> models.ReservationPreview:
+    """Plan a reservation without making it: its path, and the circuits that it would move."""
+    request = bodies.reservation_request(body, None)
+    return render.preview(service.fabric, service.preview(request))
 
 
 def _answer(
@@ -186,6 +189,7 @@ def get_reservation(
     response: Response,
     if_none_match: IfNoneMatch = None,
 ) -> models.Reservation | Response:
+    """State, path and VLAN of a reservation."""
     document = render.reservation(service.fabric, service.reservation(reservation_id))
     return tagged(document, response, if_none_match) or document
 

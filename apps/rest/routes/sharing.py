@@ -24,6 +24,7 @@ class SharingState(Document):
 
 @router.get("")
 def get_sharing(service: Service) -> SharingState:
+    """Who gets circuits in periodic mode, and which traffic takes them."""
     return SharingState(sharing=service.policy.sharing)
 
 

@@ -78,7 +78,7 @@ async function book() {
   for (;;) {
     let seen;
     try {
-      seen = await send("POST", "/v1/reservations", { ...body, dry_run: true });
+      seen = await send("POST", "/v1/reservations/preview", body);
     } catch (error) {
       const [first] = error.document?.alternatives ?? [];
       const others = (error.document?.alternatives ?? []).map((one) => el("li", {}, fits(one)));

@@ -243,6 +243,27 @@ def test_a_server_without_its_racks_second_family_is_mentioned(demo, load_data):
     assert "rack r1, server h11 and 7 more" in warning.message
 
 
+def test_racks_without_a_family_in_common_are_mentioned(demo, load_data):
+    (racks,) = demo["racks"]
+    four, six = (copy.deepcopy(racks) for _ in range(2))
+    four |= {"names": "r[1-3]"}
+    six |= {"names": "r4"}
+    for rack, keep in ((four, 0), (six, 1)):
+        rack["prefixes"] = [rack["prefixes"][keep]]
+        for servers in rack["servers"]:
+            servers["addresses"] = [servers["addresses"][keep]]
+    demo["racks"] = [four, six]
+    (warning,) = load_data(demo).warnings
+    assert warning.path == "racks[1]"
+    assert warning.message == (
+        "its servers have IPv6 addresses alone, and those of rack r1 and 2 more IPv4 alone: "
+        "nothing goes between them, and a reservation between them is refused (for rack r4)"
+    )
+    six["servers"][0]["addresses"] = racks["servers"][0]["addresses"]
+    six["prefixes"] = racks["prefixes"]
+    assert not any("alone" in one.message for one in load_data(demo).warnings)
+
+
 def test_periodic_mode_without_polling_is_mentioned(demo, load_data):
     demo["policy"] = {"mode": "periodic", "poll_interval_s": 0}
     (warning,) = load_data(demo).warnings

@@ -77,6 +77,46 @@ def test_nothing_is_promised_on_one_way_circuits(fabric):
     assert not list(book)
 
 
+def of_one_family(fabric, version_of):
+    """``fabric`` with servers that keep their addresses of one family alone: 4 or 6, by name."""
+
+    def server(one):
+        version = version_of.get(one.name)
+        kept = (two for two in one.addresses if version in (None, two.version))
+        return replace(one, addresses=tuple(kept))
+
+    racks = (replace(rack, servers=tuple(map(server, rack.servers))) for rack in fabric.racks)
+    return replace(fabric, racks=tuple(racks))
+
+
+@pytest.mark.parametrize(
+    ("version_of", "src", "dst"),
+    [
+        pytest.param({"h11": 4, "h12": 4, "h21": 6, "h22": 6}, "r1", "r2", id="racks"),
+        pytest.param({"h11": 4, "h21": 6}, "h11", "h21", id="servers of racks with both"),
+        pytest.param({"h11": 4, "h21": 6, "h22": 6}, "h11", "r2", id="a server and a rack"),
+    ],
+)
+def test_ends_without_a_family_in_common_are_refused(fabric, version_of, src, dst):
+    book = ReservationBook(of_one_family(fabric, version_of))
+    words = f"{src} has IPv4 addresses alone, {dst} IPv6 addresses: no packet goes"
+    with pytest.raises(AdmissionError, match=words):
+        book.check(request(src, dst))
+    with pytest.raises(AdmissionError, match="would carry nothing"):
+        book.check(request(dst, src))
+    assert book.check(request("r3", dst)) == (2, 1), "it has both"
+
+
+def test_guests_may_have_any_address_of_the_rack(fabric):
+    strangers = of_one_family(fabric, {"h11": 4, "h12": 4, "h21": 6, "h22": 6})
+    host = replace(strangers.racks[1].servers[0], guests=("02:00:00:00:00:99",))
+    rack = replace(strangers.racks[1], servers=(host, *strangers.racks[1].servers[1:]))
+    book = ReservationBook(replace(strangers, racks=(strangers.racks[0], rack, *fabric.racks[2:])))
+    assert book.check(request("r1", "h21")) == (0, 1)
+    with pytest.raises(AdmissionError, match="would carry nothing"):
+        book.check(request("r1", "h22"))
+
+
 def test_no_path_ends_at_a_spine(fabric):
     spine = replace(fabric.racks[3], servers=(), prefixes=(), spine=True)
     with_spine = replace(fabric, racks=(*fabric.racks[:3], spine))

@@ -42,7 +42,7 @@ GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisions"}
 READ |= {"GET /v1/conditions", "GET /v1/history", "GET /v1/load"}
 READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
-READ |= {"GET /v1/explanations/circuits/{a}/{b}"}
+READ |= {"GET /v1/explanations/circuits/{rack}/{other_rack}"}
 READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
 READ |= {"GET /metrics", "GET /v1/policy"}
 OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
@@ -51,14 +51,14 @@ OWN_READ |= {"GET /v1/servers", "GET /v1/reservations/{reservation_id}/delivery"
 OWN_READ |= {"GET /v1/deliveries"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
-OWN_WRITE |= {"PATCH /v1/reservations/{reservation_id}"}
+OWN_WRITE |= {"PATCH /v1/reservations/{reservation_id}", "POST /v1/reservations/preview"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
-READ |= {"GET /v1/agents", "GET /v1/agents/{server}", "GET /v1/sharing"}
+READ |= {"GET /v1/agents", "GET /v1/agents/{server_name}", "GET /v1/sharing"}
 READ |= {"GET /v1/schedule", "GET /v1/replicas", "GET /v1/workers"}
-READ |= {"GET /v1/agents/{server}/circuits"}
-AGENT = {"GET /v1/agents/{server}", "GET /v1/agents/{server}/circuits"}
-AGENT |= {"PUT /v1/agents/{server}/backlog"}
+READ |= {"GET /v1/agents/{server_name}/circuits"}
+AGENT = {"GET /v1/agents/{server_name}", "GET /v1/agents/{server_name}/circuits"}
+AGENT |= {"PUT /v1/agents/{server_name}/backlog"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
@@ -145,7 +145,7 @@ def test_role_by_endpoint(guarded, service, name):
     with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
         for route in sorted(ALLOWED["olaf"]):
             method, path = route.split(" ")
-            path = re.sub(r"\{\w+\}", "1", path.replace("{server}", "h11"))
+            path = re.sub(r"\{\w+\}", "1", path.replace("{server_name}", "h11"))
             service.plan_requests.clear()
             body = {} if method == "GET" else {"json": {}}
             with client.stream(method, path, headers=bearer(name), **body) as answer:
@@ -228,7 +228,7 @@ def test_a_refusal_does_not_name_others(ask):
     entries = {"bandwidth_mbps": 40, "src": "r1", "dst": "r2"}
     for path, body in (
         ("/v1/reservations", wanted),
-        ("/v1/reservations", {**wanted, "dry_run": True}),
+        ("/v1/reservations/preview", wanted),
         ("/v1/groups", {"entries": [entries]}),
     ):
         answer = ask("tom", "POST", path, json=body)
@@ -247,7 +247,7 @@ def test_a_refusal_for_a_missing_device_is_discreet_and_has_alternatives(ask, se
     )
     for path, body in (
         ("/v1/reservations", GOOD),
-        ("/v1/reservations", {**GOOD, "dry_run": True}),
+        ("/v1/reservations/preview", GOOD),
         ("/v1/groups", {"entries": [{"bandwidth_mbps": 40, "src": "r1", "dst": "r2"}]}),
     ):
         answer = ask("tom", "POST", path, json=body)
@@ -282,7 +282,7 @@ def test_tenants_are_told_of_their_own(guarded, service):
         plain_http.client(base_url=guarded.url) as client,
         connect_sse(client, "GET", "/v1/events", headers=headers) as source,
     ):
-        events = source.iter_sse()
+        events = (one for one in source.iter_sse() if one.data)
         first, second = (json.loads(next(events).data) for _ in range(2))
     assert first["reservations"] == [mine.id]
     assert first["reason"] == "", "it names another's"
@@ -550,9 +550,7 @@ def test_what_is_missing_is_for_those_who_may_see_devices(ask, service):
 def test_tenants_learn_that_something_is_at_risk_and_no_name(ask, service):
     service.away = ["vswitch h42 is not connected"]
     seen = {
-        name: ask(name, "POST", "/v1/reservations", json={**GOOD, "dry_run": True}).json()[
-            "at_risk"
-        ]
+        name: ask(name, "POST", "/v1/reservations/preview", json=GOOD).json()["at_risk"]
         for name in ("tina", "olaf")
     }
     assert seen["olaf"] == service.away

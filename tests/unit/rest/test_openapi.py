@@ -1,14 +1,17 @@
 """The description says what the server does."""
 
+import json
 import re
 
 import pytest
+from openapi_spec_validator import validate
 
 from apps.rest.app import create_app
 
 ROUTES = {
     ("GET", "/v1/reservations"),
     ("POST", "/v1/reservations"),
+    ("POST", "/v1/reservations/preview"),
     ("GET", "/v1/reservations/{reservation_id}"),
     ("DELETE", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/reservations/{reservation_id}/commit"),
@@ -53,21 +56,21 @@ ROUTES = {
     ("GET", "/v1/decisions"),
     ("GET", "/v1/conditions"),
     ("GET", "/v1/history"),
-    ("GET", "/v1/explanations/circuits/{a}/{b}"),
+    ("GET", "/v1/explanations/circuits/{rack}/{other_rack}"),
     ("GET", "/v1/sharing"),
     ("PUT", "/v1/sharing"),
     ("GET", "/v1/schedule"),
     ("GET", "/v1/agents"),
-    ("GET", "/v1/agents/{server}"),
-    ("GET", "/v1/agents/{server}/circuits"),
-    ("PUT", "/v1/agents/{server}/backlog"),
+    ("GET", "/v1/agents/{server_name}"),
+    ("GET", "/v1/agents/{server_name}/circuits"),
+    ("PUT", "/v1/agents/{server_name}/backlog"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/problems/{slug}"),
 }
 
 
-STREAMS = {"/v1/events", "/v1/agents/{server}/circuits"}
+STREAMS = {"/v1/events", "/v1/agents/{server_name}/circuits"}
 
 
 @pytest.fixture
@@ -156,6 +159,90 @@ def test_numbers_carry_their_unit(description):
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
             if kinds & {"number", "integer"} and field not in plain:
                 assert re.search(r"_(mbps|mbit|mb|ms|s)$|^mbps$", field), (name, field)
+
+
+def schemas_in(node):
+    """Every object in ``node`` that says of which type it is."""
+    if isinstance(node, dict):
+        if isinstance(node.get("type"), str):
+            yield node
+        for child in node.values():
+            yield from schemas_in(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from schemas_in(child)
+
+
+def test_it_is_valid(description):
+    """By another implementation of the specification."""
+    validate(description)
+
+
+def test_numbers_are_wide_enough_for_unix_seconds_and_counters(description):
+    """A generator takes float32 and int32 where a number has no format."""
+    kinds = {"number": "double", "integer": "int64"}
+    numbers = [one for one in schemas_in(description) if one["type"] in kinds]
+    assert len(numbers) > 100
+    assert [one for one in numbers if one.get("format") != kinds[one["type"]]] == []
+
+
+def test_no_default_is_a_list_or_an_object(description):
+    """openapi-generator writes such a default into Go as it is: the client does not compile."""
+    defaults = [one["default"] for one in schemas_in(description) if "default" in one]
+    assert defaults
+    assert [one for one in defaults if isinstance(one, list | dict)] == []
+
+
+def test_parameters_have_names_that_generators_do_not_use_themselves(description):
+    taken = {"server", "client", "body", "params", "request", "response", "ctx", "url", "path"}
+    for path, _method, operation in operations(description):
+        for parameter in operation.get("parameters", ()):
+            name = parameter["name"]
+            assert name not in taken, path
+            assert len(name) > 1, f"{path}: {name} is a receiver's name in Go"
+
+
+def test_operations_go_by_the_names_of_what_they_do(description):
+    names = [operation["operationId"] for *_, operation in operations(description)]
+    assert len(set(names)) == len(names)
+    assert {"create_reservation", "preview_reservation", "follow_events"} <= set(names)
+    assert [name for name in names if re.search(r"v1|_(get|put|post|patch|delete)$", name)] == []
+
+
+def test_an_operation_answers_with_one_kind_of_document(description):
+    """A generated client takes what the lowest status has for what all have."""
+    for path, method, operation in operations(description):
+        answers = [
+            content["schema"]
+            for status, response in operation["responses"].items()
+            if status.startswith("2")
+            for content in response["content"].values()
+        ]
+        assert all(one == answers[0] for one in answers), (method, path)
+
+
+def test_streams_name_the_documents_in_their_events(description):
+    for path, documents in (
+        ("/v1/events", {"Event", "Gap"}),
+        ("/v1/agents/{server_name}/circuits", {"AgentCircuits"}),
+    ):
+        content = description["paths"][path]["get"]["responses"]["200"]["content"]
+        (stream,) = content.values()
+        assert stream["schema"]["type"] == "string"
+        named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(stream)))
+        assert named == documents
+        assert documents <= description["components"]["schemas"].keys()
+
+
+def test_whoever_reads_it_learns_where_and_how_to_ask(description):
+    """What Spectral's default rules want to know, whether or not tokens are asked for."""
+    assert description["servers"][0]["url"] == "/"
+    assert description["info"].keys() >= {"title", "version", "description", "contact", "license"}
+    assert description["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    tags = {tag["name"] for tag in description["tags"] if tag["description"]}
+    for path, method, operation in operations(description):
+        assert operation["description"], (method, path)
+        assert set(operation["tags"]) <= tags, (method, path)
 
 
 def test_two_apps_do_not_share_anything(service):

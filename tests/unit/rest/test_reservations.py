@@ -231,7 +231,7 @@ def test_what_is_held_is_committed_once(client, service):
     ("where", "body"),
     [
         ("/v1/reservations", BODY),
-        ("/v1/reservations", {**BODY, "dry_run": True}),
+        ("/v1/reservations/preview", BODY),
         ("/v1/reservations", {**BODY, "priority": 9}),
         ("/v1/reservations", {**BODY, "start_unix_s": 1_800_000_000.0, "hold_s": 60}),
         ("/v1/groups", {"entries": [ENTRY, ENTRY], "all_or_nothing": False}),
@@ -250,13 +250,13 @@ def test_nothing_is_reserved_where_circuits_are_one_way(fabric, shared_app, clie
 
 
 def test_a_dry_run_changes_nothing(client):
-    answer = client.post("/v1/reservations", json={**BODY, "dry_run": True})
+    answer = client.post("/v1/reservations/preview", json=BODY)
     assert answer.status_code == 200
     preview = answer.json()
     assert preview["booked"] == BOOKED
     assert [circuit["plane"] for circuit in preview["connect"]] == ["p1"]
     assert client.get("/v1/reservations").json()["reservations"] == []
-    refused = client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 101, "dry_run": True})
+    refused = client.post("/v1/reservations/preview", json={**BODY, "bandwidth_mbps": 101})
     assert refused.status_code == 409
 
 

@@ -1,0 +1,157 @@
+"""The description of the API at /openapi.json: FastAPI's, as valid OpenAPI 3.1 for generators.
+
+Where FastAPI's description and a generator of clients don't agree, the description gives way here,
+for all routes at once. ``examples/clients/run.sh`` makes clients with several generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from apps.rest import problems
+from apps.rest.access import PUBLIC
+
+TITLE: Final = "HydRA"
+VERSION: Final = "1.0"
+SUMMARY: Final = "Circuits between racks: reservations, plans and reconfigurations."
+_ABOUT: Final = """\
+Units are in the names: `_mbps`, `_ms`, `_s`, and `_unix_s` for points in time, in seconds since \
+1970, with fractions. Racks, planes and ports go by the names in the controller's configuration. \
+Every error is a problem document (RFC 9457), whose `type` leads to a description of it."""
+_TAGS: Final = {
+    "reservations": "Bandwidth between racks or servers, promised for a time.",
+    "events": "What happens, as a stream or posted to an address.",
+    "network": "Racks, circuits, paths and the traffic between racks.",
+    "planning": "Plans for the circuits, and the changes that carry them out.",
+    "maintenance": "Differences between devices and intent, ports left out of plans, the policy.",
+    "operations": "Devices, what is wrong, what happened, and who leads.",
+    "agents": "Reports of the agents on servers.",
+}
+_JSON: Final = "application/json"
+_STREAM: Final = "text/event-stream"
+_SECURITY: Final = "token"
+_OPTIONAL: Final[list[dict[str, list[str]]]] = [{_SECURITY: []}, {}]
+_FORMATS: Final = {"number": "double", "integer": "int64"}
+"""Formats of numbers. Without one, generators for Go make Unix seconds a float32, which is right to
+two minutes, and those for Java an int of 32 bits.
+"""
+
+
+class Api(FastAPI):
+    """FastAPI with a description that generators of clients take."""
+
+    def __init__(self, *, asks_for_tokens: bool) -> None:
+        super().__init__(
+            title=TITLE,
+            version=VERSION,
+            summary=SUMMARY,
+            description=_ABOUT,
+            contact={"name": "The operators of this controller"},
+            license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            servers=[{"url": "/", "description": "The controller that this description is from"}],
+            openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
+            generate_unique_id_function=_operation_id,
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+        )
+        self._asks_for_tokens = asks_for_tokens
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = _corrected(super().openapi(), self._asks_for_tokens)
+        return self.openapi_schema
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _corrected(description: dict[str, Any], asks_for_tokens: bool) -> dict[str, Any]:
+    """Correct ``description`` in place, and return it."""
+    schemas = description["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for path, method, operation in _operations(description):
+        _correct_errors(operation["responses"])
+        _correct_streams(operation["responses"])
+        if (method.upper(), path) in PUBLIC:
+            operation["security"] = []
+    description["components"]["securitySchemes"] = {
+        _SECURITY: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token from `hydra token`, where the controller's configuration asks "
+            "for tokens.",
+        }
+    }
+    description["security"] = [{_SECURITY: []}] if asks_for_tokens else _OPTIONAL
+    for schema in _objects(description):
+        _correct_schema(schema)
+    return description
+
+
+def _operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _objects(node: object) -> Iterator[dict[str, Any]]:
+    """Every object in ``node``, outermost first."""
+    if isinstance(node, dict):
+        yield node
+        for child in list(node.values()):
+            yield from _objects(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _objects(child)
+
+
+def _correct_schema(schema: dict[str, Any]) -> None:
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _FORMATS:
+        schema.setdefault("format", _FORMATS[kind])
+    if isinstance(schema.get("default"), list | dict):
+        # openapi-generator writes it into Go as it is, which does not compile.
+        del schema["default"]
+
+
+def _correct_errors(by_status: dict[str, Any]) -> None:
+    """Describe errors by their media type."""
+    for status, response in list(by_status.items()):
+        if not status.startswith(("4", "5")):
+            continue
+        (content,) = response["content"].values()
+        if content["schema"]["$ref"].endswith("/HTTPValidationError"):
+            # FastAPI's own guess, for routes whose only parameters are strings in the path.
+            del by_status[status]
+        else:
+            response["content"] = {problems.MEDIA_TYPE: content}
+
+
+def _correct_streams(by_status: dict[str, Any]) -> None:
+    """Describe a stream by the documents in its events, without OpenAPI 3.2's ``itemSchema``."""
+    for response in by_status.values():
+        contents = response.get("content", {})
+        if _STREAM in contents:
+            document = contents[_STREAM]["schema"]
+            contents[_STREAM] = {"schema": _stream_of(document)}
+
+
+def _stream_of(document: dict[str, Any]) -> dict[str, Any]:
+    """A string of server-sent events, the data of which are ``document``."""
+    data = {"type": "string", "contentMediaType": _JSON, "contentSchema": document}
+    event = {
+        "type": "object",
+        "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": data},
+    }
+    return {
+        "type": "string",
+        "contentMediaType": _STREAM,
+        "contentSchema": {"type": "array", "items": event},
+    }
