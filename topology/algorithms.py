@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hydra.errors import UnknownName
+from topology.anytime import plan_anytime
 from topology.bipartite import plan_b_matching, plan_helios
 from topology.duplex import plan_tms_duplex
 from topology.eclipse import plan_eclipse
@@ -66,6 +67,12 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             plan_hydra_bfs_plus,
             "hydra-bfs by several rules for relays and port use: the plan that serves most",
             "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
+            spares=True,
+        ),
+        "anytime": Entry(
+            plan_anytime,
+            "multi-hop circuits, constructed by several rules and improved by local search",
+            "iterated local search on the rounds of HydRA, JOCN 2015, section III.B.3",
             spares=True,
         ),
         "edmonds": Entry(
