@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 from statistics import mean, median
 from time import process_time
 
@@ -114,8 +114,7 @@ def optimum(demand: Matrix) -> float:
     n_ways, n_edges, n_pairs = len(ways), len(edges), len(pairs)
     entries = [(way, pair, 1.0) for way, (pair, _) in enumerate(ways)]
     for way, (_, racks) in enumerate(ways):
-        for hop in zip(racks, racks[1:], strict=False):
-            entries.append((way, n_pairs + place[min(hop), max(hop)], 1.0))
+        entries += [(way, n_pairs + place[min(hop), max(hop)], 1.0) for hop in pairwise(racks)]
     entries += [(n_ways + edge, n_pairs + edge, -RATE_MBPS) for edge in range(n_edges)]
     limits = [*pairs.mbps.tolist(), *[0.0] * n_edges]
     for size in (1, *range(3, RACKS + 1, 2)):

@@ -52,7 +52,7 @@ def improve_links(
     whole: bool,
     mate: NDArray[int32],
     disturbance_mbps: NDArray[float64],
-    evaluations: int,
+    steps: int,
     seed: int,
     n_fixed: int,
     n_links: int,
@@ -66,7 +66,7 @@ def improve_links(
     /,
 ) -> tuple[int, int, int]:
     """Rewire circuits while that serves more; writes the last seven. Returns how many circuits and
-    paths there are, and how many topologies were routed.
+    paths there are, and how many circuits were looked at.
     """
 
 def serve_paths(

@@ -26,10 +26,13 @@ _LONGEST: Final = 3
 """Hops of the longest paths that the local search finds."""
 _RUNGS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 """Numbers of paths of a pair that are planned for, the smaller ones first."""
-_STEPS: Final = 250_000
-"""Steps of the local search for each of its limits, as a rough count of circuits looked at."""
-_LEAST_EVALUATIONS: Final = 20
-"""Fewest topologies for which a local search is begun: fewer hardly ever serve more."""
+_FEW_RUNGS: Final = (1, 4, 16)
+"""The same where no topology is improved, since routing one takes long."""
+_LEAST_STEPS: Final = 300_000
+_STEPS_PER_PAIR: Final = 300
+"""Circuits that the local search may look at for each of its limits: the least, and more for each
+pair and port of a rack."""
+_MOST_STEPS: Final = 20_000_000
 _CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True),
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, order=1),
@@ -57,16 +60,16 @@ def plan_anytime(
     ``demand`` has shape (N, N), Mbps from row to column; a pair of racks wants the larger of its
     two directions. Plans are made for one hop, then two, up to ``budget.max_hops``, and for one
     path a pair, then more. Each begins with the best plan of the smaller limits, with rounds of
-    :func:`~topology.multihop.plan_hydra_bfs` by several rules, and with the circuits of
-    ``current``; the best of these is improved, and counts if it serves more. So a plan for more hops
-    or paths never serves less.
+    :func:`~topology.multihop.plan_hydra_bfs` by several rules, and with the circuits in use kept.
+    The best of these is improved, and counts if it serves more. So a plan for more hops or paths
+    never serves less.
 
     The improvement joins two ports of a plane, and the ports that they are torn from, while that
     serves more, and begins again from random changes of the best plan (iterated local search). Each
     topology is routed anew: by one hop, then two and three, each pair by the widest paths, the
     largest demand first. A pair gets one more path only where an even spread over its paths serves
-    more of it. Longer paths are those of the rounds. The number of topologies tried depends on the
-    size of the fabric and of the demand alone, so the same input gives the same result; when
+    more of it. Longer paths are those of the rounds. The time spent is counted in circuits
+    looked at, by the size of fabric and demand, so the same input gives the same result; when
     ``budget.expired()``, the best plan so far is returned.
 
     Each circuit in use that a plan gives up has to serve ``budget.disturbance_mbps`` more. Reserved
@@ -79,21 +82,15 @@ def plan_anytime(
 
 
 def _best(search: _Search) -> _Plan:
-    by_limits: dict[tuple[int, int], _Plan] = {}
-    best: _Plan | None = None
-    below = 0
+    """The best plan within all limits: that of the largest ones, unless time is up before."""
+    by_hops: dict[int, _Plan] = {}
     for paths in search.rungs():
         for hops in range(1, search.max_hops + 1):
-            smaller = ((hops - 1, paths), (hops, below))
-            before = [by_limits[limits] for limits in smaller if limits in by_limits]
-            plan = by_limits[hops, paths] = search.plan(hops, paths, before)
-            if best is None or plan.worth_mbps > best.worth_mbps + RATE_TOLERANCE_MBPS:
-                best = plan
-            if best.worth_mbps >= search.all_mbps or search.expired():
-                return best
-        below = paths
-    assert best is not None
-    return best
+            before = [by_hops[fewer] for fewer in (hops - 1, hops) if fewer in by_hops]
+            plan = by_hops[hops] = search.plan(hops, paths, before)
+            if plan.worth_mbps >= search.all_mbps or search.expired():
+                return max(by_hops.values(), key=lambda plan: plan.worth_mbps)
+    return by_hops[search.max_hops]
 
 
 class _Search:
@@ -105,6 +102,10 @@ class _Search:
         self.max_hops = min(ground.budget.max_hops, max(1, fabric.n_racks - 1))
         self.all_mbps = float(ground.open_mbps.sum()) - RATE_TOLERANCE_MBPS
         self.expired = ground.budget.expired
+        degree = int(fabric.ports_per_rack.max(initial=0))
+        wanted = _LEAST_STEPS + _STEPS_PER_PAIR * len(ground.pairs) * degree
+        self._steps = min(_MOST_STEPS, wanted)
+        self._improves = 10 * len(ground.pairs) * degree**2 <= self._steps
         self._disturbance_mbps = ground.budget.disturbance_mbps
         self._in_use = ground.in_use() if self._disturbance_mbps > 0 else []
         self._mate = np.full(fabric.n_ports, -1, dtype=np.int32)
@@ -116,7 +117,8 @@ class _Search:
         ground = self._ground
         ports = int(ground.fabric.ports_per_rack.max(initial=1))
         most = min(int(ground.open_paths.max(initial=1)), ports)
-        return [paths for paths in _RUNGS if paths <= max(1, most)]
+        rungs = _RUNGS if self._improves else _FEW_RUNGS
+        return [paths for paths in rungs if paths <= max(1, most)]
 
     def plan(self, hops: int, paths: int, before: Sequence[_Plan]) -> _Plan:
         """The best plan for pairs of at most ``paths`` paths of at most ``hops`` circuits.
@@ -129,10 +131,9 @@ class _Search:
             open_paths=np.minimum(self._ground.open_paths, paths),
         )
         best = max([*before, *self._constructed(ground)], key=lambda plan: plan.worth_mbps)
-        evaluations = self._evaluations(ground)
-        if best.worth_mbps >= self.all_mbps or evaluations < _LEAST_EVALUATIONS:
+        if best.worth_mbps >= self.all_mbps or not self._improves:
             return best
-        improved = self._improved(ground, best.draft, evaluations)
+        improved = self._improved(ground, best.draft)
         return improved if improved.worth_mbps > best.worth_mbps + RATE_TOLERANCE_MBPS else best
 
     def _constructed(self, ground: Ground) -> Iterator[_Plan]:
@@ -149,13 +150,7 @@ class _Search:
         served = draft.served_mbps(ground.open_mbps, ground.pairs)
         return _Plan(draft, served - self._disturbance_mbps * given_up)
 
-    def _evaluations(self, ground: Ground) -> int:
-        """Number of topologies that the local search may route."""
-        degree = int(ground.fabric.ports_per_rack.max(initial=0))
-        steps = sum(degree**hops for hops in range(min(ground.budget.max_hops, _LONGEST)))
-        return _STEPS // max(1, steps * len(ground.pairs))
-
-    def _improved(self, ground: Ground, draft: Draft, evaluations: int) -> _Plan:
+    def _improved(self, ground: Ground, draft: Draft) -> _Plan:
         fabric, pairs = ground.fabric, ground.pairs
         fixed = len(ground.shared)
         movable = draft.used()
@@ -189,7 +184,7 @@ class _Search:
             not ground.budget.boolean,
             self._mate,
             np.array([self._disturbance_mbps]),
-            evaluations,
+            self._steps,
             ground.budget.max_hops,
             fixed,
             count,

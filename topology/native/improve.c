@@ -22,11 +22,14 @@ typedef struct {
     double *left;     /* per demand */
     int32_t *n_paths; /* per demand */
     int32_t *at_port; /* per port: its circuit, or -1 */
-    int32_t *plane_start, *plane_port;
+    int32_t *plane_start, *plane_port; /* ports where circuits may end, by plane */
+    int32_t *rack_start, *rack_port;   /* the same by rack */
     int32_t *kept_a, *kept_b; /* the best circuits so far */
     double *kept_mbps;
     int32_t kept_count;
-    int32_t used; /* topologies routed */
+    int32_t *short_of; /* demands that are not carried in full, the most wanting first */
+    double *missing;
+    int64_t used; /* circuits looked at */
     uint32_t random;
 } Work;
 
@@ -75,15 +78,17 @@ static void lay_out(Work *w)
 }
 
 /* The widest path of `hops` circuits, into links[]; its width in Mbps, 0 if there is none. */
-static double widest_path(const Work *w, int32_t src, int32_t dst, int32_t hops, int32_t *links)
+static double widest_path(Work *w, int32_t src, int32_t dst, int32_t hops, int32_t *links)
 {
     double widest = 0;
     int32_t last = *best_between(w, src, dst);
+    w->used++;
     if (hops == 1) {
         links[0] = last;
         return last < 0 ? 0 : w->residual[last];
     }
     int32_t end = w->slot_start[src] + w->slot_count[src];
+    w->used += w->slot_count[src];
     for (int32_t s = w->slot_start[src]; s < end; s++) {
         int32_t first = w->slot_link[s], relay = w->slot_peer[s];
         if (relay == dst || w->residual[first] <= widest)
@@ -101,6 +106,7 @@ static double widest_path(const Work *w, int32_t src, int32_t dst, int32_t hops,
             continue;
         }
         int32_t stop = w->slot_start[relay] + w->slot_count[relay];
+        w->used += w->slot_count[relay];
         for (int32_t t = w->slot_start[relay]; t < stop; t++) {
             int32_t next = w->slot_peer[t];
             last = *best_between(w, next, dst);
@@ -166,7 +172,7 @@ static double route(Work *w)
 {
     const DemandList *d = &w->demands;
     double worth = 0;
-    w->used++;
+    w->used += w->links->n_links + d->count + w->wiring->n_racks * w->wiring->n_racks / 16;
     lay_out(w);
     w->found->count = 0;
     memcpy(w->left, d->open_mbps, d->count * sizeof *w->left);
@@ -278,7 +284,68 @@ static void restore(Work *w)
 
 /* ---- search ----------------------------------------------------------------------------------- */
 
-static bool time_is_up(const Work *w) { return w->used >= w->search->evaluations; }
+static bool time_is_up(const Work *w) { return w->used >= w->search->steps; }
+
+/* True, with the new worth, if joining two ports of a plane serves more; else nothing changed. */
+static bool try_to_join(Work *w, int32_t one, int32_t other, double *worth)
+{
+    int32_t left = partner(w, one), right = partner(w, other);
+    if (!rewire(w, one, other))
+        return false;
+    double then = route(w);
+    if (then > *worth + LEAST_GAIN) {
+        *worth = then;
+        return true;
+    }
+    undo(w, one, other, left, right);
+    return false;
+}
+
+/* Demands that miss something as routed last, the most wanting first; returns their number. */
+static int32_t list_short(Work *w)
+{
+    int32_t count = 0;
+    for (int32_t pair = 0; pair < w->demands.count; pair++)
+        if (w->left[pair] > RATE_TOLERANCE_MBPS) {
+            w->short_of[count] = pair;
+            w->missing[count++] = w->left[pair];
+        }
+    for (int32_t gap = count / 2; gap > 0; gap /= 2) /* Shell's sort */
+        for (int32_t i = gap; i < count; i++) {
+            int32_t pair = w->short_of[i], k = i;
+            double missing = w->missing[i];
+            for (; k >= gap && w->missing[k - gap] < missing; k -= gap) {
+                w->short_of[k] = w->short_of[k - gap];
+                w->missing[k] = w->missing[k - gap];
+            }
+            w->short_of[k] = pair;
+            w->missing[k] = missing;
+        }
+    return count;
+}
+
+/* One pass over the demands that miss something: a circuit between their racks, on each plane. True
+   if that served more. */
+static bool mend(Work *w, double *worth)
+{
+    const Wiring *f = w->wiring;
+    bool better = false;
+    route(w);
+    int32_t count = list_short(w);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t src = w->demands.src[w->short_of[i]], dst = w->demands.dst[w->short_of[i]];
+        for (int32_t s = w->rack_start[src]; s < w->rack_start[src + 1]; s++)
+            for (int32_t t = w->rack_start[dst]; t < w->rack_start[dst + 1]; t++) {
+                int32_t one = w->rack_port[s], other = w->rack_port[t];
+                if (f->port_plane[one] != f->port_plane[other])
+                    continue;
+                if (time_is_up(w))
+                    return better;
+                better |= try_to_join(w, one, other, worth);
+            }
+    }
+    return better;
+}
 
 /* One pass over all two ports of each plane; true if any rewiring served more. */
 static bool sweep(Work *w, double *worth)
@@ -289,17 +356,7 @@ static bool sweep(Work *w, double *worth)
             for (int32_t j = i + 1; j < w->plane_start[plane + 1]; j++) {
                 if (time_is_up(w))
                     return better;
-                int32_t one = w->plane_port[i], other = w->plane_port[j];
-                int32_t left = partner(w, one), right = partner(w, other);
-                if (!rewire(w, one, other))
-                    continue;
-                double then = route(w);
-                if (then > *worth + LEAST_GAIN) {
-                    *worth = then;
-                    better = true;
-                } else {
-                    undo(w, one, other, left, right);
-                }
+                better |= try_to_join(w, w->plane_port[i], w->plane_port[j], worth);
             }
     return better;
 }
@@ -348,6 +405,10 @@ static bool set_up(Work *w)
     ROOM(&failed, w->at_port, f->n_ports);
     ROOM(&failed, w->plane_start, (size_t)f->n_planes + 1);
     ROOM(&failed, w->plane_port, f->n_ports);
+    ROOM(&failed, w->rack_start, (size_t)f->n_racks + 1);
+    ROOM(&failed, w->rack_port, f->n_ports);
+    ROOM(&failed, w->short_of, w->demands.count);
+    ROOM(&failed, w->missing, w->demands.count);
     ROOM(&failed, w->kept_a, links);
     ROOM(&failed, w->kept_b, links);
     ROOM(&failed, w->kept_mbps, links);
@@ -366,6 +427,19 @@ static bool set_up(Work *w)
     }
     w->plane_start[f->n_planes] = count;
     for (int32_t port = 0; port < f->n_ports; port++)
+        if (w->is_free[port])
+            w->rack_start[f->port_rack[port] + 1]++;
+    for (int32_t rack = 0; rack < f->n_racks; rack++)
+        w->rack_start[rack + 1] += w->rack_start[rack];
+    for (int32_t port = f->n_ports - 1; port >= 0; port--)
+        if (w->is_free[port]) {
+            /* Filled from the back, until the next rack's start is this one's own. */
+            int32_t rack = f->port_rack[port];
+            w->rack_port[--w->rack_start[rack + 1]] = port;
+        }
+    memmove(w->rack_start, w->rack_start + 1, f->n_racks * sizeof *w->rack_start);
+    w->rack_start[f->n_racks] = count;
+    for (int32_t port = 0; port < f->n_ports; port++)
         w->at_port[port] = -1;
     for (int32_t i = w->links->n_fixed; i < w->links->n_links; i++)
         w->at_port[w->links->link_a[i]] = w->at_port[w->links->link_b[i]] = i;
@@ -374,7 +448,8 @@ static bool set_up(Work *w)
 
 static void release(Work *w)
 {
-    void *all[] = {w->slot_start, w->slot_count,  w->slot_link,  w->slot_peer, w->best,
+    void *all[] = {w->rack_start, w->rack_port,   w->short_of,   w->missing,
+                   w->slot_start, w->slot_count,  w->slot_link,  w->slot_peer, w->best,
                    w->residual,   w->left,        w->n_paths,    w->at_port,   w->plane_start,
                    w->plane_port, w->kept_a,      w->kept_b,     w->kept_mbps};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -401,7 +476,7 @@ int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList d
         bool costly = search->disturbance_mbps > 0;
         keep(w);
         while (!time_is_up(w) && (costly || best < all)) {
-            while (sweep(w, &now))
+            while (mend(w, &now) || sweep(w, &now))
                 ;
             if (now > best + LEAST_GAIN) {
                 best = now;
@@ -415,7 +490,7 @@ int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList d
             now = time_is_up(w) ? best : route(w);
         }
         restore(w);
-        used = w->used;
+        used = w->used < INT32_MAX ? (int32_t)w->used : INT32_MAX;
         *worth = route(w);
     }
     release(w);

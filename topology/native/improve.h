@@ -36,13 +36,13 @@ typedef struct {
     bool whole;                /* a demand counts only if one path carries all of it */
     const int32_t *mate;       /* per port: the other end of its circuit in use, or -1 */
     double disturbance_mbps;   /* cost of giving up a circuit in use */
-    int32_t evaluations, seed; /* most topologies that are routed; start of the random moves */
+    int32_t steps, seed;       /* most circuits looked at; start of the random moves */
 } Search;
 
 /* Rewires circuits on their planes while that serves more. `is_free` (n_ports) is true where new
    circuits may end, under circuits that may change, too. Writes the best circuits found, their
    paths, and their worth in Mbps: what is served, less the cost of circuits given up. Returns the
-   number of topologies routed, or -1 without memory. */
+   number of circuits looked at, or -1 without memory. */
 int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList demands,
                       const Search *search, Links *links, Found *found, double *worth);
 

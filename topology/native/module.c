@@ -145,7 +145,7 @@ static PyObject *py_improve_links(PyObject *self, PyObject *args)
     check_range(&a, search.mate, a.failed ? 0 : w.n_ports, -1, w.n_ports);
     int32_t single = 1;
     const double *disturbance = doubles(&a, &single);
-    search.evaluations = integer(&a, 1);
+    search.steps = integer(&a, 1);
     search.seed = integer(&a, 0);
     Links links = {.n_fixed = integer(&a, 0)};
     links.n_links = integer(&a, 0);
