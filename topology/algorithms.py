@@ -21,6 +21,7 @@ from topology.schedules import (
     plan_round_robin,
     plan_solstice,
     plan_tms,
+    plan_tms_plus,
 )
 
 
@@ -103,7 +104,14 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "tms": Entry(
             plan_tms,
-            "the demand scaled and taken apart into permutations, the longest slots first",
+            "the demand scaled and taken apart by Birkhoff and von Neumann, the longest slots",
+            "Mordia, SIGCOMM 2013, section 3",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "tms+": Entry(
+            plan_tms_plus,
+            "tms with each permutation the longest in the rest of the demand",
             "Mordia, SIGCOMM 2013, section 3",
             Product.SCHEDULE,
             needs_one_rate_per_rack,
