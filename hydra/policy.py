@@ -230,7 +230,7 @@ class Policy:
     demand: Annotated[DemandBasis, Taken.AT_ONCE] = DemandBasis.ESTIMATE
     """Basis of plans: the rates that traffic is estimated to want, the measured rates, or the
     [bytes that wait](agents.md#plans-made-for-what-waits) in servers' sockets."""
-    algorithm: Annotated[str, MinLen(1)] = "hydra-bfs+"
+    algorithm: Annotated[str, MinLen(1)] = "anytime"
     """The topology algorithm: [algorithms](algorithms.md)."""
     max_hops: Annotated[int, Interval(ge=1, le=16)] = 3
     """Circuits in a path, at most; H of the HydRA heuristic. Longer paths that stand may stay."""

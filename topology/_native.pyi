@@ -35,6 +35,40 @@ def plan_paths(
 ) -> tuple[int, int]:
     """Run the rounds; returns how many links and paths there are in the last six, written here."""
 
+def improve_links(
+    n_racks: int,
+    n_planes: int,
+    port_rack: NDArray[int32],
+    port_plane: NDArray[int32],
+    port_mbps: NDArray[float64],
+    is_free: NDArray[uint8],
+    pair_src: NDArray[int32],
+    pair_dst: NDArray[int32],
+    pair_mbps: NDArray[float64],
+    open_mbps: NDArray[float64],
+    open_paths: NDArray[int32],
+    standing_paths: NDArray[int32],
+    max_hops: int,
+    whole: bool,
+    mate: NDArray[int32],
+    disturbance_mbps: NDArray[float64],
+    steps: int,
+    seed: int,
+    n_fixed: int,
+    n_links: int,
+    link_a: NDArray[int32],
+    link_b: NDArray[int32],
+    capacity_mbps: NDArray[float64],
+    path_pair: NDArray[int32],
+    path_hops: NDArray[int32],
+    path_links: NDArray[int32],
+    worth_mbps: NDArray[float64],
+    /,
+) -> tuple[int, int, int]:
+    """Rewire circuits while that serves more; writes the last seven. Returns how many circuits and
+    paths there are, and how many circuits were looked at.
+    """
+
 def serve_paths(
     residual_mbps: NDArray[float64],
     start: NDArray[int32],

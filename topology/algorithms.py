@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hydra.errors import UnknownName
+from topology.anytime import plan_anytime
 from topology.bipartite import plan_b_matching, plan_helios
 from topology.duplex import plan_tms_duplex
 from topology.eclipse import plan_eclipse
@@ -20,6 +21,7 @@ from topology.schedules import (
     plan_round_robin,
     plan_solstice,
     plan_tms,
+    plan_tms_plus,
 )
 
 
@@ -68,6 +70,12 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
             spares=True,
         ),
+        "anytime": Entry(
+            plan_anytime,
+            "multi-hop circuits, constructed by several rules and improved by local search",
+            "iterated local search on the rounds of HydRA, JOCN 2015, section III.B.3",
+            spares=True,
+        ),
         "edmonds": Entry(
             plan_edmonds,
             "a maximum-weight matching of the racks on each plane in turn",
@@ -96,7 +104,14 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "tms": Entry(
             plan_tms,
-            "the demand scaled and taken apart into permutations, the longest slots first",
+            "the demand scaled and taken apart by Birkhoff and von Neumann, the longest slots",
+            "Mordia, SIGCOMM 2013, section 3",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "tms+": Entry(
+            plan_tms_plus,
+            "tms with each permutation the longest in the rest of the demand",
             "Mordia, SIGCOMM 2013, section 3",
             Product.SCHEDULE,
             needs_one_rate_per_rack,

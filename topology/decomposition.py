@@ -80,6 +80,26 @@ def longest_first(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]
         yield length, column_of.copy()
 
 
+def birkhoff(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
+    """Lengths and permutations whose products sum to ``matrix``, in the order of Birkhoff's proof.
+
+    Each is any permutation of entries above zero, for the smallest of these entries, which becomes
+    zero (Birkhoff 1946, von Neumann 1953). The rows and columns of ``matrix`` must have equal sums;
+    there are at most N² - 2N + 2 permutations.
+    """
+    left = np.array(matrix, dtype=np.int64, order="C")
+    rows = np.arange(len(left))
+    column_of = np.full(len(left), -1, dtype=np.int32)
+    while left.any():
+        _, matched = _widest(left, column_of, 1, 1)
+        if matched < len(left):
+            return
+        entries = left[rows, column_of]
+        length = int(entries.min())
+        left[rows, column_of] = entries - length
+        yield length, column_of.copy()
+
+
 def big_slices(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
     """Lengths and permutations whose products sum to ``matrix``, roughly the longest first.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from itertools import count, islice, repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, islice, repeat, takewhile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from topology.decomposition import (
     Permutation,
     admissible,
     big_slices,
+    birkhoff,
     longest_first,
     scaled,
     stuffed,
@@ -26,6 +27,10 @@ from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
 _QUANTA = 1 << 30
 """Number of parts of a window in which times are counted."""
+
+
+def _mean(lengths: Sequence[float]) -> float:
+    return sum(lengths) / len(lengths)
 
 
 def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
@@ -47,13 +52,13 @@ def plan_tms(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """Traffic matrix scheduling, the longest slots first (Mordia, SIGCOMM 2013, section 3).
+    """Traffic matrix scheduling by Birkhoff and von Neumann (Mordia, SIGCOMM 2013, section 3).
 
     ``demand``, shape (N, N), Mbps, is scaled to equal sums of rows and columns (Sinkhorn), and
-    taken apart into permutations, each the longest in the rest of the matrix. The first of them
-    become slots, which share the window less their switching times in proportion to their lengths.
-    Their number is the one that carries most: with every further slot the duty cycle falls. The
-    rest of the demand is left to the packet network.
+    taken apart into permutations (:func:`~topology.decomposition.birkhoff`), all of them unless
+    time is up. The longest become slots, which share the window less their switching times in
+    proportion to their lengths. Their number is the one that carries most: with every further slot
+    the duty cycle falls. The rest of the demand is left to the packet network.
 
     With K planes, K permutations of similar length stand at the same time, for the mean of their
     lengths. Light paths that would carry nothing are not set up, and if racks miss a plane, some of
@@ -66,7 +71,37 @@ def plan_tms(
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     seconds, racks = seconds_of_light(problem)
+    pieces = list(
+        takewhile(lambda _: not budget.expired(), birkhoff(scaled(seconds[np.ix_(racks, racks)])))
+    )
+    pieces.sort(key=lambda piece: -piece[0])
+    return _longest_slots(problem, pieces, racks, seconds)
+
+
+def plan_tms_plus(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """:func:`plan_tms` with each permutation the longest in the rest of the matrix.
+
+    The first permutations then carry more than those of any other decomposition do.
+    """
+    problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
+    seconds, racks = seconds_of_light(problem)
     pieces = longest_first(scaled(seconds[np.ix_(racks, racks)]))
+    return _longest_slots(problem, pieces, racks, seconds)
+
+
+def _longest_slots(
+    problem: OneWayProblem,
+    pieces: Iterable[tuple[int, Permutation]],
+    racks: NDArray[np.int64],
+    seconds: NDArray[np.float64],
+) -> PlanResult:
+    """As many of the pieces, in their order, as carry most in the window."""
     groups = _in_parallel(problem, _split(pieces, WHOLE, problem), racks, seconds)
     chosen: list[Configuration] = []
     carried = problem.share([])
@@ -74,7 +109,7 @@ def plan_tms(
     offered = np.zeros_like(seconds)
     for number in _slot_numbers(problem):
         group = next(groups, None)
-        if group is None or budget.expired():
+        if group is None or (chosen and problem.budget.expired()):
             break
         chosen.append(group)
         offered += problem.offered_mbit(group)
@@ -98,7 +133,11 @@ def plan_solstice(
     Times of light are raised to equal sums of rows and columns (QuickStuff). Then permutations are
     taken whose entries all reach a threshold, which is halved when there are none (BigSlice), until
     the window is full. Before that, demands of racks whose ports could not carry them in a window
-    are scaled down. Planes, uneven racks, the meaning of the budget, ties and errors are as in
+    are scaled down.
+
+    With K planes, K permutations stand together: for as long as the longest of them wants, which
+    carries everything if the window is long enough, or for the mean of their lengths, whichever
+    carries more. Planes, uneven racks, the meaning of the budget, ties and errors are as in
     :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -106,16 +145,28 @@ def plan_solstice(
     most_s = len(problem.layers) * budget.timing.window_s
     feasible = admissible(seconds[np.ix_(racks, racks)], most_s)
     matrix = stuffed(np.rint(feasible * (_QUANTA / budget.timing.window_s)).astype(np.int64))
-    pieces = _split(big_slices(matrix), int(matrix[:1].sum()), problem)
+    total = int(matrix[:1].sum())
+    plans = []
+    for lasts in (_mean, max) if len(problem.layers) > 1 else (_mean,):
+        pieces = _split(big_slices(matrix), total, problem)
+        groups = _in_parallel(problem, pieces, racks, seconds, lasts)
+        plans.append(_within_the_window(problem, groups))
+    return problem.result(max(plans, key=problem.share) or [_dark(problem)])
+
+
+def _within_the_window(
+    problem: OneWayProblem, groups: Iterable[Configuration]
+) -> list[Configuration]:
+    """The configurations, in their order, that fit with their switching times; the last one cut."""
     chosen: list[Configuration] = []
-    left_s = budget.timing.window_s
-    for group in _in_parallel(problem, pieces, racks, seconds):
-        left_s -= budget.timing.switching_s
-        if left_s <= 0 or budget.expired():
+    left_s = problem.budget.timing.window_s
+    for group in groups:
+        left_s -= problem.budget.timing.switching_s
+        if left_s <= 0 or problem.budget.expired():
             break
         chosen.append(group.lasting(min(group.duration_s, left_s)))
         left_s -= group.duration_s
-    return problem.result(chosen or [_dark(problem)])
+    return chosen
 
 
 def plan_round_robin(
@@ -174,8 +225,9 @@ def _in_parallel(
     pieces: Iterable[tuple[float, Permutation]],
     racks: NDArray[np.int64],
     useful: NDArray[np.float64],
+    lasts: Callable[[Sequence[float]], float] = _mean,
 ) -> Iterator[Configuration]:
-    """Configurations of as many permutations as there are planes, for the mean of their lengths.
+    """Configurations of as many permutations as there are planes, for ``lasts`` of their lengths.
 
     Lengths are in quanta of the window. Only light paths between ``racks`` for which ``useful`` is
     above zero are set up; they are spread over the planes by edge colouring. Light paths that find
@@ -197,7 +249,7 @@ def _in_parallel(
         placed = layer >= 0
         waiting = np.stack([sender[~placed], receiver[~placed]])
         if together:
-            duration_s = quantum_s * sum(length for length, _ in together) / len(together)
+            duration_s = quantum_s * lasts([length for length, _ in together])
         if placed.any():
             yield Configuration(duration_s, layer[placed], sender[placed], receiver[placed])
 

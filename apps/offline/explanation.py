@@ -291,6 +291,7 @@ class _Why:
             for mbps, a, b in short
         ]
         users = [user for user in users if user[3]]
+        users.sort(key=lambda user: user[1:3] != (self._src, self._dst))
         if not users:
             yield (
                 f"{ports} ports are free, and nothing can use them: no two racks that want more "

@@ -2,6 +2,7 @@
    here, so that the kernels need not; they run without the interpreter lock. */
 #include "arguments.h"
 
+#include "improve.h"
 #include "matchings_module.h"
 #include "multihop.h"
 #include "serve.h"
@@ -120,8 +121,68 @@ static PyObject *py_pack_paths(PyObject *self, PyObject *args)
     return a.failed ? NULL : PyLong_FromLong(n_bins);
 }
 
+static PyObject *py_improve_links(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    Wiring w = {.n_ports = -1};
+    w.n_racks = integer(&a, 0);
+    w.n_planes = integer(&a, 0);
+    w.port_rack = indices(&a, &w.n_ports, w.n_racks);
+    w.port_plane = indices(&a, &w.n_ports, w.n_planes);
+    w.port_mbps = doubles(&a, &w.n_ports);
+    const uint8_t *is_free = next_array(&a, sizeof(uint8_t), &w.n_ports, 0);
+    DemandList demands = {.count = -1};
+    demands.src = indices(&a, &demands.count, w.n_racks);
+    demands.dst = indices(&a, &demands.count, w.n_racks);
+    demands.mbps = doubles(&a, &demands.count);
+    demands.open_mbps = doubles(&a, &demands.count);
+    demands.open_paths = indices(&a, &demands.count, INT32_MAX);
+    demands.standing_paths = indices(&a, &demands.count, INT32_MAX);
+    Search search = {.max_hops = integer(&a, 1)};
+    search.whole = integer(&a, 0);
+    search.mate = next_array(&a, sizeof(int32_t), &w.n_ports, 0);
+    check_range(&a, search.mate, a.failed ? 0 : w.n_ports, -1, w.n_ports);
+    int32_t single = 1;
+    const double *disturbance = doubles(&a, &single);
+    search.steps = integer(&a, 1);
+    search.seed = integer(&a, 0);
+    Links links = {.n_fixed = integer(&a, 0)};
+    links.n_links = integer(&a, 0);
+    int32_t n_room = -1, n_hops = -1;
+    links.link_a = integers_out(&a, &n_room);
+    links.link_b = integers_out(&a, &n_room);
+    links.capacity_mbps = doubles_out(&a, &n_room);
+    Found found = {.room = -1};
+    found.pair = integers_out(&a, &found.room);
+    found.hops = integers_out(&a, &found.room);
+    found.links = integers_out(&a, &n_hops);
+    double *worth = doubles_out(&a, &single);
+    if (!a.failed && search.max_hops > LONGEST_PATH)
+        fail(&a, "is more hops than a path may have here");
+    if (!a.failed && (links.n_fixed > links.n_links ||
+                      n_room < (int64_t)links.n_fixed + w.n_ports / 2 || n_room < links.n_links))
+        fail(&a, "leaves too little room for links");
+    if (!a.failed && n_hops < (int64_t)found.room * LONGEST_PATH)
+        fail(&a, "leaves too little room for hops");
+    check_range(&a, links.link_a, a.failed ? 0 : links.n_links, 0, w.n_ports);
+    check_range(&a, links.link_b, a.failed ? 0 : links.n_links, 0, w.n_ports);
+    int32_t used = 0;
+    if (!a.failed) {
+        search.disturbance_mbps = *disturbance;
+        Py_BEGIN_ALLOW_THREADS;
+        used = improve_links(&w, is_free, demands, &search, &links, &found, worth);
+        Py_END_ALLOW_THREADS;
+        if (used < 0)
+            fail_for_memory(&a);
+    }
+    release(&a);
+    return a.failed ? NULL : Py_BuildValue("iii", links.n_links, found.count, used);
+}
+
 static PyMethodDef methods[] = {
     {"plan_paths", py_plan_paths, METH_VARARGS, "The rounds of the HydRA heuristic."},
+    {"improve_links", py_improve_links, METH_VARARGS, "Rewiring while that serves more."},
     {"serve_paths", py_serve_paths, METH_VARARGS, "What paths get of their demand, in turn."},
     {"pack_paths", py_pack_paths, METH_VARARGS, "First fit of paths into loop-free VLANs."},
     {"assign_rows", py_assign_rows, METH_VARARGS, "The heaviest assignment."},

@@ -16,7 +16,9 @@ def load_file(path: Path) -> Loaded:
         path,
         optical_drivers={**plane_checks(), "any": lambda _plane: ()},
         tor_drivers={**rack_checks(), "any": lambda _rack: ()},
-        algorithms=dict.fromkeys(("hydra-bfs", "hydra-bfs+", "static"), lambda _fabric: None),
+        algorithms=dict.fromkeys(
+            ("anytime", "hydra-bfs", "hydra-bfs+", "static"), lambda _fabric: None
+        ),
     )
 
 

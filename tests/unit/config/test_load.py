@@ -279,7 +279,7 @@ def test_a_disturbance_cost_that_the_algorithm_does_not_heed_is_mentioned(demo, 
         said[algorithm] = [warning.message for warning in load_configuration(path).warnings]
     assert said.pop("hydra-bfs") == [
         "has no effect: hydra-bfs gives up circuits that carry demand freely; "
-        "choose one of edmonds, edmonds-perfect, hydra-bfs+, static"
+        "choose one of anytime, edmonds, edmonds-perfect, hydra-bfs+, static"
     ]
     assert not any(said.values())
 

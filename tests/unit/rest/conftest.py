@@ -28,7 +28,7 @@ def fabric() -> Fabric:
         DEMO,
         optical_drivers=plane_checks(),
         tor_drivers=rack_checks(),
-        algorithms=dict.fromkeys(("hydra-bfs", "hydra-bfs+"), lambda _fabric: None),
+        algorithms=dict.fromkeys(("hydra-bfs", "hydra-bfs+", "anytime"), lambda _fabric: None),
     ).fabric
 
 

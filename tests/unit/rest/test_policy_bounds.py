@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import is_dataclass
 from enum import Enum
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 import pytest
 from annotated_types import BaseMetadata, Ge, Gt, Interval, Le, MinLen
@@ -23,6 +23,7 @@ WORDS = sorted(
     if isinstance(key.default, Enum)
     for word in type(key.default)
 )
+WORDS.append("auto")
 NUMBERS = (-1, -0.001, 0, 0.001, 0.5, 1, 1.001, 3, 3.0)
 ODD = (-math.inf, math.inf, math.nan, None, True, "", "3", "no-such", [], {}, [1], {"no_such": 1})
 
@@ -51,6 +52,16 @@ def keeps(limit, value):
     raise AssertionError(limit)
 
 
+def words_of(key):
+    """Words that may stand in place of a number."""
+    return [
+        word
+        for part in get_args(key.type)
+        if get_origin(part) is Literal
+        for word in get_args(part)
+    ]
+
+
 def is_declared(key, value):
     """Whether the key's type and limits hold this value."""
     if value is None:
@@ -59,6 +70,9 @@ def is_declared(key, value):
         return value in [one.value for one in type(key.default)]
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         return False
+    if words_of(key):
+        whole = isinstance(value, int) and all(keeps(one, value) for one in limits(key.type))
+        return value in words_of(key) or whole
     kinds = (int, float) if isinstance(key.default, float) else type(key.default)
     return isinstance(value, kinds) and all(keeps(one, value) for one in limits(key.type))
 

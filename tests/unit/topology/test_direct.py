@@ -107,4 +107,5 @@ def test_a_plane_that_is_not_offered_is_refused(plane):
         joins.join(0, 1, plane)
 
     with pytest.raises(PlanError, match=f"racks 0 and 1 on plane {plane}"):
-        stubborn(full(2, 2), np.zeros((2, 2)), EMPTY_TOPOLOGY, Reserved(), Budget(1))
+        budget = Budget(1, paths_per_pair=1)
+        stubborn(full(2, 2), np.zeros((2, 2)), EMPTY_TOPOLOGY, Reserved(), budget)

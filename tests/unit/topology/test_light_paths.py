@@ -30,7 +30,9 @@ from topology.plan_checks import check_result, slots_share
 from topology.problem import Budget, Reserved
 from topology.synthetic import synthetic_demand
 
-PLANNERS = [name for name in ENTRIES if name not in ("hydra-bfs", "hydra-bfs+", "static")]
+PLANNERS = [
+    name for name in ENTRIES if name not in ("hydra-bfs", "hydra-bfs+", "anytime", "static")
+]
 ONE_WAY = [name for name in PLANNERS if ENTRIES[name].product is Product.ONE_WAY]
 
 

@@ -14,7 +14,7 @@ from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY
 from topology.algorithms import ENTRIES, Product, algorithm
 from topology.bounds import served_share_bound
-from topology.decomposition import WHOLE, big_slices, longest_first, scaled, stuffed
+from topology.decomposition import WHOLE, big_slices, birkhoff, longest_first, scaled, stuffed
 from topology.plan_checks import check_result
 from topology.problem import Budget, Reserved, Timing
 from topology.synthetic import synthetic_demand
@@ -36,6 +36,20 @@ def matrices(draw):
     entry = st.sampled_from([0, 0, 1, 2, 5, 1000])
     values = draw(st.lists(entry, min_size=n * n, max_size=n * n))
     return np.array(values, dtype=np.int64).reshape(n, n)
+
+
+@settings(deadline=None)
+@given(matrices())
+def test_birkhoff_takes_a_matrix_apart(matrix):
+    whole = stuffed(matrix)
+    pieces = list(birkhoff(whole))
+    rows = np.arange(len(whole))
+    for length, column_of in pieces:
+        assert length > 0
+        assert sorted(column_of.tolist()) == rows.tolist()
+        whole[rows, column_of] -= length
+    assert not whole.any()
+    assert len(pieces) <= max(1, len(rows) ** 2 - 2 * len(rows) + 2)
 
 
 # --- decomposition --------------------------------------------------------------------------
@@ -146,6 +160,43 @@ def test_tms_stops_where_another_slot_costs_more_than_it_carries():
     lit_s = sum(slot.duration_s for slot in slots)
     assert lit_s + len(slots) * MORDIA.switching_s == pytest.approx(MORDIA.window_s)
     assert 1 < len(slots) <= 5**2 - 2 * 5 + 2
+
+
+def test_the_longest_permutations_carry_more_than_those_of_birkhoff():
+    random = np.random.default_rng(1)
+    published, longest = [], []
+    for _ in range(20):
+        demand = random.random((6, 6)) * (1 - np.eye(6))
+        demand *= 90.0 / max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
+        for name, shares in (("tms", published), ("tms+", longest)):
+            shares.append(plan(name, full(6, 1), demand, timing=MORDIA).served_share)
+    assert np.mean(longest) > np.mean(published)
+
+
+# --- solstice on several planes --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_planes", [2, 3, 4])
+def test_solstice_on_several_planes_carries_everything_in_a_long_window(n_planes):
+    demand = demand_of(3, {(0, 1): 400.0, (1, 0): 400.0, (1, 2): 500.0})
+    fabric = full(3, n_planes, rate_mbps=1000.0)
+    assert plan("solstice", fabric, demand, timing=Timing(10.0, 0.01)).served_share == 1.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_solstice_needs_little_more_than_the_shortest_window(seed):
+    """The busiest port's light and its nights: no schedule carries everything in less."""
+    n, planes, night_s = 8, 4, 0.005
+    random = np.random.default_rng(seed)
+    volume = random.uniform(1, 10, (n, n)) * (random.random((n, n)) < 0.4)
+    np.fill_diagonal(volume, 0.0)
+    busiest = max(volume.sum(axis=0).max(), volume.sum(axis=1).max())
+    partners = max((volume > 0).sum(axis=0).max(), (volume > 0).sum(axis=1).max())
+    least_s = 1.0 + night_s * -(-int(partners) // planes)
+    demand = volume * (100.0 * planes / busiest)  # a second of light at the busiest port
+    timing = Timing(1.3 * least_s, night_s)
+    result = plan("solstice", full(n, planes), demand / timing.window_s, timing=timing)
+    assert result.served_share == pytest.approx(1.0, abs=1e-6)
 
 
 # --- what all schedules do ------------------------------------------------------------------

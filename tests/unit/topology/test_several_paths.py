@@ -24,7 +24,7 @@ from topology.rounds import carries_more
 from topology.vlan import allocate
 
 NOTHING = Reserved()
-DUPLEX = ["hydra-bfs", "hydra-bfs+", "edmonds", "edmonds-perfect"]
+DUPLEX = ["anytime", "hydra-bfs", "hydra-bfs+", "edmonds", "edmonds-perfect"]
 
 
 def plan(name, fabric, demand, current=EMPTY_TOPOLOGY, reserved=NOTHING, **limits):

@@ -1,0 +1,185 @@
+"""``anytime``: sound, deterministic, and never worse with larger limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from topology_fabrics import (
+    budgets,
+    circuit,
+    demand_of,
+    demands,
+    fabrics,
+    full,
+    path,
+    topology_of,
+)
+
+from hydra.errors import PlanError
+from hydra.model import EMPTY_TOPOLOGY, Topology
+from topology.anytime import plan_anytime
+from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
+from topology.plan_checks import check_result
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+
+NOTHING_RESERVED = Reserved()
+CRUMB = 1e-9
+
+
+def plan(
+    fabric: FabricArrays,
+    demand: NDArray[np.float64],
+    budget: Budget,
+    current: Topology = EMPTY_TOPOLOGY,
+    reserved: Reserved = NOTHING_RESERVED,
+) -> PlanResult:
+    result = plan_anytime(fabric, demand, current, reserved, budget)
+    assert check_result(fabric, demand, current, reserved, budget, result) == []
+    return result
+
+
+def ring_and_crossings() -> NDArray[np.float64]:
+    demand = np.zeros((4, 4))
+    for a, b in ((0, 1), (1, 2), (2, 3), (3, 0)):
+        demand[a, b] = 18_000.0
+    for a, b in ((0, 2), (2, 0), (1, 3), (3, 1)):
+        demand[a, b] = 500.0
+    return demand
+
+
+def test_a_ring_uses_both_circuits_of_each_pair() -> None:
+    ring = {(0, 1): 18_000.0, (1, 2): 18_000.0, (2, 3): 18_000.0, (3, 0): 18_000.0}
+    result = plan(full(4, 4, rate_mbps=10_000.0), demand_of(4, ring), Budget(3))
+    assert (result.served_share, len(result.topology.circuits)) == (1.0, 8)
+
+
+@pytest.mark.parametrize("paths", [None, 2])
+def test_more_hops_do_not_take_from_a_ring_what_crosses_it(paths: int | None) -> None:
+    fabric = full(4, 4, rate_mbps=10_000.0)
+    shares = [
+        plan(fabric, ring_and_crossings(), Budget(hops, paths_per_pair=paths)).served_share
+        for hops in (1, 2, 3)
+    ]
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.985
+
+
+def random_case(seed: int) -> tuple[FabricArrays, NDArray[np.float64]]:
+    random = np.random.default_rng(seed)
+    n, planes = int(random.integers(3, 7)), int(random.integers(1, 4))
+    demand = random.lognormal(0, 1.2, (n, n)) * (random.random((n, n)) < random.uniform(0.2, 1))
+    np.fill_diagonal(demand, 0.0)
+    busiest = max(float(demand.sum(axis=0).max()), 1e-9)
+    return full(n, planes), demand * (random.uniform(0.4, 1.3) * 100.0 * planes / busiest)
+
+
+def test_more_hops_and_more_paths_never_serve_less() -> None:
+    for seed in range(120):
+        fabric, demand = random_case(seed)
+        for paths in (1, 2, None):
+            before = 0.0
+            for hops in (1, 2, 3, 4):
+                share = plan_anytime(
+                    fabric,
+                    demand,
+                    EMPTY_TOPOLOGY,
+                    NOTHING_RESERVED,
+                    Budget(hops, paths_per_pair=paths),
+                ).served_share
+                assert share >= before - CRUMB, (seed, hops, paths)
+                before = share
+        before = 0.0
+        for paths in (1, 2, 3, 4, 5, None):
+            budget = Budget(2, paths_per_pair=paths)
+            share = plan_anytime(
+                fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget
+            ).served_share
+            assert share >= before - CRUMB, (seed, paths)
+            before = share
+
+
+def test_more_time_never_serves_less() -> None:
+    for seed in range(40):
+        fabric, demand = random_case(seed)
+        shares = []
+        for calls in (1, 2, 4, 8, 100):
+            ticks = count(1)
+            budget = Budget(3, expired=lambda ticks=ticks, calls=calls: next(ticks) >= calls)
+            shares.append(plan(fabric, demand, budget).served_share)
+        assert shares == sorted(shares)
+
+
+def test_it_serves_more_than_the_rounds_on_the_whole() -> None:
+    ours, rounds = [], []
+    for seed in range(60):
+        fabric, demand = random_case(seed)
+        arguments = (fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3))
+        ours.append(plan_anytime(*arguments).served_share)
+        rounds.append(plan_hydra_bfs_plus(*arguments).served_share)
+    assert np.mean(ours) > np.mean(rounds) + 0.02
+    assert (np.array(ours) > np.array(rounds) - 0.02).all()
+
+
+@given(st.data())
+def test_it_is_sound_and_deterministic(data: st.DataObject) -> None:
+    fabric = data.draw(fabrics())
+    current = EMPTY_TOPOLOGY
+    for _ in range(2):
+        budget = data.draw(budgets(fabric))
+        budget = replace(budget, disturbance_mbps=data.draw(st.sampled_from([0.0, 5.0])))
+        demand = data.draw(demands(fabric.n_racks))
+        result = plan(fabric, demand, budget, current)
+        assert result == plan(fabric, demand, budget, current)
+        fixed = {c for c in current.circuits if not budget.may_change(fabric, c)}
+        assert fixed <= result.topology.circuits
+        current = result.topology
+
+
+@given(st.data())
+def test_reserved_paths_stay(data: st.DataObject) -> None:
+    fabric = data.draw(fabrics())
+    budget = replace(data.draw(budgets(fabric)), racks=None, planes=None, blocked_ports=frozenset())
+    first, demand = data.draw(demands(fabric.n_racks)), data.draw(demands(fabric.n_racks))
+    single = replace(budget, paths_per_pair=1, boolean=True)
+    current = plan_hydra_bfs(fabric, first, EMPTY_TOPOLOGY, NOTHING_RESERVED, single).topology
+    reserved = Reserved(tuple((path, 0.0) for path in current.paths[::2]))
+    result = plan(fabric, demand, budget, current, reserved)
+    assert set(current.paths[::2]) <= set(result.topology.paths)
+
+
+@pytest.mark.parametrize(("disturbance_mbps", "moves"), [(0.0, True), (2.4, True), (2.6, False)])
+def test_circuits_in_use_are_given_up_only_for_what_that_is_worth(
+    disturbance_mbps: float, moves: bool
+) -> None:
+    # Moving gains 50 - 45 Mbps and gives up two circuits.
+    fabric = full(4, 1)
+    current = topology_of(path(0, 1, circuit(fabric, 0, 1)), path(2, 3, circuit(fabric, 2, 3)))
+    demand = demand_of(4, {(0, 2): 50.0, (0, 1): 40.0, (2, 3): 5.0})
+    result = plan(fabric, demand, Budget(1, disturbance_mbps=disturbance_mbps), current)
+    assert (result.topology != current) == moves
+
+
+def test_what_stands_stays_where_nothing_else_serves_more() -> None:
+    fabric, demand = random_case(7)
+    first = plan(fabric, demand, Budget(3))
+    again = plan(fabric, demand, Budget(3, disturbance_mbps=1e-3), first.topology)
+    assert first.topology.circuits <= again.topology.circuits
+    assert again.served_share >= first.served_share - CRUMB
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"demand\[0, 1\]"):
+        plan_anytime(full(2, 1), [[0, -1], [0, 0]], EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(1))
+
+
+@pytest.mark.parametrize("fabric", [full(1, 3), full(4, 0), full(3, 2)])
+def test_nothing_to_plan_for(fabric: FabricArrays) -> None:
+    nothing = np.zeros((fabric.n_racks, fabric.n_racks))
+    result = plan(fabric, nothing, Budget(2, disturbance_mbps=1.0))
+    assert (result.topology, result.served_share) == (Topology(), 1.0)

@@ -1,0 +1,498 @@
+#include "improve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Smallest gain, in Mbps, for which circuits are rewired. */
+#define LEAST_GAIN 1e-6
+/* Random rewirings at a time, when no single one serves more. */
+enum { KICKS = 3 };
+
+typedef struct {
+    const Wiring *wiring;
+    const uint8_t *is_free;
+    DemandList demands;
+    const Search *search;
+    Links *links;
+    Found *found;
+    int32_t *slot_start, *slot_count; /* per rack */
+    int32_t *slot_link, *slot_peer;
+    int32_t *best; /* per two racks: the circuit between them with the most left, or -1 */
+    double *residual;
+    double *left;     /* per demand */
+    int32_t *n_paths; /* per demand */
+    int32_t *at_port; /* per port: its circuit, or -1 */
+    int32_t *plane_start, *plane_port; /* ports where circuits may end, by plane */
+    int32_t *rack_start, *rack_port;   /* the same by rack */
+    int32_t *kept_a, *kept_b; /* the best circuits so far */
+    double *kept_mbps;
+    int32_t kept_count;
+    int32_t *short_of; /* demands that are not carried in full, the most wanting first */
+    double *missing;
+    int64_t used; /* circuits looked at */
+    uint32_t random;
+} Work;
+
+static double lesser(double one, double other) { return one < other ? one : other; }
+
+/* ---- routing ---------------------------------------------------------------------------------- */
+
+static int32_t *best_between(const Work *w, int32_t one, int32_t other)
+{
+    return w->best + (size_t)one * w->wiring->n_racks + other;
+}
+
+static void find_best(Work *w, int32_t here, int32_t there)
+{
+    int32_t best = -1;
+    int32_t end = w->slot_start[here] + w->slot_count[here];
+    for (int32_t s = w->slot_start[here]; s < end; s++)
+        if (w->slot_peer[s] == there &&
+            (best < 0 || w->residual[w->slot_link[s]] > w->residual[best]))
+            best = w->slot_link[s];
+    *best_between(w, here, there) = *best_between(w, there, here) = best;
+}
+
+static void add_end(Work *w, int32_t here, int32_t there, int32_t link)
+{
+    int32_t slot = w->slot_start[here] + w->slot_count[here]++;
+    w->slot_link[slot] = link;
+    w->slot_peer[slot] = there;
+}
+
+static void lay_out(Work *w)
+{
+    const Wiring *f = w->wiring;
+    Links *l = w->links;
+    memset(w->slot_count, 0, f->n_racks * sizeof *w->slot_count);
+    memset(w->best, -1, (size_t)f->n_racks * f->n_racks * sizeof *w->best);
+    memcpy(w->residual, l->capacity_mbps, l->n_links * sizeof *w->residual);
+    for (int32_t i = 0; i < l->n_links; i++) {
+        int32_t one = f->port_rack[l->link_a[i]], other = f->port_rack[l->link_b[i]];
+        add_end(w, one, other, i);
+        add_end(w, other, one, i);
+        int32_t best = *best_between(w, one, other);
+        if (best < 0 || w->residual[i] > w->residual[best])
+            *best_between(w, one, other) = *best_between(w, other, one) = i;
+    }
+}
+
+/* The widest path of `hops` circuits, into links[]; its width in Mbps, 0 if there is none. */
+static double widest_path(Work *w, int32_t src, int32_t dst, int32_t hops, int32_t *links)
+{
+    double widest = 0;
+    int32_t last = *best_between(w, src, dst);
+    w->used++;
+    if (hops == 1) {
+        links[0] = last;
+        return last < 0 ? 0 : w->residual[last];
+    }
+    int32_t end = w->slot_start[src] + w->slot_count[src];
+    w->used += w->slot_count[src];
+    for (int32_t s = w->slot_start[src]; s < end; s++) {
+        int32_t first = w->slot_link[s], relay = w->slot_peer[s];
+        if (relay == dst || w->residual[first] <= widest)
+            continue;
+        if (hops == 2) {
+            last = *best_between(w, relay, dst);
+            if (last < 0)
+                continue;
+            double width = lesser(w->residual[first], w->residual[last]);
+            if (width > widest) {
+                widest = width;
+                links[0] = first;
+                links[1] = last;
+            }
+            continue;
+        }
+        int32_t stop = w->slot_start[relay] + w->slot_count[relay];
+        w->used += w->slot_count[relay];
+        for (int32_t t = w->slot_start[relay]; t < stop; t++) {
+            int32_t next = w->slot_peer[t];
+            last = *best_between(w, next, dst);
+            if (last < 0 || next == src || next == dst)
+                continue;
+            double width = lesser(w->residual[first], w->residual[w->slot_link[t]]);
+            width = lesser(width, w->residual[last]);
+            if (width > widest) {
+                widest = width;
+                links[0] = first;
+                links[1] = w->slot_link[t];
+                links[2] = last;
+            }
+        }
+    }
+    return widest;
+}
+
+/* Whether a pair gets more with a further path of this width: switches spread its flows evenly. */
+static bool carries_more(const Work *w, int32_t pair, double width)
+{
+    int32_t n = w->demands.standing_paths[pair] + w->n_paths[pair];
+    double carried = w->demands.mbps[pair] - w->left[pair];
+    double share = w->demands.mbps[pair] / (n + 1);
+    double old = n ? n * lesser(share, carried / n) : 0;
+    return old + lesser(share, width) > carried + RATE_TOLERANCE_MBPS;
+}
+
+/* One more path of `hops` circuits for a pair; false if that gives it nothing. */
+static bool serve_once(Work *w, int32_t pair, int32_t hops)
+{
+    const DemandList *d = &w->demands;
+    Found *found = w->found;
+    int32_t links[LONGEST_PATH];
+    if (w->left[pair] <= RATE_TOLERANCE_MBPS || w->n_paths[pair] >= d->open_paths[pair] ||
+        found->count == found->room)
+        return false;
+    double width = widest_path(w, d->src[pair], d->dst[pair], hops, links);
+    if (width <= RATE_TOLERANCE_MBPS)
+        return false;
+    if (w->search->whole ? width < w->left[pair] - RATE_TOLERANCE_MBPS
+                         : !carries_more(w, pair, width))
+        return false;
+    double given = lesser(width, w->left[pair]);
+    int32_t *written = found->links + (size_t)found->count * LONGEST_PATH;
+    for (int32_t i = 0; i < LONGEST_PATH; i++)
+        written[i] = i < hops ? links[i] : -1;
+    for (int32_t i = 0; i < hops; i++) {
+        const Links *l = w->links;
+        w->residual[links[i]] -= given;
+        find_best(w, w->wiring->port_rack[l->link_a[links[i]]],
+                  w->wiring->port_rack[l->link_b[links[i]]]);
+    }
+    w->left[pair] -= given;
+    w->n_paths[pair]++;
+    found->pair[found->count] = pair;
+    found->hops[found->count++] = hops;
+    return true;
+}
+
+/* What the circuits are worth in Mbps: short paths first, the largest demands first. */
+static double route(Work *w)
+{
+    const DemandList *d = &w->demands;
+    double worth = 0;
+    w->used += w->links->n_links + d->count + w->wiring->n_racks * w->wiring->n_racks / 16;
+    lay_out(w);
+    w->found->count = 0;
+    memcpy(w->left, d->open_mbps, d->count * sizeof *w->left);
+    memset(w->n_paths, 0, d->count * sizeof *w->n_paths);
+    for (int32_t hops = 1; hops <= w->search->max_hops; hops++)
+        for (int32_t pair = 0; pair < d->count; pair++)
+            while (serve_once(w, pair, hops))
+                ;
+    for (int32_t pair = 0; pair < d->count; pair++)
+        worth += d->open_mbps[pair] - w->left[pair];
+    if (w->search->disturbance_mbps > 0)
+        for (int32_t i = w->links->n_fixed; i < w->links->n_links; i++)
+            if (w->search->mate[w->links->link_a[i]] == w->links->link_b[i])
+                worth += w->search->disturbance_mbps;
+    return worth;
+}
+
+/* ---- rewiring --------------------------------------------------------------------------------- */
+
+static void place(Work *w, int32_t link, int32_t one, int32_t other)
+{
+    const double *mbps = w->wiring->port_mbps;
+    w->links->link_a[link] = one < other ? one : other;
+    w->links->link_b[link] = one < other ? other : one;
+    w->links->capacity_mbps[link] = lesser(mbps[one], mbps[other]);
+    w->at_port[one] = w->at_port[other] = link;
+}
+
+static int32_t partner(const Work *w, int32_t port)
+{
+    int32_t link = w->at_port[port];
+    if (link < 0)
+        return -1;
+    return w->links->link_a[link] == port ? w->links->link_b[link] : w->links->link_a[link];
+}
+
+static void cut(Work *w, int32_t port)
+{
+    Links *l = w->links;
+    int32_t link = w->at_port[port], last = l->n_links - 1;
+    if (link < 0)
+        return;
+    w->at_port[l->link_a[link]] = w->at_port[l->link_b[link]] = -1;
+    if (link != last) {
+        l->link_a[link] = l->link_a[last];
+        l->link_b[link] = l->link_b[last];
+        l->capacity_mbps[link] = l->capacity_mbps[last];
+        w->at_port[l->link_a[link]] = w->at_port[l->link_b[link]] = link;
+    }
+    l->n_links = last;
+}
+
+static bool may_join(const Work *w, int32_t one, int32_t other)
+{
+    return one >= 0 && other >= 0 && w->wiring->port_rack[one] != w->wiring->port_rack[other];
+}
+
+static void join(Work *w, int32_t one, int32_t other)
+{
+    place(w, w->links->n_links++, one, other);
+}
+
+/* Join two ports of a plane, and the ports that they are torn from; false if nothing changed. */
+static bool rewire(Work *w, int32_t one, int32_t other)
+{
+    int32_t left = partner(w, one), right = partner(w, other);
+    if (left == other || !may_join(w, one, other))
+        return false;
+    cut(w, one);
+    cut(w, other);
+    join(w, one, other);
+    if (may_join(w, left, right))
+        join(w, left, right);
+    return true;
+}
+
+static void undo(Work *w, int32_t one, int32_t other, int32_t left, int32_t right)
+{
+    cut(w, one);
+    if (left >= 0)
+        cut(w, left);
+    if (left >= 0)
+        join(w, one, left);
+    if (right >= 0)
+        join(w, other, right);
+}
+
+static void keep(Work *w)
+{
+    const Links *l = w->links;
+    w->kept_count = l->n_links;
+    memcpy(w->kept_a, l->link_a, l->n_links * sizeof *w->kept_a);
+    memcpy(w->kept_b, l->link_b, l->n_links * sizeof *w->kept_b);
+    memcpy(w->kept_mbps, l->capacity_mbps, l->n_links * sizeof *w->kept_mbps);
+}
+
+static void restore(Work *w)
+{
+    Links *l = w->links;
+    for (int32_t i = l->n_fixed; i < l->n_links; i++)
+        w->at_port[l->link_a[i]] = w->at_port[l->link_b[i]] = -1;
+    l->n_links = w->kept_count;
+    memcpy(l->link_a, w->kept_a, l->n_links * sizeof *w->kept_a);
+    memcpy(l->link_b, w->kept_b, l->n_links * sizeof *w->kept_b);
+    memcpy(l->capacity_mbps, w->kept_mbps, l->n_links * sizeof *w->kept_mbps);
+    for (int32_t i = l->n_fixed; i < l->n_links; i++)
+        w->at_port[l->link_a[i]] = w->at_port[l->link_b[i]] = i;
+}
+
+/* ---- search ----------------------------------------------------------------------------------- */
+
+static bool time_is_up(const Work *w) { return w->used >= w->search->steps; }
+
+/* True, with the new worth, if joining two ports of a plane serves more; else nothing changed. */
+static bool try_to_join(Work *w, int32_t one, int32_t other, double *worth)
+{
+    int32_t left = partner(w, one), right = partner(w, other);
+    if (!rewire(w, one, other))
+        return false;
+    double then = route(w);
+    if (then > *worth + LEAST_GAIN) {
+        *worth = then;
+        return true;
+    }
+    undo(w, one, other, left, right);
+    return false;
+}
+
+/* Demands that miss something as routed last, the most wanting first; returns their number. */
+static int32_t list_short(Work *w)
+{
+    int32_t count = 0;
+    for (int32_t pair = 0; pair < w->demands.count; pair++)
+        if (w->left[pair] > RATE_TOLERANCE_MBPS) {
+            w->short_of[count] = pair;
+            w->missing[count++] = w->left[pair];
+        }
+    for (int32_t gap = count / 2; gap > 0; gap /= 2) /* Shell's sort */
+        for (int32_t i = gap; i < count; i++) {
+            int32_t pair = w->short_of[i], k = i;
+            double missing = w->missing[i];
+            for (; k >= gap && w->missing[k - gap] < missing; k -= gap) {
+                w->short_of[k] = w->short_of[k - gap];
+                w->missing[k] = w->missing[k - gap];
+            }
+            w->short_of[k] = pair;
+            w->missing[k] = missing;
+        }
+    return count;
+}
+
+/* One pass over the demands that miss something: a circuit between their racks, on each plane. True
+   if that served more. */
+static bool mend(Work *w, double *worth)
+{
+    const Wiring *f = w->wiring;
+    bool better = false;
+    route(w);
+    int32_t count = list_short(w);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t src = w->demands.src[w->short_of[i]], dst = w->demands.dst[w->short_of[i]];
+        for (int32_t s = w->rack_start[src]; s < w->rack_start[src + 1]; s++)
+            for (int32_t t = w->rack_start[dst]; t < w->rack_start[dst + 1]; t++) {
+                int32_t one = w->rack_port[s], other = w->rack_port[t];
+                if (f->port_plane[one] != f->port_plane[other])
+                    continue;
+                if (time_is_up(w))
+                    return better;
+                better |= try_to_join(w, one, other, worth);
+            }
+    }
+    return better;
+}
+
+/* One pass over all two ports of each plane; true if any rewiring served more. */
+static bool sweep(Work *w, double *worth)
+{
+    bool better = false;
+    for (int32_t plane = 0; plane < w->wiring->n_planes; plane++)
+        for (int32_t i = w->plane_start[plane]; i < w->plane_start[plane + 1]; i++)
+            for (int32_t j = i + 1; j < w->plane_start[plane + 1]; j++) {
+                if (time_is_up(w))
+                    return better;
+                better |= try_to_join(w, w->plane_port[i], w->plane_port[j], worth);
+            }
+    return better;
+}
+
+static uint32_t draw(Work *w, uint32_t below)
+{
+    w->random ^= w->random << 13;
+    w->random ^= w->random >> 17;
+    w->random ^= w->random << 5;
+    return w->random % below;
+}
+
+static void kick(Work *w)
+{
+    int32_t ports = w->plane_start[w->wiring->n_planes];
+    for (int32_t n = 0; n < KICKS; n++) {
+        int32_t one = w->plane_port[draw(w, ports)];
+        int32_t plane = w->wiring->port_plane[one];
+        int32_t first = w->plane_start[plane], count = w->plane_start[plane + 1] - first;
+        rewire(w, one, w->plane_port[first + draw(w, count)]);
+    }
+}
+
+static void *room(bool *failed, size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+    *failed |= memory == NULL;
+    return memory;
+}
+
+#define ROOM(failed, pointer, count) ((pointer) = room(failed, count, sizeof *(pointer)))
+
+static bool set_up(Work *w)
+{
+    const Wiring *f = w->wiring;
+    size_t links = (size_t)w->links->n_fixed + f->n_ports / 2 + 1;
+    bool failed = false;
+    ROOM(&failed, w->slot_start, (size_t)f->n_racks + 1);
+    ROOM(&failed, w->slot_count, f->n_racks);
+    ROOM(&failed, w->slot_link, 2 * links + f->n_ports);
+    ROOM(&failed, w->slot_peer, 2 * links + f->n_ports);
+    ROOM(&failed, w->best, (size_t)f->n_racks * f->n_racks);
+    ROOM(&failed, w->residual, links);
+    ROOM(&failed, w->left, w->demands.count);
+    ROOM(&failed, w->n_paths, w->demands.count);
+    ROOM(&failed, w->at_port, f->n_ports);
+    ROOM(&failed, w->plane_start, (size_t)f->n_planes + 1);
+    ROOM(&failed, w->plane_port, f->n_ports);
+    ROOM(&failed, w->rack_start, (size_t)f->n_racks + 1);
+    ROOM(&failed, w->rack_port, f->n_ports);
+    ROOM(&failed, w->short_of, w->demands.count);
+    ROOM(&failed, w->missing, w->demands.count);
+    ROOM(&failed, w->kept_a, links);
+    ROOM(&failed, w->kept_b, links);
+    ROOM(&failed, w->kept_mbps, links);
+    if (failed)
+        return false;
+    for (int32_t port = 0; port < f->n_ports; port++)
+        w->slot_start[f->port_rack[port] + 1]++;
+    for (int32_t rack = 0; rack < f->n_racks; rack++)
+        w->slot_start[rack + 1] += w->slot_start[rack];
+    int32_t count = 0;
+    for (int32_t plane = 0; plane < f->n_planes; plane++) {
+        w->plane_start[plane] = count;
+        for (int32_t port = 0; port < f->n_ports; port++)
+            if (w->is_free[port] && f->port_plane[port] == plane)
+                w->plane_port[count++] = port;
+    }
+    w->plane_start[f->n_planes] = count;
+    for (int32_t port = 0; port < f->n_ports; port++)
+        if (w->is_free[port])
+            w->rack_start[f->port_rack[port] + 1]++;
+    for (int32_t rack = 0; rack < f->n_racks; rack++)
+        w->rack_start[rack + 1] += w->rack_start[rack];
+    for (int32_t port = f->n_ports - 1; port >= 0; port--)
+        if (w->is_free[port]) {
+            /* Filled from the back, until the next rack's start is this one's own. */
+            int32_t rack = f->port_rack[port];
+            w->rack_port[--w->rack_start[rack + 1]] = port;
+        }
+    memmove(w->rack_start, w->rack_start + 1, f->n_racks * sizeof *w->rack_start);
+    w->rack_start[f->n_racks] = count;
+    for (int32_t port = 0; port < f->n_ports; port++)
+        w->at_port[port] = -1;
+    for (int32_t i = w->links->n_fixed; i < w->links->n_links; i++)
+        w->at_port[w->links->link_a[i]] = w->at_port[w->links->link_b[i]] = i;
+    return true;
+}
+
+static void release(Work *w)
+{
+    void *all[] = {w->rack_start, w->rack_port,   w->short_of,   w->missing,
+                   w->slot_start, w->slot_count,  w->slot_link,  w->slot_peer, w->best,
+                   w->residual,   w->left,        w->n_paths,    w->at_port,   w->plane_start,
+                   w->plane_port, w->kept_a,      w->kept_b,     w->kept_mbps};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static double all_wanted(const Work *w)
+{
+    double wanted = 0;
+    for (int32_t pair = 0; pair < w->demands.count; pair++)
+        wanted += w->demands.open_mbps[pair];
+    return wanted - LEAST_GAIN;
+}
+
+int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList demands,
+                      const Search *search, Links *links, Found *found, double *worth)
+{
+    Work work = {.wiring = wiring, .is_free = is_free, .demands = demands, .search = search,
+                 .links = links, .found = found, .random = (uint32_t)search->seed * 2654435761u + 1};
+    Work *w = &work;
+    int32_t used = -1;
+    if (set_up(w)) {
+        double now = route(w), best = now, all = all_wanted(w);
+        bool costly = search->disturbance_mbps > 0;
+        keep(w);
+        while (!time_is_up(w) && (costly || best < all)) {
+            while (mend(w, &now) || sweep(w, &now))
+                ;
+            if (now > best + LEAST_GAIN) {
+                best = now;
+                keep(w);
+            } else {
+                restore(w);
+            }
+            if (!w->plane_start[wiring->n_planes])
+                break;
+            kick(w);
+            now = time_is_up(w) ? best : route(w);
+        }
+        restore(w);
+        used = w->used < INT32_MAX ? (int32_t)w->used : INT32_MAX;
+        *worth = route(w);
+    }
+    release(w);
+    return used;
+}
