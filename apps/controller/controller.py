@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -276,6 +276,7 @@ class Controller:
             self._port_changed,
             self._switches.answers_again,
             self._switch_answers,
+            self._ports_renumbered,
         )
         fleet.watch_rivals(ledger.tell_alarm)
 
@@ -379,6 +380,10 @@ class Controller:
         elif self._withdrawals.due:  # a switch may be there that an attempt was short of
             self._withdrawals.of_dead_circuits()
 
+    def _follow_numbers(self) -> None:
+        if self._upkeep.follow_numbers():
+            self._synchronise()
+
     def _resume(self) -> None:
         """Resume reservations once everything is there, or ``_RESUME_S`` after the start."""
         complete = self._recovery.done and not self._reach.missing()
@@ -436,6 +441,11 @@ class Controller:
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)
+
+    def _ports_renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
+        self._switches.renumbered(datapath, earlier)
+        self._conductor.put_once(self._follow_numbers, first=True)
+        self._conductor.put_meanwhile(self._upkeep.follow_numbers_meanwhile)
 
     def _paths_lost(self, lost: Sequence[LostPath]) -> None:
         self._conductor.put(lambda: self._withdrawals.of_lost_paths(lost), first=True)

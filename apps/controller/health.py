@@ -31,6 +31,7 @@ _NOTED: Final = (
     ConditionKind.TOR_DOWN,
     ConditionKind.SWITCH_NOT_CONNECTED,
     ConditionKind.SWITCH_NOT_ANSWERING,
+    ConditionKind.PORT_RENUMBERED,
     ConditionKind.WORKER_REFUSED,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,
@@ -109,4 +110,5 @@ class Health:
             self._ledger.journal_failure,
             self._reservations.fitting_mbps,
             self._workers_refused(),
+            reach.moved_ports(),
         )

@@ -21,6 +21,7 @@ from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.names import rack_of
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reconfiguration.switches import MovedPort
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
 from hydra.roles import Alarm
@@ -47,6 +48,8 @@ class ConditionKind(Enum):
     """Switches whose connection stands, and that owe an answer whose time is up."""
     UNCONFIRMED = "unconfirmed"
     """Devices and switches that answer, and have not confirmed the present state."""
+    PORT_RENUMBERED = "port-renumbered"
+    """Ports with another OpenFlow number than their switch's rules name."""
     WORKER_REFUSED = "worker-refused"
     """Workers that speak another version of their protocol than the controller."""
     PORT_QUARANTINED = "port-quarantined"
@@ -124,6 +127,7 @@ class Facts:
     fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
     """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
     workers_refused: Sequence[RefusedWorker] = ()
+    moved_ports: Sequence[MovedPort] = ()
 
 
 class Watch:
@@ -255,7 +259,9 @@ class Watch:
                     reservations,
                 )
         kind = ConditionKind.UNCONFIRMED
-        since = self._first_seen(kind, facts.unconfirmed, facts)
+        renumbered = {one.switch for one in facts.moved_ports}  # told below, with their ports
+        behind = [name for name in facts.unconfirmed if name not in renumbered]
+        since = self._first_seen(kind, behind, facts)
         if since:
             yield Condition(
                 kind,
@@ -265,6 +271,23 @@ class Watch:
                 "told again, ever more rarely; nothing is set up there meanwhile",
                 "if it lasts, the log says what they answer",
                 "hydra history",
+            )
+
+        kind = ConditionKind.PORT_RENUMBERED
+        moved = {f"{one.switch}:{one.port}": one for one in facts.moved_ports}
+        if since := self._first_seen(kind, moved, facts):
+            pairs, reservations = _on(facts, ends={one.rack for one in moved.values()})
+            yield Condition(
+                kind,
+                tuple(since),
+                _names([moved[name].what for name in since], "; "),
+                min(since.values()),
+                "its switch is given rules with the new number, at once and then ever more rarely",
+                "if it lasts, the log says what the switch answers; fixed numbers (Open vSwitch: "
+                "ofport_request) keep a port from coming back as another one",
+                "hydra devices",
+                pairs,
+                reservations,
             )
 
         kind = ConditionKind.WORKER_REFUSED
@@ -535,6 +558,10 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
         "{} switches are connected now",
     ),
     ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
+    ConditionKind.PORT_RENUMBERED: (
+        "rules follow the new number of port {}",
+        "rules follow the new numbers of {} ports",
+    ),
     ConditionKind.WORKER_REFUSED: (
         "worker {} is not refused any more",
         "{} workers are not refused any more",
