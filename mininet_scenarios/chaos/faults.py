@@ -48,6 +48,7 @@ from mininet_scenarios.chaos.switch_faults import (
     DaemonKilled,
     FlowAdded,
     FlowsDeleted,
+    PortsRenumbered,
 )
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed import ovs
@@ -151,6 +152,9 @@ FAULTS: Final[Mapping[str, Draw]] = {
         field, chance.choice(field.fabric.racks)
     ),
     "learning-lost": _learning_lost,
+    "ports-renumbered": lambda field, chance: PortsRenumbered.steering(
+        field, _server(field, chance)
+    ).drawn_by(chance),
     "fibre-cut": lambda field, chance: FibreCut(field, _port(field, chance)),
     "fibre-flapping": lambda field, chance: FibreFlapping(
         field, _port(field, chance), chance.randint(2, 5)
