@@ -52,6 +52,7 @@ from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.faults.conditions import RefusedWorker
+from hydra.faults.server_links import Dead
 from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
@@ -236,9 +237,19 @@ class Controller:
             reach.on_circuits,
             self._paths_lost,
             metrics,
+            switches.linked,
+            self._uplinks_one_way,
         )
         health = self._health = Health(
-            fabric, ledger, reach, quarantine, poller, auditor, reservations, workers_refused
+            fabric,
+            ledger,
+            reach,
+            quarantine,
+            poller,
+            auditor,
+            reservations,
+            workers_refused,
+            lambda: upkeep.one_way_uplinks,
         )
         self.policies = PolicyDesk(
             loaded,
@@ -450,6 +461,11 @@ class Controller:
     def _paths_lost(self, lost: Sequence[LostPath]) -> None:
         self._conductor.put(lambda: self._withdrawals.of_lost_paths(lost), first=True)
         self._conductor.put_meanwhile(lambda: self._withdrawals.divert_meanwhile(lost))
+
+    def _uplinks_one_way(self, dead: Dead) -> None:
+        self._upkeep.note_one_way_uplinks(dead)
+        self._conductor.put_once(self._upkeep.follow_uplinks, first=True)
+        self._conductor.put_meanwhile(self._upkeep.follow_uplinks_meanwhile)
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self._classifier.switch_of(server)

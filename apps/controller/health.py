@@ -22,6 +22,7 @@ from hydra.faults.conditions import (
     Watch,
     over,
 )
+from hydra.faults.server_links import Dead
 from hydra.history import HappeningKind
 from hydra.model import Fabric
 from hydra.reconfiguration.plan import Pair
@@ -52,6 +53,7 @@ class Health:
     _auditor: Auditor
     _reservations: ReservationCare
     _workers_refused: Callable[[], Sequence[RefusedWorker]]
+    _one_way_uplinks: Callable[[], Dead] = dict
     _watch: Watch = field(default_factory=Watch, init=False)
     _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
         default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
@@ -111,4 +113,5 @@ class Health:
             self._reservations.fitting_mbps,
             self._workers_refused(),
             reach.moved_ports(),
+            self._one_way_uplinks(),
         )

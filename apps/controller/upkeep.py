@@ -23,6 +23,7 @@ from apps.controller.runner import BesideOthers, Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.failures import FailureKind
+from hydra.faults.server_links import Dead
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
@@ -116,6 +117,8 @@ class Upkeep:
     _meter_retries: Retries = field(default_factory=Retries, init=False)
     dark: frozenset[_Dark] = field(default=frozenset(), init=False)
     """Circuits that lost their light while a ToR was away, or while a change was under way."""
+    one_way_uplinks: Dead = field(default_factory=dict, init=False)
+    """Directions of servers' uplinks that are dead, by lost probes."""
 
     def __post_init__(self) -> None:
         self._substrate = substrate_of(self._fabric)
@@ -277,6 +280,11 @@ class Upkeep:
     def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""
         self._runner.run(self._switches.follow_uplinks())
+
+    def note_one_way_uplinks(self, dead: Dead) -> None:
+        """Note which directions of servers' uplinks are dead; :meth:`follow_uplinks` then."""
+        self.one_way_uplinks = dead
+        self._switches.one_way_uplinks = frozenset(dead)
 
     def follow_uplinks_meanwhile(self) -> None:
         """Do so while a change under way waits, where that touches nothing that it rests on."""

@@ -16,6 +16,7 @@ from apps.openflow.package import (
     ofproto_v1_3_parser,
 )
 from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents
+from drivers.codecs.openflow.messages import PORT_PASSES_NOT
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.failures import FailureKind
 
@@ -267,7 +268,5 @@ def _of_replies(events: SwitchEvents) -> dict[int, Any]:
 
 
 def port_info(port: Any) -> PortInfo:
-    down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
-        port.state & ofproto_v1_3.OFPPS_LINK_DOWN
-    )
+    down = bool(port.config & PORT_PASSES_NOT) or bool(port.state & ofproto_v1_3.OFPPS_LINK_DOWN)
     return PortInfo(port.port_no, port.name.decode("ascii", "replace"), not down)

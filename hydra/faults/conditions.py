@@ -15,6 +15,7 @@ from typing import Final
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined
+from hydra.faults.server_links import Dead, named
 from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
@@ -128,6 +129,8 @@ class Facts:
     """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
     workers_refused: Sequence[RefusedWorker] = ()
     moved_ports: Sequence[MovedPort] = ()
+    one_way_uplinks: Dead = field(default_factory=dict)
+    """Directions of servers' uplinks that are dead, although there is carrier."""
 
 
 class Watch:
@@ -307,10 +310,12 @@ class Watch:
     def _others(self, facts: Facts) -> Iterator[Condition]:
         kind = ConditionKind.UPLINK_DEAD
         if since := self._first_seen(kind, sorted(facts.dead_uplinks), facts):
+            one_way = facts.one_way_uplinks
+            names = [named(name, one_way[name]) if name in one_way else name for name in since]
             yield Condition(
                 kind,
                 tuple(since),
-                _many("server", "servers", since, "without an uplink for circuits"),
+                _many("server", "servers", names, "without an uplink for circuits"),
                 min(since.values()),
                 "reached electrically, where they can be",
                 "mend the cable, or the connection of the vswitch",

@@ -19,7 +19,7 @@ from hydra.reconfiguration.plan import Pair, pair_of
 
 LOSSES: Final = 3
 """Lost probes in a row after which a path is dead."""
-_MOST_PER_S: Final = 700
+MOST_PER_S: Final = 700
 """Most probes a second: more would cost the controller more than a twentieth of a core
 (``benchmarks.probing``). Beyond 350 paths for each second of the interval, the interval grows."""
 _COPIES: Final = (1, 4, 8)
@@ -101,14 +101,14 @@ class Surveillance:
             for traversal in way.circuits:
                 self._users.setdefault(traversal, []).append(way)
         number = sum(map(len, self._ways.values()))
-        self._interval_s = max(self._wanted_s, number / _MOST_PER_S)
+        self._interval_s = max(self._wanted_s, number / MOST_PER_S)
         # By source: what a switch sends at about the same time goes there as one message.
         order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
         soon = 0
         for index, way in enumerate(order):
             after_s = self._interval_s * (index + 1) / len(order)
             if (way.path, way.vlan) in self._unseen:
-                after_s = min(after_s, soon / _MOST_PER_S)
+                after_s = min(after_s, soon / MOST_PER_S)
                 soon += 1
             self._plan(way, now_s + after_s)
         self._unseen -= wanted.keys()

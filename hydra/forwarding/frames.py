@@ -46,8 +46,10 @@ class Probe:
     nonce: int
 
 
-def probe(src: MacAddress, dst: MacAddress, vlan: VlanId, nonce: int) -> bytes:
-    """A unicast frame that shows a path carries traffic from ``src`` to ``dst``."""
+def probe(src: MacAddress, dst: MacAddress, vlan: VlanId | None, nonce: int) -> bytes:
+    """A unicast frame that shows a path carries traffic from ``src`` to ``dst``, or, without a
+    VLAN, the ToR that both are at.
+    """
     payload = _PROBE_MAGIC + struct.pack("!Q", nonce)
     return _frame(_mac(dst), _mac(src), vlan, PROBE_ETHERTYPE, payload)
 

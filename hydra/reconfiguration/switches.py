@@ -134,6 +134,9 @@ class Switches:
     Single operations of sets are atomic, which is all that is asked of them here.
     """
 
+    one_way_uplinks: frozenset[str] = frozenset()
+    """Servers whose uplink is dead in one direction, as probes show; replaced by whoever knows."""
+
     def __init__(
         self,
         fabric: Fabric,
@@ -171,7 +174,7 @@ class Switches:
         self.closed_meanwhile: frozenset[str] = frozenset()
         """The same, by changes under way, which count on it."""
         self.dead_uplinks: frozenset[str] = frozenset()
-        """Servers whose uplink to the ToR is down, or closed."""
+        """Servers whose uplink to the ToR is down, closed, or dead in one direction."""
         self._uplinks = frozenset(
             end for server in fabric.servers for end in self._ends_of_uplink(server)
         )
@@ -311,7 +314,20 @@ class Switches:
         return (datapath, port) in self._uplinks
 
     def _uplink_down(self, server: Server) -> bool:
-        """True if an uplink is known to be down at either end; a silent switch says nothing."""
+        """True if an uplink is known to be down at either end, or to pass nothing in one direction;
+        a silent switch says nothing.
+        """
+        if server.name in self.one_way_uplinks:
+            return True
+        return self._carrier_lost(server)
+
+    def linked(self) -> frozenset[DatapathId]:
+        """Switches that are ready, and whose servers' uplinks have carrier, whatever these pass."""
+        down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
+        ready = self.ready()
+        return ready - down if down else ready
+
+    def _carrier_lost(self, server: Server) -> bool:
         seen = (self._connections.port(*end) for end in self._ends_of_uplink(server))
         return any(port is not None and not port.up for port in seen)
 
