@@ -40,6 +40,7 @@ from mininet_scenarios.chaos.server_faults import (
     Spoof,
     Tags,
     UplinkDown,
+    UplinkOneWay,
 )
 from mininet_scenarios.chaos.switch_faults import (
     BridgeDeleted,
@@ -56,6 +57,7 @@ from mininet_scenarios.testbed import ovs
 Draw = Callable[[Field, random.Random], Fault | None]
 """Draws a fault with its target; None where the fabric has none, or nothing is in use."""
 _DAY_S: Final = 86_400
+_HALF: Final = 0.5
 
 
 def _server(field: Field, chance: random.Random) -> Server:
@@ -176,6 +178,9 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "ocs-killed-in-a-move": _device(FaultKind.KILL),
     "ocs-foreign": _foreign,
     "uplink-down": lambda field, chance: UplinkDown(field, _server(field, chance)),
+    "uplink-one-way": lambda field, chance: UplinkOneWay(
+        field, _server(field, chance), sends=chance.random() < _HALF
+    ),
     "neighbours-flushed": lambda field, chance: NeighboursFlushed(field, _server(field, chance)),
     "flood": lambda field, chance: Flood(field, _server(field, chance)),
     "spoof": _spoof,
