@@ -311,11 +311,11 @@ class Watch:
         kind = ConditionKind.UPLINK_DEAD
         if since := self._first_seen(kind, sorted(facts.dead_uplinks), facts):
             one_way = facts.one_way_uplinks
-            names = [named(name, one_way[name]) if name in one_way else name for name in since]
+            labels = [named(name, one_way[name]) if name in one_way else name for name in since]
             yield Condition(
                 kind,
                 tuple(since),
-                _many("server", "servers", names, "without an uplink for circuits"),
+                _many("server", "servers", labels, "without an uplink for circuits"),
                 min(since.values()),
                 "reached electrically, where they can be",
                 "mend the cable, or the connection of the vswitch",

@@ -6,6 +6,7 @@ import pytest
 
 from hydra.faults.conditions import ConditionKind, Facts, MissingSwitch, RefusedWorker, Watch
 from hydra.faults.quarantine import Quarantined
+from hydra.faults.server_links import LinkDirection
 from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, PlaneId, RackId
@@ -267,6 +268,16 @@ def test_a_port_that_is_renumbered_is_told_with_its_numbers_and_its_switch_not_a
         "port host of switch v-h31 has OpenFlow number 0, was none or 5"
     )
     assert found.pairs == ((0, 1),)
+
+
+def test_an_uplink_that_is_dead_in_one_direction_is_told_with_that(watch):
+    dead = {"h11": frozenset({LinkDirection.RECEIVING})}
+    found = only(watch, facts(dead_uplinks={"h11", "h21"}, one_way_uplinks=dead))
+    assert found.subjects == ("h11", "h21")
+    assert found.what == (
+        "2 servers are without an uplink for circuits: "
+        "h11 (what is sent to it is lost, although there is carrier), h21"
+    )
 
 
 def test_what_to_do_about_the_journal_depends_on_what_is_wrong_with_it(watch):

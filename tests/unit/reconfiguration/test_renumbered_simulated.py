@@ -82,7 +82,15 @@ class Renumbered:
         network, switches = self.network, self.upkeep.switches
         datapath = self.rng.choice(sorted(network.names))
         names = network.substrate.ports(datapath)
-        some = self.rng.sample(names.every, self.rng.randint(1, len(names.every)))
+        # What is under way at a relay is lost with the number of its port: that is the gap itself.
+        relaying = {
+            port
+            for rule in network.tables[datapath].values()
+            if rule.kind is RuleKind.TOR_RELAY
+            for port in ports_named(rule)
+        }
+        every = [name for name in names.every if relaying.isdisjoint(names.symbols([name]))]
+        some = self.rng.sample(every, self.rng.randint(1, len(every)))
         symbols = sorted(names.symbols(some))
         if len(some) == 2 and len(symbols) == 2 and self.rng.random() < 0.5:
             ports = network.renumbered.get(datapath, PortNumbers())
