@@ -54,6 +54,7 @@ class Prober:
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._interval_s = policy.probe_interval_s
+        self._mtu = policy.server_mtu
         self._fleet = fleet
         self._standing = standing
         self._able = able
@@ -74,7 +75,7 @@ class Prober:
         )
         self._heard: deque[tuple[int, float]] = deque()
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
-        self._frames: dict[tuple[str, str, VlanId, int], tuple[bytes, bytes]] = {}
+        self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[Server]] = {}
         self._seen: tuple[NetworkState, Collection[Pair]] | None = None
         self._seen_able: Collection[DatapathId] | None = None
@@ -210,7 +211,7 @@ class Prober:
                 port = self._fleet.port_number(datapath, symbol)
                 if not port:
                     continue
-                head, tail = self._frame(src, dst, way.vlan, port)
+                head, tail = self._frame(src, dst, way, port)
                 nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
                 nonces.append(nonce)
                 packet_out = head + nonce.to_bytes(PROBE_NONCE_BYTES, "big") + tail
@@ -224,13 +225,14 @@ class Prober:
             self._fleet.send_messages(messages)
             self._metrics.probes(sent=sent)
 
-    def _frame(self, src: Server, dst: Server, vlan: VlanId, port: int) -> tuple[bytes, bytes]:
+    def _frame(self, src: Server, dst: Server, way: Way, port: int) -> tuple[bytes, bytes]:
         """The bytes of a packet-out before and after the nonce."""
-        key = (src.name, dst.name, vlan, port)
+        mtu = self._mtu if way.full_size else 0
+        key = (src.name, dst.name, way.vlan, port, mtu)
         known = self._frames.get(key)
         if known is None:
             mark = b"\xa5" * PROBE_NONCE_BYTES
-            frame = probe(src.mac, dst.mac, vlan, int.from_bytes(mark, "big"))
+            frame = probe(src.mac, dst.mac, way.vlan, int.from_bytes(mark, "big"), mtu)
             head, _, tail = encode_packet_out(frame, port, 0).rpartition(mark)
             known = self._frames[key] = (head, tail)
         return known

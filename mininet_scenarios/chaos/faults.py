@@ -32,6 +32,7 @@ from mininet_scenarios.chaos.optical_faults import (
     FibreFlapping,
     FibreOneWay,
     ForeignCrossConnect,
+    SmallFrames,
     TrunksChanged,
 )
 from mininet_scenarios.chaos.server_faults import (
@@ -162,6 +163,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
         field, _port(field, chance), chance.randint(2, 5)
     ),
     "fibre-one-way": lambda field, chance: FibreOneWay(field, _port(field, chance)),
+    "small-frames": lambda field, chance: SmallFrames(field, _port(field, chance)),
     "trunks-changed": _trunks_changed,
     "ocs-killed": lambda field, chance: EmulatorKilled(field, _plane(field, chance)),
     "ocs-dead": _device(FaultKind.DEAD),
