@@ -22,6 +22,7 @@ from apps.rest.trust import Tls, trust_in
 from apps.workers.opening import check_keys
 from hydra.config import Loaded
 from hydra.errors import ConfigError, HydraError, Problem
+from hydra.forwarding.frames import TAGGED_HEADER_BYTES
 from hydra.model import Addressing
 from hydra.policy import ControllerSettings, EtcdSettings
 
@@ -145,6 +146,7 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
         "circuit_vlans": len(fabric.circuit_vlans),
         "mode": policy.mode.value,
         "algorithm": policy.algorithm,
+        "frame_bytes": policy.server_mtu + TAGGED_HEADER_BYTES,
     }
 
 
@@ -161,10 +163,16 @@ def _facts(loaded: Loaded) -> list[tuple[str, object]]:
         ("substrate", fabric.substrate.value),
         ("circuits", "one-way, in rings" if fabric.one_way else "duplex"),
         ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {parking}"),
+        ("frames", _frames(policy.server_mtu)),
         ("policy", f"{policy.mode.value}, {policy.algorithm}, at most {policy.max_hops} hops"),
         ("OpenFlow", _openflow(loaded.controller)),
         ("REST", f"{loaded.controller.rest_host} port {loaded.controller.rest_port}"),
     ]
+
+
+def _frames(server_mtu: int) -> str:
+    octets = server_mtu + TAGGED_HEADER_BYTES
+    return f"{octets:,} bytes, tag included, have to pass each ToR port (policy.server_mtu)"
 
 
 def _openflow(settings: ControllerSettings) -> str:

@@ -191,7 +191,8 @@ class Prober:
                 continue
             nonces = [next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF for _ in range(one.copies)]
             frames.setdefault(vswitch.datapath_id, []).extend(
-                (Port.OPTICAL, probe(one.src.mac, one.dst.mac, one.vlan, nonce)) for nonce in nonces
+                (Port.OPTICAL, probe(one.src.mac, one.dst.mac, one.vlan, nonce, self._mtu))
+                for nonce in nonces
             )
             self._links.sent(one, nonces)
             sent += len(nonces)

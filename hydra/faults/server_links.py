@@ -37,7 +37,7 @@ Dead = Mapping[str, frozenset[LinkDirection]]
 
 @dataclass(frozen=True, slots=True)
 class LinkProbe:
-    """Frames to be sent from one server's vswitch to another's."""
+    """Frames to be sent from one server's vswitch to another's, as long as servers' longest."""
 
     src: Server
     dst: Server
