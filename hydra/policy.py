@@ -277,6 +277,10 @@ class Policy:
     probe_interval_s: NotNegative = 2.0
     """Time between probes of a standing path, in each direction; 0: running paths are not probed.
     It is stretched where there are more than 350 paths for each second of it."""
+    server_mtu: Annotated[int, Interval(ge=68, le=9216)] = 1500
+    """Bytes of the largest IP packet that servers send. New paths are probed with frames of that
+    size, running ones now and then: ports of ToRs, and what is between them, have to pass it with
+    its Ethernet header and a VLAN tag, 18 bytes more."""
     audit_interval_s: Annotated[NotNegative, Taken.AT_ONCE] = 30.0
     """Time between looks for mirrors, VLANs and rules that were changed behind our back; 0: on
     request only."""

@@ -25,6 +25,7 @@ from drivers.credentials import secret
 from drivers.transports.tls import TlsOptions, authorities
 from hydra.config import Loaded
 from hydra.errors import ConfigError, DeviceError, HydraError, Problem
+from hydra.forwarding.frames import TAGGED_HEADER_BYTES
 from hydra.model import Addressing, Fabric, Login
 from hydra.policy import ControllerSettings, EtcdSettings
 
@@ -228,6 +229,7 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
         "circuit_vlans": len(fabric.circuit_vlans),
         "mode": policy.mode.value,
         "algorithm": policy.algorithm,
+        "frame_bytes": policy.server_mtu + TAGGED_HEADER_BYTES,
     }
 
 
@@ -244,10 +246,16 @@ def _facts(loaded: Loaded) -> list[tuple[str, object]]:
         ("substrate", fabric.substrate.value),
         ("circuits", "one-way, in rings" if fabric.one_way else "duplex"),
         ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {parking}"),
+        ("frames", _frames(policy.server_mtu)),
         ("policy", f"{policy.mode.value}, {policy.algorithm}, at most {policy.max_hops} hops"),
         ("OpenFlow", _openflow(loaded.controller)),
         ("REST", f"{loaded.controller.rest_host} port {loaded.controller.rest_port}"),
     ]
+
+
+def _frames(server_mtu: int) -> str:
+    octets = server_mtu + TAGGED_HEADER_BYTES
+    return f"{octets:,} bytes, tag included, have to pass each ToR port (policy.server_mtu)"
 
 
 def _openflow(settings: ControllerSettings) -> str:

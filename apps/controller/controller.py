@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -52,6 +52,7 @@ from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.faults.conditions import RefusedWorker
+from hydra.faults.server_links import Dead
 from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
@@ -236,6 +237,8 @@ class Controller:
             reach.on_circuits,
             self._paths_lost,
             metrics,
+            switches.linked,
+            self._uplinks_one_way,
         )
         health = self._health = Health(
             fabric,
@@ -248,6 +251,7 @@ class Controller:
             policing,
             workers_refused,
             term.risks,
+            lambda: upkeep.one_way_uplinks,
         )
         self.policies = PolicyDesk(
             loaded,
@@ -285,6 +289,7 @@ class Controller:
             self._port_changed,
             self._switches.answers_again,
             self._switch_answers,
+            self._ports_renumbered,
         )
         fleet.watch_rivals(ledger.tell_alarm, mastership.taken_over)
 
@@ -388,6 +393,10 @@ class Controller:
         elif self._withdrawals.due:  # a switch may be there that an attempt was short of
             self._withdrawals.of_dead_circuits()
 
+    def _follow_numbers(self) -> None:
+        if self._upkeep.follow_numbers():
+            self._synchronise()
+
     def _resume(self) -> None:
         """Resume reservations once everything is there, or ``_RESUME_S`` after the start.
 
@@ -449,9 +458,19 @@ class Controller:
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)
 
+    def _ports_renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
+        self._switches.renumbered(datapath, earlier)
+        self._conductor.put_once(self._follow_numbers, first=True)
+        self._conductor.put_meanwhile(self._upkeep.follow_numbers_meanwhile)
+
     def _paths_lost(self, lost: Sequence[LostPath]) -> None:
         self._conductor.put(lambda: self._withdrawals.of_lost_paths(lost), first=True)
         self._conductor.put_meanwhile(lambda: self._withdrawals.divert_meanwhile(lost))
+
+    def _uplinks_one_way(self, dead: Dead) -> None:
+        self._upkeep.note_one_way_uplinks(dead)
+        self._conductor.put_once(self._upkeep.follow_uplinks, first=True)
+        self._conductor.put_meanwhile(self._upkeep.follow_uplinks_meanwhile)
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self._classifier.switch_of(server)

@@ -24,6 +24,7 @@ from hydra.faults.conditions import (
     Watch,
     over,
 )
+from hydra.faults.server_links import Dead
 from hydra.history import HappeningKind
 from hydra.model import Fabric
 from hydra.reconfiguration.plan import Pair
@@ -35,6 +36,7 @@ _NOTED: Final = (
     ConditionKind.SWITCH_NOT_ANSWERING,
     ConditionKind.RULES_REFUSED,
     ConditionKind.SWITCH_REFUSED,
+    ConditionKind.PORT_RENUMBERED,
     ConditionKind.WORKER_REFUSED,
     ConditionKind.TAKEOVER_AT_RISK,
     ConditionKind.UPLINK_DEAD,
@@ -58,6 +60,7 @@ class Health:
     _policing: Policing
     _workers_refused: Callable[[], Sequence[RefusedWorker]]
     _takeover_risks: Callable[[], Sequence[TakeoverRisk]]
+    _one_way_uplinks: Callable[[], Dead] = dict
     _watch: Watch = field(default_factory=Watch, init=False)
     _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
         default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
@@ -120,4 +123,6 @@ class Health:
             self._workers_refused(),
             reach.switches_refused(),
             self._takeover_risks(),
+            reach.moved_ports(),
+            self._one_way_uplinks(),
         )

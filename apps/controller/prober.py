@@ -14,8 +14,10 @@ from typing import Final
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rules import encode_packet_out
+from hydra.faults.server_links import Dead, LinkProbe, ServerLinks, Witness
 from hydra.faults.surveillance import LostPath, Surveillance, Way
 from hydra.forwarding.frames import PROBE_NONCE_BYTES, probe
+from hydra.forwarding.pipeline import Port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, RackId, Server, VlanId
 from hydra.policy import Policy
@@ -25,6 +27,8 @@ LOG = logging.getLogger("hydra.prober")
 _REFRESH_S: Final = 0.25
 _SHORTEST_TICK_S: Final = 0.01
 _LONGEST_TICK_S: Final = 0.05
+_FAR_WITNESSES: Final = 2
+"""Servers at the other end of each path that are asked about a link."""
 
 
 class Prober:
@@ -39,13 +43,18 @@ class Prober:
         able: Callable[[], Collection[DatapathId]],
         report: Callable[[Sequence[LostPath]], None],
         metrics: Metrics | None = None,
+        linked: Callable[[], Collection[DatapathId]] = frozenset,
+        report_links: Callable[[Dead], None] = lambda _dead: None,
     ) -> None:
         """``standing`` tells the present state and the pairs that are being moved, ``able`` which
-        switches can send and receive on circuits.
+        switches can send and receive on circuits, ``linked`` which vswitches have a link to their
+        ToR with carrier. ``report_links`` hears which directions of such links are dead, once that
+        has changed.
         """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._interval_s = policy.probe_interval_s
+        self._mtu = policy.server_mtu
         self._fleet = fleet
         self._standing = standing
         self._able = able
@@ -54,12 +63,19 @@ class Prober:
         self._surveillance = Surveillance(
             fabric, max(policy.probe_interval_s, _SHORTEST_TICK_S), policy.timeouts.probe_s
         )
+        self._linked = linked
+        self._report_links = report_links
+        self._links = ServerLinks(
+            max(policy.probe_interval_s, _SHORTEST_TICK_S), policy.timeouts.probe_s
+        )
+        self._links_seen: tuple[object, ...] = ()
+        self._links_told: Dead = {}
         self._tick_s = min(
             max(self._surveillance.timeout_s / 10, _SHORTEST_TICK_S), _LONGEST_TICK_S
         )
         self._heard: deque[tuple[int, float]] = deque()
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
-        self._frames: dict[tuple[str, str, VlanId, int], tuple[bytes, bytes]] = {}
+        self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[Server]] = {}
         self._seen: tuple[NetworkState, Collection[Pair]] | None = None
         self._seen_able: Collection[DatapathId] | None = None
@@ -87,7 +103,8 @@ class Prober:
                 LOG.exception("a round of probes failed; the next one follows")
 
     def _pause_s(self) -> float:
-        left_s = self._surveillance.next_s() - time.monotonic()
+        next_s = min(self._surveillance.next_s(), self._links.next_s())
+        left_s = next_s - time.monotonic()
         return min(max(left_s, self._tick_s), _REFRESH_S)
 
     def tick(self, now_s: float) -> None:
@@ -95,7 +112,9 @@ class Prober:
         self._refresh(now_s)
         heard = 0
         while self._heard:
-            self._surveillance.heard(*self._heard.popleft())
+            nonce, at_s = self._heard.popleft()
+            self._surveillance.heard(nonce, at_s)
+            self._links.heard(nonce, at_s)
             heard += 1
         self._metrics.probes(heard=heard)
         # Judged by the hub's clock, a round behind: while the hub is busy, nothing counts as lost.
@@ -106,6 +125,11 @@ class Prober:
             self._metrics.probes(lost_paths=len(lost))
             self._report(lost)
         self._send(ready, now_s)
+        self._send_along_links(self._links.due(self._clock_s), now_s)
+        dead = self._links.dead
+        if dead != self._links_told:
+            self._links_told = dead
+            self._report_links(dead)
 
     def _echo(self, now_s: float) -> None:
         self._echoed_s = now_s
@@ -119,6 +143,7 @@ class Prober:
         if now_s - self._refreshed_s < _REFRESH_S:
             return
         self._refreshed_s = now_s
+        self._refresh_links(seen[0], now_s)
         able = self._able()
         if able == self._seen_able:
             return
@@ -133,6 +158,48 @@ class Prober:
             for rack in self._fabric.racks
         }
 
+    def _refresh_links(self, state: NetworkState, now_s: float) -> None:
+        if not self._substrate.retags:
+            return  # servers have no vswitch that could send a probe
+        linked = self._linked()
+        if self._links_seen == (linked, state):
+            return
+        self._links_seen = (linked, state)
+        racks = {
+            rack.id: [
+                server
+                for switch in self._substrate.steering(rack.id)
+                if switch.datapath in linked
+                for server in switch.servers
+            ]
+            for rack in self._fabric.racks
+        }
+        witnesses: dict[RackId, list[Witness]] = {}
+        for path, vlan in state.vlans.items():
+            for rack, other in ((path.src, path.dst), (path.dst, path.src)):
+                far = racks[other][:_FAR_WITNESSES]
+                witnesses.setdefault(rack, []).extend(Witness(server, vlan) for server in far)
+        self._links.watch(racks, witnesses, now_s)
+
+    def _send_along_links(self, probes: Sequence[LinkProbe], now_s: float) -> None:
+        frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
+        sent = 0
+        for one in probes:
+            vswitch = one.src.vswitch
+            if vswitch is None or not self._fleet.port_number(vswitch.datapath_id, Port.OPTICAL):
+                self._links.passed_over(one, now_s)
+                continue
+            nonces = [next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF for _ in range(one.copies)]
+            frames.setdefault(vswitch.datapath_id, []).extend(
+                (Port.OPTICAL, probe(one.src.mac, one.dst.mac, one.vlan, nonce, self._mtu))
+                for nonce in nonces
+            )
+            self._links.sent(one, nonces)
+            sent += len(nonces)
+        if frames:
+            self._fleet.send_frames(frames)
+            self._metrics.probes(sent=sent)
+
     def _send(self, ways: Sequence[Way], now_s: float) -> None:
         messages: dict[DatapathId, bytearray] = {}
         sent = 0
@@ -145,7 +212,7 @@ class Prober:
                 port = self._fleet.port_number(datapath, symbol)
                 if not port:
                     continue
-                head, tail = self._frame(src, dst, way.vlan, port)
+                head, tail = self._frame(src, dst, way, port)
                 nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
                 nonces.append(nonce)
                 packet_out = head + nonce.to_bytes(PROBE_NONCE_BYTES, "big") + tail
@@ -159,13 +226,14 @@ class Prober:
             self._fleet.send_messages(messages)
             self._metrics.probes(sent=sent)
 
-    def _frame(self, src: Server, dst: Server, vlan: VlanId, port: int) -> tuple[bytes, bytes]:
+    def _frame(self, src: Server, dst: Server, way: Way, port: int) -> tuple[bytes, bytes]:
         """The bytes of a packet-out before and after the nonce."""
-        key = (src.name, dst.name, vlan, port)
+        mtu = self._mtu if way.full_size else 0
+        key = (src.name, dst.name, way.vlan, port, mtu)
         known = self._frames.get(key)
         if known is None:
             mark = b"\xa5" * PROBE_NONCE_BYTES
-            frame = probe(src.mac, dst.mac, vlan, int.from_bytes(mark, "big"))
+            frame = probe(src.mac, dst.mac, way.vlan, int.from_bytes(mark, "big"), mtu)
             head, _, tail = encode_packet_out(frame, port, 0).rpartition(mark)
             known = self._frames[key] = (head, tail)
         return known

@@ -21,7 +21,7 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import Pair, pair_of, without
 from hydra.reconfiguration.recovery import Recovery
-from hydra.reconfiguration.switches import Announced, Switches, reachable_on
+from hydra.reconfiguration.switches import Announced, MovedPort, Switches, reachable_on
 from hydra.roles import Alarm
 from hydra.service import DeviceStatus, PlanRequest
 
@@ -232,6 +232,10 @@ class Reach:
         names += [self._fabric.racks[r].name for r in sorted(racks - self.tors_down().keys())]
         late = sorted(self._switches.late() & self._switches.owned.keys())
         return names + [self._switches.owned[datapath] for datapath in late]
+
+    def moved_ports(self) -> Sequence[MovedPort]:
+        """Ports with other OpenFlow numbers than their switches' rules may name."""
+        return self._switches.moved_ports()
 
     def dead_uplinks(self) -> frozenset[str]:
         """Servers whose uplink to their ToR is down, or closed to circuits."""

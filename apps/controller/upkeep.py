@@ -23,14 +23,16 @@ from apps.controller.runner import BesideOthers, Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.failures import FailureKind
+from hydra.faults.server_links import Dead
 from hydra.forwarding.substrate import substrate_of
+from hydra.history import HappeningKind
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.reconfiguration.commands import Steps
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan
+from hydra.reconfiguration.plan import Plan, pair_of
 from hydra.reconfiguration.recovery import CONNECT_S, Recovery
-from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.switches import MovedPort, Switches
 from hydra.reservations.reservation import Reservation
 
 LOG = logging.getLogger("hydra.upkeep")
@@ -118,6 +120,8 @@ class Upkeep:
     """Circuits that lost their light while a ToR was away, or while a change was under way."""
     denied: frozenset[Circuit] = field(default=frozenset(), init=False)
     """Circuits in use that an optical switch did not have when it answered again."""
+    one_way_uplinks: Dead = field(default_factory=dict, init=False)
+    """Directions of servers' uplinks that are dead, by lost probes."""
 
     def __post_init__(self) -> None:
         self._substrate = substrate_of(self._fabric)
@@ -286,9 +290,36 @@ class Upkeep:
         refused = self._switches.refused
         return "; ".join(str(refused[one]) for one in refusing if one in refused)
 
+    def follow_numbers(self) -> bool:
+        """Have rules name the ports by their new numbers that switches have given other ones; True
+        if :meth:`synchronise` has to.
+        """
+        moved = self._switches.moved_ports()
+        self._runner.run(self._switches.follow_numbers())
+        left = {(one.switch, one.port) for one in self._switches.moved_ports()}
+        self._note_followed(one for one in moved if (one.switch, one.port) not in left)
+        return bool(left)
+
+    def follow_numbers_meanwhile(self) -> None:
+        """Do so while a change under way waits; :meth:`follow_numbers` sees to what it moves."""
+        self._runner.run_meanwhile(self._switches.follow_numbers(self._ledger.under_way))
+
+    def _note_followed(self, ports: Iterable[MovedPort]) -> None:
+        for one in ports:
+            names = self._fabric.racks
+            pairs = {pair_of(path) for path in self._ledger.state.topology.paths}
+            concerned = [(names[a].name, names[b].name) for a, b in pairs if one.rack in (a, b)]
+            LOG.warning("%s: its rules follow", one.what)
+            self._ledger.note(HappeningKind.CONDITION, f"{one.what}: its rules follow", concerned)
+
     def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""
         self._runner.run(self._switches.follow_uplinks())
+
+    def note_one_way_uplinks(self, dead: Dead) -> None:
+        """Note which directions of servers' uplinks are dead; :meth:`follow_uplinks` then."""
+        self.one_way_uplinks = dead
+        self._switches.one_way_uplinks = frozenset(dead)
 
     def follow_uplinks_meanwhile(self) -> None:
         """Do so while a change under way waits, where that touches nothing that it rests on."""

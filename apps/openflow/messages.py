@@ -17,7 +17,7 @@ from apps.openflow.package import (
     ofproto_v1_3_parser,
 )
 from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents, address_in_words
-from drivers.codecs.openflow.messages import ONF_EXPERIMENTER
+from drivers.codecs.openflow.messages import ONF_EXPERIMENTER, PORT_PASSES_NOT
 from drivers.codecs.openflow.refusals import describe_refusal
 from drivers.codecs.openflow.rules import NO_BUNDLES, ROLE_SLAVE, TAKEN_OVER
 from hydra.failures import FailureKind
@@ -335,7 +335,5 @@ def _of_replies(events: SwitchEvents) -> dict[int, Any]:
 
 
 def port_info(port: Any) -> PortInfo:
-    down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
-        port.state & ofproto_v1_3.OFPPS_LINK_DOWN
-    )
+    down = bool(port.config & PORT_PASSES_NOT) or bool(port.state & ofproto_v1_3.OFPPS_LINK_DOWN)
     return PortInfo(port.port_no, port.name.decode("ascii", "replace"), not down)

@@ -58,7 +58,7 @@ class PortInfo:
     number: int
     name: str
     up: bool
-    """Neither administratively down nor without carrier."""
+    """Neither administratively down, in one direction or both, nor without carrier."""
 
 
 class SwitchConnection(Protocol):

@@ -35,7 +35,7 @@ from hydra.events import DeviceAlarm
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
 from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_number, round_rule
-from hydra.forwarding.substrate import substrate_of
+from hydra.forwarding.substrate import PortNames, substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.roles import Alarm, Severity
 
@@ -82,8 +82,16 @@ class Rounds:
 @dataclass(slots=True)
 class ConnectedSwitch:
     connection: SwitchConnection
-    ports: SwitchPorts
     names: dict[str, PortInfo]
+    """The ports that it has, by name."""
+    ports: SwitchPorts = field(default_factory=SwitchPorts)
+    """Numbers by which rules name ports. A port that is gone keeps its number, as rules that are
+    there name it, until another port has that number.
+    """
+    present: SwitchPorts = field(default_factory=SwitchPorts)
+    """Numbers of the ports that are there: 0 for those that are gone."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The number in :attr:`ports` of each configured port, by name."""
     staged: Staged | None = None
     takes_bundles: bool = True
     rounds: Rounds = field(default_factory=Rounds)
@@ -127,6 +135,7 @@ class Switchboard(Requests):
         self._watchers_of_late: list[Callable[[DatapathId], None]] = []
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
+        self._watchers_of_numbers: list[Callable[[DatapathId, Mapping[str, int]], None]] = []
         self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
         self._tell_of_master: Callable[[DatapathId, int], None] = lambda *_master: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
@@ -140,15 +149,21 @@ class Switchboard(Requests):
         port_changed: Callable[[DatapathId, PortInfo], None],
         is_late: Callable[[DatapathId], None],
         answers_again: Callable[[DatapathId], None],
+        renumbered: Callable[[DatapathId, Mapping[str, int]], None] = lambda _datapath, _old: None,
     ) -> None:
         """Be told, in the hub's thread, of switches that connect, of ports that change, and of
         switches that owed an answer, and give one, on the connection that they had: before anybody
         can ask these again, and once they can be asked. A port that is deleted is told as down.
+
+        ``renumbered``, in whatever thread: configured ports of a connected switch have other
+        OpenFlow numbers from now on; the number that each had before, by name; 0: none. Rules in
+        the switch's tables name the ports by these, and what is sent from now on by the new ones.
         """
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
         self._watchers_of_late.append(is_late)
         self._watchers_of_mute.append(answers_again)
+        self._watchers_of_numbers.append(renumbered)
 
     def watch_rivals(
         self,
@@ -175,8 +190,9 @@ class Switchboard(Requests):
         self._refusals.forget(datapath, connection.address)
         if identity not in self._names:
             self._tell_of_stranger(identity, connection)
-        names = {port.name: port for port in ports.values()}
-        self._enter(identity, ConnectedSwitch(connection, self._numbers(identity, names), names))
+        switch = ConnectedSwitch(connection, {port.name: port for port in ports.values()})
+        self._number_anew(identity, switch)
+        self._enter(identity, switch)
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
         self._refusals.note(datapath, address, why)
@@ -249,19 +265,24 @@ class Switchboard(Requests):
             alarm = Alarm(Severity.MAJOR, None, _RIVAL, text)
             self._tell_of_rival(DeviceAlarm(self._name(datapath), alarm))
 
-    def _numbers(self, datapath: DatapathId, names: Mapping[str, PortInfo]) -> SwitchPorts:
-        def number(name: str) -> int:
-            port = names.get(name)
-            return port.number if port is not None else 0
-
-        ports = self._substrate.ports(datapath)
-        return SwitchPorts(
-            number(ports.host),
-            number(ports.optical),
-            number(ports.electrical),
-            tuple(map(number, ports.servers)),
-            tuple(map(number, ports.wired)),
-        )
+    def _number_anew(self, datapath: DatapathId, switch: ConnectedSwitch) -> dict[str, int]:
+        """Work out the numbers of a switch's ports from what it has told of them; returns the
+        earlier numbers of the ports that have another one now, by name.
+        """
+        names = self._substrate.ports(datapath)
+        taken = {port.number for port in switch.names.values()}
+        present = {n: port.number for n in names.every if (port := switch.names.get(n)) is not None}
+        earlier: dict[str, int] = {}
+        for name in names.every:
+            before = switch.numbers.get(name, 0)
+            now = present.get(name, 0 if before in taken else before)
+            if now != before:
+                earlier[name] = before
+                switch.numbers[name] = now
+        switch.present = _numbered(names, present)
+        if earlier:
+            switch.ports = _numbered(names, switch.numbers)
+        return earlier
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         identity = DatapathId(datapath)
@@ -298,16 +319,24 @@ class Switchboard(Requests):
             switch = next((one for one in known if one.connection is connection), None)
             if switch is None:
                 return
-            if deleted:
-                switch.names.pop(port.name, None)
-            else:
+            if not deleted:
                 _note(switch.names, port)
-            switch.ports = self._numbers(identity, switch.names)
+            elif (one := switch.names.get(port.name)) is not None and one.number == port.number:
+                del switch.names[port.name]
+            else:
+                return  # it is there by another number
+            earlier = self._number_anew(identity, switch)
             self._changed.notify_all()
         if switch is used:
+            self._tell_of_numbers(identity, earlier)
             told = replace(port, up=port.up and not deleted)
             for watcher in self._port_watchers:
                 watcher(identity, told)
+
+    def _tell_of_numbers(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
+        if earlier:
+            for watcher in self._watchers_of_numbers:
+                watcher(datapath, earlier)
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
@@ -452,9 +481,12 @@ class Switchboard(Requests):
         """Note how ports of a switch are, ahead of what it told before and is yet to be read."""
         with self._changed:
             switch = self._switches.get(datapath)
-            if switch is not None:
-                switch.names |= {port.name: port for port in ports if port.name in switch.names}
-                self._changed.notify_all()
+            if switch is None:
+                return
+            switch.names |= {port.name: port for port in ports if port.name in switch.names}
+            earlier = self._number_anew(datapath, switch)
+            self._changed.notify_all()
+        self._tell_of_numbers(datapath, earlier)
 
     def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
         """Packet-out; switches that are not connected are passed over."""
@@ -471,7 +503,7 @@ class Switchboard(Requests):
             message = b"".join(
                 encode_packet_out(frame, number, self._next_xid())
                 for port, frame in items
-                if (number := switch.ports.number(port))
+                if (number := switch.present.number(port))
             )
             if message:
                 yield switch.connection, message
@@ -480,7 +512,7 @@ class Switchboard(Requests):
         """The number of a symbolic port; 0 while the switch is not connected or has none such."""
         with self._lock:
             switch = self._switches.get(datapath)
-            return 0 if switch is None else switch.ports.number(port)
+            return 0 if switch is None else switch.present.number(port)
 
     def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
         """OpenFlow messages that nobody answers, all in one visit to the hub."""
@@ -666,6 +698,21 @@ class Switchboard(Requests):
         LOG.info("%s answers again", self._name(datapath))
         for watcher in self._watchers_of_mute:
             watcher(datapath)
+
+
+def _numbered(names: PortNames, numbers: Mapping[str, int]) -> SwitchPorts:
+    """The ports of a switch by purpose, with these numbers by name."""
+
+    def number(name: str) -> int:
+        return numbers.get(name, 0)
+
+    return SwitchPorts(
+        number(names.host),
+        number(names.optical),
+        number(names.electrical),
+        tuple(map(number, names.servers)),
+        tuple(map(number, names.wired)),
+    )
 
 
 def _note(names: dict[str, PortInfo], port: PortInfo) -> None:

@@ -15,12 +15,14 @@ from typing import Final
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined
+from hydra.faults.server_links import Dead, named
 from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.names import rack_of
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reconfiguration.switches import MovedPort
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
 from hydra.roles import Alarm
@@ -51,6 +53,8 @@ class ConditionKind(StrEnum):
     """A switch has no room for the rules of its circuits, or does not know some of them."""
     UNCONFIRMED = "unconfirmed"
     """Devices and switches that answer, and have not confirmed the present state."""
+    PORT_RENUMBERED = "port-renumbered"
+    """Ports with another OpenFlow number than their switch's rules name."""
     WORKER_REFUSED = "worker-refused"
     """Workers that speak another version of their protocol than the controller."""
     TAKEOVER_AT_RISK = "takeover-at-risk"
@@ -152,6 +156,9 @@ class Facts:
     workers_refused: Sequence[RefusedWorker] = ()
     switches_refused: Sequence[RefusedSwitch] = ()
     takeover_risks: Sequence[TakeoverRisk] = ()
+    moved_ports: Sequence[MovedPort] = ()
+    one_way_uplinks: Dead = field(default_factory=dict)
+    """Directions of servers' uplinks that are dead, although there is carrier."""
 
 
 class Watch:
@@ -328,7 +335,9 @@ class Watch:
                 "hydra devices --down",
             )
         kind = ConditionKind.UNCONFIRMED
-        since = self._first_seen(kind, facts.unconfirmed, facts)
+        renumbered = {one.switch for one in facts.moved_ports}  # told below, with their ports
+        behind = [name for name in facts.unconfirmed if name not in renumbered]
+        since = self._first_seen(kind, behind, facts)
         if since:
             yield Condition(
                 kind,
@@ -338,6 +347,23 @@ class Watch:
                 "told again, ever more rarely; nothing is set up there meanwhile",
                 "if it lasts, the log says what they answer",
                 "hydra history",
+            )
+
+        kind = ConditionKind.PORT_RENUMBERED
+        moved = {f"{one.switch}:{one.port}": one for one in facts.moved_ports}
+        if since := self._first_seen(kind, moved, facts):
+            pairs, reservations = _on(facts, ends={one.rack for one in moved.values()})
+            yield Condition(
+                kind,
+                tuple(since),
+                _names([moved[name].what for name in since], "; "),
+                min(since.values()),
+                "its switch is given rules with the new number, at once and then ever more rarely",
+                "if it lasts, the log says what the switch answers; fixed numbers (Open vSwitch: "
+                "ofport_request) keep a port from coming back as another one",
+                "hydra devices",
+                pairs,
+                reservations,
             )
 
         kind = ConditionKind.WORKER_REFUSED
@@ -370,10 +396,12 @@ class Watch:
     def _others(self, facts: Facts) -> Iterator[Condition]:
         kind = ConditionKind.UPLINK_DEAD
         if since := self._first_seen(kind, sorted(facts.dead_uplinks), facts):
+            one_way = facts.one_way_uplinks
+            labels = [named(name, one_way[name]) if name in one_way else name for name in since]
             yield Condition(
                 kind,
                 tuple(since),
-                _many("server", "servers", since, "without an uplink for circuits"),
+                _many("server", "servers", labels, "without an uplink for circuits"),
                 min(since.values()),
                 "reached electrically, where they can be",
                 "mend the cable, or the connection of the vswitch",
@@ -625,6 +653,10 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
     ConditionKind.RULES_REFUSED: (
         "switch {} takes its rules again",
         "{} switches take their rules again",
+    ),
+    ConditionKind.PORT_RENUMBERED: (
+        "rules follow the new number of port {}",
+        "rules follow the new numbers of {} ports",
     ),
     ConditionKind.WORKER_REFUSED: (
         "worker {} is not refused any more",

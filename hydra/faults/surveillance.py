@@ -19,11 +19,15 @@ from hydra.reconfiguration.plan import Pair, pair_of
 
 LOSSES: Final = 3
 """Lost probes in a row after which a path is dead."""
-_MOST_PER_S: Final = 700
+MOST_PER_S: Final = 700
 """Most probes a second: more would cost the controller more than a twentieth of a core
 (``benchmarks.probing``). Beyond 350 paths for each second of the interval, the interval grows."""
 _COPIES: Final = (1, 4, 8)
 """Frames of the first, second and third probe: a full queue loses some, a dead fibre all."""
+
+_FULL_SIZE_EVERY: Final = 4
+"""Of so many probes of a path, one is as long as servers' longest frames: ports may pass small
+frames alone."""
 
 Traversal = tuple[Circuit, PortId]
 """A circuit in one direction: from this end to the other."""
@@ -41,6 +45,10 @@ class Way:
     lost: int = 0
     copies: int = 1
     """Frames to send now."""
+    full_size: bool = False
+    """True if they are to be as long as servers' longest."""
+    _passed: int = 0
+    """Probes that came in since the last of full size."""
     _sent_s: float | None = None
     """Time at which the probe that is under way left; None if none is."""
     _heard_s: float = float("-inf")
@@ -101,14 +109,14 @@ class Surveillance:
             for traversal in way.circuits:
                 self._users.setdefault(traversal, []).append(way)
         number = sum(map(len, self._ways.values()))
-        self._interval_s = max(self._wanted_s, number / _MOST_PER_S)
+        self._interval_s = max(self._wanted_s, number / MOST_PER_S)
         # By source: what a switch sends at about the same time goes there as one message.
         order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
         soon = 0
         for index, way in enumerate(order):
             after_s = self._interval_s * (index + 1) / len(order)
             if (way.path, way.vlan) in self._unseen:
-                after_s = min(after_s, soon / _MOST_PER_S)
+                after_s = min(after_s, soon / MOST_PER_S)
                 soon += 1
             self._plan(way, now_s + after_s)
         self._unseen -= wanted.keys()
@@ -173,6 +181,8 @@ class Surveillance:
                 self._plan(way, now_s + self._interval_s)  # it may stand for want of a divert
                 continue
             way.copies = _COPIES[way.lost]
+            if not way.lost:
+                way.full_size = way._passed >= _FULL_SIZE_EVERY - 1
             ready.append(way)
         return ready, list(dead.values())
 
@@ -200,6 +210,8 @@ class Surveillance:
         blamed = frozenset(traversal[0] for traversal in way.circuits if traversal not in good)
         src, dst = (self._fabric.racks[rack].name for rack in (way.src, way.dst))
         reason = f"{LOSSES} probes in a row lost from {src} to {dst} on VLAN {way.vlan}"
+        if way.full_size:
+            reason += ", of the full size that servers send: small ones came in before"
         return LostPath(way.path, way.vlan, blamed, reason)
 
     # -- what happened ---------------------------------------------------------------------------
@@ -222,6 +234,7 @@ class Surveillance:
         if way is None:
             return
         way._heard_s = at_s
+        way._passed = 0 if way.full_size else way._passed + 1
         sent_s = way._sent_s
         self._clear(way)
         self._plan(way, (at_s if sent_s is None else sent_s) + self._interval_s)

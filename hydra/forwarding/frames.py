@@ -16,6 +16,8 @@ _MINIMUM_FRAME: Final = 60
 _DOT1Q: Final = 0x8100
 PROBE_NONCE_BYTES: Final = 8
 _PROBE_MAGIC: Final = b"HydRA?"
+TAGGED_HEADER_BYTES: Final = 18
+"""Ethernet header with a VLAN tag."""
 
 
 def _mac(address: MacAddress) -> bytes:
@@ -46,9 +48,11 @@ class Probe:
     nonce: int
 
 
-def probe(src: MacAddress, dst: MacAddress, vlan: VlanId, nonce: int) -> bytes:
-    """A unicast frame that shows a path carries traffic from ``src`` to ``dst``."""
-    payload = _PROBE_MAGIC + struct.pack("!Q", nonce)
+def probe(src: MacAddress, dst: MacAddress, vlan: VlanId | None, nonce: int, mtu: int = 0) -> bytes:
+    """A unicast frame that shows a path carries traffic from ``src`` to ``dst``, or, without a
+    VLAN, the ToR that both are at. It is as long as an IP packet of ``mtu`` bytes would make it.
+    """
+    payload = (_PROBE_MAGIC + struct.pack("!Q", nonce)).ljust(mtu, b"\0")
     return _frame(_mac(dst), _mac(src), vlan, PROBE_ETHERTYPE, payload)
 
 

@@ -270,6 +270,7 @@ class RuleKind(Enum):
 
 
 PATH_REGISTER: Final = "reg0"
+IN_PORT: Final = "in_port"
 _GROUP_BIT: Final = 0x010000000000
 _IPV4: Final = 0x0800
 _IPV6: Final = 0x86DD
@@ -287,9 +288,9 @@ _ADVERTISEMENT: Final = 136
 ND_CLAIMS: Final = (_SOLICITATION, _ADVERTISEMENT)
 """Types among them from which neighbours learn where an address is."""
 
-_FROM_PORT: Final = Field("in_port", Arg(0))
-_FROM_OPTICAL: Final = Field("in_port", Port.OPTICAL)
-_FROM_ELECTRICAL: Final = Field("in_port", Port.ELECTRICAL)
+_FROM_PORT: Final = Field(IN_PORT, Arg(0))
+_FROM_OPTICAL: Final = Field(IN_PORT, Port.OPTICAL)
+_FROM_ELECTRICAL: Final = Field(IN_PORT, Port.ELECTRICAL)
 _GROUP: Final = Field("eth_dst", _GROUP_BIT, _GROUP_BIT)
 _ANY_VLAN: Final = Field("vlan_vid", VLAN_PRESENT, VLAN_PRESENT)
 _UNTAGGED: Final = Field("vlan_vid", 0)
@@ -555,12 +556,12 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.TOR_NORMAL: Shape(Table.INGRESS, 0, actions=(Output(Port.NORMAL),)),
     # --- A ToR that steers what its servers send. ---
     # Labels are the ToRs' own: none comes in from a server or the electrical network. (in port,)
-    RuleKind.TOR_TAGGED_DROP: Shape(Table.INGRESS, 430, (Field("in_port", Arg(0)), _ANY_VLAN)),
+    RuleKind.TOR_TAGGED_DROP: Shape(Table.INGRESS, 430, (Field(IN_PORT, Arg(0)), _ANY_VLAN)),
     # On the way from one rack to another. (in port, VLAN present and label, out port)
     RuleKind.TOR_RELAY: Shape(
         Table.INGRESS,
         420,
-        (Field("in_port", Arg(0)), Field("vlan_vid", Arg(1))),
+        (Field(IN_PORT, Arg(0)), Field("vlan_vid", Arg(1))),
         (Output(Arg(2)),),
     ),
     # At the end of a path. (mac,)
@@ -578,7 +579,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (PopVlan(), Output(Arg(1))),
     ),
     # What else comes from a plane. (in port,)
-    RuleKind.TOR_WIRED_DROP: Shape(Table.INGRESS, 395, (Field("in_port", Arg(0)),)),
+    RuleKind.TOR_WIRED_DROP: Shape(Table.INGRESS, 395, (Field(IN_PORT, Arg(0)),)),
     # Untagged, from a neighbour or the electrical network. (mac, server's port)
     RuleKind.TOR_LOCAL: Shape(Table.ACCOUNT, 390, (Field("eth_dst", Arg(0)),), (Output(Arg(1)),)),
     # ()
@@ -638,7 +639,7 @@ def _for_one_server(shape: Shape) -> Shape:
     """The shape at a ToR: matches the server's port, or in the ingress table sends to it."""
     port = Arg(1 + max(arg.index for arg in _arguments(shape)))
     if shape.table is not Table.INGRESS:
-        return replace(shape, match=(Field("in_port", port), *shape.match))
+        return replace(shape, match=(Field(IN_PORT, port), *shape.match))
     match = tuple(field for field in shape.match if field != _FROM_OPTICAL)
     actions = tuple(Output(port) if one in _TO_HOST else one for one in shape.actions)
     return replace(shape, match=match, actions=actions)

@@ -10,10 +10,12 @@ from typing import Final
 
 from hydra.forwarding.pipeline import (
     COOKIE_EPOCH_MASK,
+    IN_PORT,
     ND_CLAIMS,
     ND_TYPES,
     SHAPES,
     Arg,
+    Output,
     Port,
     RuleKind,
     cookie,
@@ -75,8 +77,24 @@ class RemoveByCookie:
     mask: int
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveByPort:
+    """Remove every rule of ours that matches what comes in at a port."""
+
+    number: int
+    """OpenFlow number of the port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Modify:
+    """Give the rule with this match these actions; if there is none, nothing is added."""
+
+    rule: FlowRule
+
+
 Installation = Install | InstallAll
-RuleChange = Installation | Remove | RemoveByCookie
+Removal = Remove | RemoveByCookie | RemoveByPort
+RuleChange = Installation | Removal | Modify
 
 Lane = tuple[Path, VlanId]
 """A path, and the VLAN-ID that leads along it."""
@@ -112,7 +130,7 @@ def are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
 
 def _effect(
     changes: Sequence[RuleChange],
-) -> tuple[set[FlowRule], list[Remove | RemoveByCookie]]:
+) -> tuple[set[FlowRule], list[Removal | Modify]]:
     """What is installed, all of it in epoch 0, and what is removed before."""
     added = (one for one in changes if isinstance(one, Install | InstallAll))
     removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
@@ -358,6 +376,20 @@ def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
 def match_arguments(kind: RuleKind) -> tuple[int, ...]:
     """Indexes of a kind's arguments that its match takes."""
     return _MATCH_ARGS[kind]
+
+
+def ports_named(rule: FlowRule) -> Iterator[int]:
+    """The ports, mostly symbolic, that a rule's match and actions name."""
+    shape = SHAPES[rule.kind]
+    matched = (field.value for field in shape.match if field.name == IN_PORT)
+    reached = (action.port for action in shape.actions if isinstance(action, Output))
+    for value in (*matched, *reached):
+        yield rule.args[value.index] if isinstance(value, Arg) else value
+
+
+def matches_port(rule: FlowRule) -> bool:
+    """True if a rule is about what comes in at one port."""
+    return any(field.name == IN_PORT for field in SHAPES[rule.kind].match)
 
 
 def _match_args() -> dict[RuleKind, tuple[int, ...]]:

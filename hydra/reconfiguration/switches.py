@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from hydra.failures import Failure, FailureKind
@@ -17,11 +18,15 @@ from hydra.forwarding.rules import (
     Install,
     InstallAll,
     Installation,
+    Modify,
     Remove,
+    RemoveByPort,
     RuleChange,
     are_alike,
     installed,
     match_key,
+    matches_port,
+    ports_named,
 )
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import (
@@ -84,6 +89,29 @@ class SeenPort(Protocol):
     @property
     def up(self) -> bool: ...
 
+    @property
+    def number(self) -> int:
+        """OpenFlow number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedPort:
+    """A port that has another OpenFlow number than rules in its switch's tables name."""
+
+    switch: str
+    port: str
+    old: tuple[int, ...]
+    """Numbers that rules may name; 0: it had none."""
+    now: int
+    """0: it has none."""
+    rack: RackId
+
+    @property
+    def what(self) -> str:
+        """A clause that tells the change."""
+        old = " or ".join(str(one) if one else "none" for one in self.old)
+        return f"port {self.port} of switch {self.switch} has OpenFlow number {self.now}, was {old}"
+
 
 class Connections(Protocol):
     """OpenFlow connections and ports, as last heard of; asking costs nothing."""
@@ -121,6 +149,13 @@ class Switches:
 
     _electrical: frozenset[DatapathId] = frozenset()
     """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
+    _being_brought: frozenset[DatapathId] = frozenset()
+    """Switches that :meth:`bring_beside` is at work on."""
+    _dead: frozenset[Pair] = frozenset()
+    closed_meanwhile: frozenset[str] = frozenset()
+    """Servers whose port changes under way have closed to circuits, and count on."""
+    one_way_uplinks: frozenset[str] = frozenset()
+    """Servers whose uplink is dead in one direction, as probes show; replaced by whoever knows."""
 
     def __init__(
         self,
@@ -156,10 +191,8 @@ class Switches:
         """True from a start on, as long as a switch may count on relays of an earlier state."""
         self.closed: frozenset[str] = frozenset()
         """Servers whose port at the ToR is closed to circuits, until their switch answers."""
-        self.closed_meanwhile: frozenset[str] = frozenset()
-        """The same, by changes under way, which count on it."""
         self.dead_uplinks: frozenset[str] = frozenset()
-        """Servers whose uplink to the ToR is down, or closed."""
+        """Servers whose uplink to the ToR is down, closed, or dead in one direction."""
         self._uplinks = frozenset(
             end for server in fabric.servers for end in self._ends_of_uplink(server)
         )
@@ -170,7 +203,6 @@ class Switches:
         self._uplinks_at: Final[Mapping[DatapathId, Sequence[Server]]] = uplinks_at
         self._unseen_uplinks = True
         """True if ports may have changed since uplinks were looked at."""
-        self._dead: frozenset[Pair] = frozenset()
         self._synchronised: set[DatapathId] = set()
         self._changes_of_synchronised = 0
         """Counted after each change; those of two threads may count as one."""
@@ -183,8 +215,12 @@ class Switches:
         """Slow switches that have not been tried since they answered, or are being tried."""
         self._missed: set[DatapathId] = set()
         """Slow switches that an attempt to bring them has failed at, since they were ready last."""
-        self._being_brought: frozenset[DatapathId] = frozenset()
-        """Switches that :meth:`bring_beside` is at work on."""
+        self._moved: dict[DatapathId, Mapping[str, frozenset[int]]] = {}
+        """Ports with other OpenFlow numbers than rules in the tables may name, by name, and these
+        numbers. Values are replaced, never changed.
+        """
+        self._only_moved: set[DatapathId] = set()
+        """Switches among them that hold the present state's rules but for these numbers."""
         self.refused: Mapping[DatapathId, Failure] = {}
         """Steering switches that have refused rules of their circuits, until they take them; a new
         object with each change.
@@ -311,7 +347,20 @@ class Switches:
         return (datapath, port) in self._uplinks
 
     def _uplink_down(self, server: Server) -> bool:
-        """True if an uplink is known to be down at either end; a silent switch says nothing."""
+        """True if an uplink is known to be down at either end, or to pass nothing in one direction;
+        a silent switch says nothing.
+        """
+        if server.name in self.one_way_uplinks:
+            return True
+        return self._carrier_lost(server)
+
+    def linked(self) -> frozenset[DatapathId]:
+        """Switches that are ready, and whose servers' uplinks have carrier, whatever these pass."""
+        down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
+        ready = self.ready()
+        return ready - down if down else ready
+
+    def _carrier_lost(self, server: Server) -> bool:
         seen = (self._connections.port(*end) for end in self._ends_of_uplink(server))
         return any(port is not None and not port.up for port in seen)
 
@@ -334,6 +383,8 @@ class Switches:
         self._slow.discard(datapath)
         self._untried.discard(datapath)
         self._missed.discard(datapath)
+        self._only_moved.discard(datapath)
+        self._moved.pop(datapath, None)  # it is brought to whatever numbers its ports have now
         self._renewed.add(datapath)
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
@@ -347,8 +398,41 @@ class Switches:
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
         """Have switches that did not confirm something synchronised."""
+        datapaths = tuple(datapaths)
         self._synchronised.difference_update(datapaths)
+        self._only_moved.difference_update(datapaths)
         self._changes_of_synchronised += 1
+
+    def renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
+        """Note that ports of a connected switch have other OpenFlow numbers from now on;
+        ``earlier`` has the number that rules name so far, by port name; 0: none.
+        """
+        if datapath not in self.owned:
+            return  # rules of a learning ToR name no ports
+        known = self._moved.get(datapath, {})
+        added = {name: known.get(name, frozenset()) | {old} for name, old in earlier.items()}
+        self._moved[datapath] = {**known, **added}
+        if datapath in self._synchronised:
+            self._only_moved.add(datapath)
+        elif datapath not in self._only_moved:
+            self._renewed.add(datapath)  # what it is just being sent may name the old numbers
+        self._synchronised.discard(datapath)
+        self._changes_of_synchronised += 1
+
+    def moved_ports(self) -> Sequence[MovedPort]:
+        """Ports of connected switches whose rules may name other OpenFlow numbers."""
+        return [
+            MovedPort(
+                self.owned[datapath],
+                name,
+                tuple(sorted(old)),
+                0 if (port := self._connections.port(datapath, name)) is None else port.number,
+                self._rack_of(datapath),
+            )
+            for datapath, ports in sorted(self._moved.copy().items())
+            if datapath in self._connections.connected()
+            for name, old in ports.items()
+        ]
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
@@ -415,6 +499,7 @@ class Switches:
         if not taken:
             return
         self._electrical -= set(taken)
+        moved = self._moved.copy()
         errors = yield from self._write(taken)
         refused = {
             dp: self._refusal(dp, error)
@@ -423,13 +508,15 @@ class Switches:
         }
         brought = {dp for dp, error in errors.items() if error is None}
         self._note_refused(refused, brought)
-        self._note_brought(brought - self._renewed)
+        self._note_brought(brought - self._renewed, moved)
         if not refused:
             return
         # Of the refused tables, some rules may have taken effect: they are given smaller ones.
         self._electrical |= refused.keys()
+        moved = self._moved.copy()
         errors = yield from self._write(sorted(refused))
-        self._note_brought({dp for dp, error in errors.items() if error is None} - self._renewed)
+        brought = {dp for dp, error in errors.items() if error is None}
+        self._note_brought(brought - self._renewed, moved)
 
     def _write(self, datapaths: Collection[DatapathId]) -> Course[dict[DatapathId, Failure | None]]:
         """Give switches whole tables, where they hold others; by switch, the failure or None."""
@@ -467,7 +554,16 @@ class Switches:
         reason = f"{switch.name} refuses the rules of {named or 'its rack'} ({error})"
         return Failure("synchronise", switch.name, FailureKind.REFUSED, reason)
 
-    def _note_brought(self, datapaths: Collection[DatapathId]) -> None:
+    def _note_brought(
+        self, datapaths: Collection[DatapathId], moved: Mapping[DatapathId, object]
+    ) -> None:
+        """Note that switches hold the present state's rules, and name the ports that had ``moved``
+        before these were sent by their present numbers.
+        """
+        for datapath in datapaths:
+            if self._moved.get(datapath) is moved.get(datapath):
+                self._moved.pop(datapath, None)
+        self._only_moved.difference_update(datapaths)
         self._slow.difference_update(datapaths)
         self._missed.difference_update(datapaths)
         self._synchronised.update(datapaths)
@@ -501,6 +597,7 @@ class Switches:
         held = {dp: self._anew(dp, tables[dp], before) for dp in before.exact}
         while self.settled:  # else all switches are brought once the state is known
             left -= self._renewed
+            moved = self._moved.copy()
             wanted = {
                 dp: self._anew(dp, table, before) for dp, table in self._whole_tables(sorted(left))
             }
@@ -511,7 +608,7 @@ class Switches:
             }
             if not changes:
                 self._note_refused({}, left - self._electrical)
-                self._note_brought(left)
+                self._note_brought(left, moved)
                 return frozenset(left)
             (done,) = yield Batch("synchronise", (ApplyRules(changes),), beside=True)
             for datapath, error in done.value.items():
@@ -609,6 +706,67 @@ class Switches:
         )
         yield from (Remove(rule) for key, rule in old.items() if key not in new)
         yield from (Install(rule) for key, rule in new.items() if old.get(key) != rule)
+
+    def follow_numbers(self, changes: Collection[Execution] = ()) -> Steps:
+        """Have rules name ports by their present OpenFlow numbers, where a switch has given a port
+        another one: in one bundle, which touches no other rule.
+
+        While ``changes`` are under way, the rules of paths of the pairs that these move are left to
+        them; their divert rules are right afterwards. They are followed once more after that.
+        """
+        connected = self._connections.connected()
+        moved = {dp: some for dp, some in self._moved.copy().items() if dp in connected}
+        if not self.settled or not moved:
+            return
+        state = self._memory.state
+        moving = frozenset().union(*(change.moving for change in changes))
+        standing = without(
+            state, (), [path for path in state.topology.paths if pair_of(path) in moving]
+        )
+        diverts = diverting(
+            self._substrate, steering_of(self._substrate, self.diverted | moving), state.epoch
+        )
+        rules = {
+            datapath: tuple(self._renamed(datapath, ports, standing, diverts.get(datapath, ())))
+            for datapath, ports in moved.items()
+        }
+        (done,) = yield Batch("follow numbers", (ApplyRules(rules),), alone=True)
+        followed = set[DatapathId]()
+        for datapath, error in done.value.items():
+            if error is not None:
+                LOG.error(
+                    "switch %s does not follow its ports' new numbers: %s",
+                    self.owned[datapath],
+                    error,
+                )
+                self.doubt([datapath])
+            elif datapath in self._only_moved and self._moved.get(datapath) is moved[datapath]:
+                followed.add(datapath)
+        if not changes:
+            self._note_brought(followed, moved)
+
+    def _renamed(
+        self,
+        datapath: DatapathId,
+        ports: Mapping[str, Collection[int]],
+        state: NetworkState,
+        diverts: Iterable[Install],
+    ) -> Iterator[RuleChange]:
+        """Changes by which rules name these ports as they are numbered now. Rules that may be
+        there or not, such as those of a change, are modified if they are there.
+        """
+        substrate = self._substrate
+        symbols = substrate.ports(datapath).symbols(ports)
+        rules = (
+            *substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check),
+            *substrate.common_rules(datapath, state),
+            *installed(diverts),
+            *self._added_rules(datapath),
+        )
+        named = [rule for rule in rules if not symbols.isdisjoint(ports_named(rule))]
+        yield from map(RemoveByPort, sorted(set().union(*ports.values())))
+        for rule in named:
+            yield Install(rule) if matches_port(rule) else Modify(rule)
 
     def divert(
         self,

@@ -33,6 +33,7 @@ from mininet_scenarios.chaos.optical_faults import (
     FibreFlapping,
     FibreOneWay,
     ForeignCrossConnect,
+    SmallFrames,
     TrunksChanged,
 )
 from mininet_scenarios.chaos.server_faults import (
@@ -41,6 +42,7 @@ from mininet_scenarios.chaos.server_faults import (
     Spoof,
     Tags,
     UplinkDown,
+    UplinkOneWay,
 )
 from mininet_scenarios.chaos.switch_faults import (
     BridgeDeleted,
@@ -50,6 +52,7 @@ from mininet_scenarios.chaos.switch_faults import (
     DaemonKilled,
     FlowAdded,
     FlowsDeleted,
+    PortsRenumbered,
 )
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed import ovs
@@ -57,6 +60,7 @@ from mininet_scenarios.testbed import ovs
 Draw = Callable[[Field, random.Random], Fault | None]
 """Draws a fault with its target; None where the fabric has none, or nothing is in use."""
 _DAY_S: Final = 86_400
+_HALF: Final = 0.5
 
 
 def _server(field: Field, chance: random.Random) -> Server:
@@ -160,11 +164,15 @@ FAULTS: Final[Mapping[str, Draw]] = {
     ),
     "tor-robbed": _bridge_robbed,
     "learning-lost": _learning_lost,
+    "ports-renumbered": lambda field, chance: PortsRenumbered.steering(
+        field, _server(field, chance)
+    ).drawn_by(chance),
     "fibre-cut": lambda field, chance: FibreCut(field, _port(field, chance)),
     "fibre-flapping": lambda field, chance: FibreFlapping(
         field, _port(field, chance), chance.randint(2, 5)
     ),
     "fibre-one-way": lambda field, chance: FibreOneWay(field, _port(field, chance)),
+    "small-frames": lambda field, chance: SmallFrames(field, _port(field, chance)),
     "trunks-changed": _trunks_changed,
     "ocs-killed": lambda field, chance: EmulatorKilled(field, _plane(field, chance)),
     "ocs-dead": _device(FaultKind.DEAD),
@@ -181,6 +189,9 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "ocs-killed-in-a-move": _device(FaultKind.KILL),
     "ocs-foreign": _foreign,
     "uplink-down": lambda field, chance: UplinkDown(field, _server(field, chance)),
+    "uplink-one-way": lambda field, chance: UplinkOneWay(
+        field, _server(field, chance), sends=chance.random() < _HALF
+    ),
     "neighbours-flushed": lambda field, chance: NeighboursFlushed(field, _server(field, chance)),
     "flood": lambda field, chance: Flood(field, _server(field, chance)),
     "spoof": _spoof,

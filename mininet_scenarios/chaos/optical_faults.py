@@ -17,6 +17,8 @@ from mininet_scenarios.testbed.shell import run
 
 _FAR_PORT: Final = 16
 """A port of each emulated optical switch that nothing is plugged into."""
+_SMALL_MTU: Final = 1494
+_USUAL_MTU: Final = 1500
 
 
 class PortFault(Fault):
@@ -87,6 +89,23 @@ class FibreOneWay(PortFault):
     def break_it(self) -> None:
         # Its mirrors may be moving: then there is nothing to take away.
         command = ["tc", "filter", "del", "dev", self.fibre, "ingress"]
+        subprocess.run(command, capture_output=True, check=False)
+
+
+class SmallFrames(PortFault):
+    """A port passes no tagged frames of full size any more; small ones go on."""
+
+    longest_silence_s = FOUND_BY_PROBES_S
+
+    def break_it(self) -> None:
+        self._set_mtu(_SMALL_MTU)
+
+    def heal(self) -> None:
+        self._set_mtu(_USUAL_MTU)
+
+    def _set_mtu(self, octets: int) -> None:
+        # Other faults may have taken the port away.
+        command = ["ip", "link", "set", "dev", self.port, "mtu", str(octets)]
         subprocess.run(command, capture_output=True, check=False)
 
 

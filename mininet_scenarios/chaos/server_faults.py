@@ -7,9 +7,10 @@ from abc import abstractmethod
 from typing import ClassVar, Final
 
 from hydra.model import Server
-from mininet_scenarios.chaos.fault import Fault, Field
+from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, Fault, Field
 from mininet_scenarios.testbed.layout import server_interface
 from mininet_scenarios.testbed.servers import run_in
+from mininet_scenarios.testbed.shell import run
 
 _EVERYBODY: Final = b"\xff" * 6
 _ETHERTYPE: Final = b"\x88\xb7"
@@ -42,6 +43,29 @@ class UplinkDown(ServerFault):
         vswitch = self.server.vswitch
         other_way = vswitch is not None and vswitch.electrical_port != vswitch.optical_port
         return not other_way and self.concerns(source, destination)
+
+
+class UplinkOneWay(UplinkDown):
+    """A server's uplink passes nothing in one direction, and both ends have carrier."""
+
+    longest_silence_s = FOUND_BY_PROBES_S
+
+    def __init__(self, field: Field, server: Server, *, sends: bool) -> None:
+        """``sends``: what the server sends is lost; else what its ToR sends."""
+        super().__init__(field, server)
+        vswitch = server.vswitch
+        own = server.tor_port if vswitch is None else vswitch.optical_port
+        self._loses = own if sends else server.tor_port
+
+    def strike(self) -> None:
+        run(["tc", "qdisc", "add", "dev", self._loses, "clsact"])
+        dropped = ["dev", self._loses, "egress", "matchall", "action", "drop"]
+        run(["tc", "filter", "add", *dropped])
+
+    def heal(self) -> None:
+        # Other faults may have made the port anew.
+        command = ["tc", "qdisc", "del", "dev", self._loses, "clsact"]
+        subprocess.run(command, capture_output=True, check=False)
 
 
 class NeighboursFlushed(ServerFault):

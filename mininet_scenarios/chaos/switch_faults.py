@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Collection
 from typing import Final, Self
@@ -9,13 +10,21 @@ from typing import Final, Self
 from drivers.tor.ovs_ovsdb import HOLDER, lock_name
 from drivers.transports.ovsdb_session import Call, OvsdbSession
 from hydra.model import Rack, Server
-from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, OPEN_VSWITCH, Fault, Field
+from mininet_scenarios.chaos.fault import (
+    FOUND_BY_PROBES_S,
+    OPEN_VSWITCH,
+    SILENT_S,
+    Fault,
+    Field,
+)
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.testbed.shell import run
 
 _TIMEOUT_S: Final = 10.0
 _NOWHERE: Final = "tcp:127.0.0.1:1"
 """A controller in Open vSwitch's notation that never answers."""
+_SWAPS: Final = 0.3
+"""Part of the renumbered ports of which two swap their numbers."""
 
 
 class OvsFault(Fault):
@@ -132,6 +141,38 @@ class FlowAdded(RulesRuined):
     def strike(self) -> None:
         rule = "table=0,priority=60000,actions=drop"
         run(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", self.bridge, rule])
+
+
+class PortsRenumbered(BridgeFault):
+    """A port of a bridge gets another OpenFlow number, as when somebody deletes and adds it, or
+    two swap theirs. The controller has the rules follow.
+    """
+
+    longest_silence_s = SILENT_S
+    ends_alone = True
+    chance = random.Random(0)
+
+    def drawn_by(self, chance: random.Random) -> Self:
+        """Have the ports and numbers drawn by this."""
+        self.chance = random.Random(chance.random())
+        return self
+
+    def strike(self) -> None:
+        ports = run(["ovs-vsctl", "--timeout=10", "list-ports", self.bridge]).split()
+        some = self.chance.sample(sorted(ports), min(2, len(ports)))
+        numbers = {some[0]: str(self.chance.randint(100, 60_000))}
+        if self.chance.random() < _SWAPS:
+            read = ["ovs-vsctl", "--timeout=10", "get", "Interface"]
+            now = [run([*read, port, "ofport"]).strip() for port in some]
+            numbers = dict(zip(some, reversed(now), strict=True))
+        command = ["ovs-vsctl", "--timeout=10"]
+        for port, number in numbers.items():
+            command += ["--", "set", "Interface", port, f"ofport_request={number}"]
+        run(command)
+
+    def touches(self, source: str, destination: str) -> bool:
+        behind = not self.behind.isdisjoint((source, destination))
+        return behind or self.field.led_through(self._ports, self._made_s, (source, destination))
 
 
 class BridgeDeleted(BridgeFault):

@@ -36,6 +36,7 @@ _MULTIPART_MORE: Final = 1
 MAX_MULTIPART_BYTES: Final = 64 << 20
 
 FLOW_ADD: Final = 0
+FLOW_MODIFY_STRICT: Final = 2
 FLOW_DELETE: Final = 3
 FLOW_DELETE_STRICT: Final = 4
 
@@ -64,6 +65,10 @@ _DESC: Final = struct.Struct("!256s256s256s32s256s")
 _IN_PORT_MATCH: Final = struct.Struct("!HHIIxxxx")
 _OUTPUT: Final = struct.Struct("!HHxxxxHHIHxxxxxx")
 _PORT_IS_DOWN: Final = 1
+_PORT_RECEIVES_NOT: Final = 1 << 2
+_PORT_FORWARDS_NOT: Final = 1 << 5
+PORT_PASSES_NOT: Final = _PORT_IS_DOWN | _PORT_RECEIVES_NOT | _PORT_FORWARDS_NOT
+"""Flags of a port's configuration by which frames are lost in a direction or both."""
 _LINK_IS_DOWN: Final = 1
 _PORT_STATS_REQUEST: Final = struct.Struct("!Ixxxx")
 _PORT_STATS: Final = struct.Struct("!Ixxxx6Q6QII")
@@ -215,7 +220,7 @@ class PortDescription:
     number: int
     name: str
     down: bool
-    """True if configuration has switched the port off."""
+    """True if configuration has switched the port off, or one direction of it."""
     carrier: bool
 
 
@@ -229,7 +234,7 @@ def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
         raise OpenFlowError(f"port descriptions of {len(body)} bytes are not whole entries")
     return tuple(
         PortDescription(
-            number, _text(name), bool(config & _PORT_IS_DOWN), not state & _LINK_IS_DOWN
+            number, _text(name), bool(config & PORT_PASSES_NOT), not state & _LINK_IS_DOWN
         )
         for number, _mac, name, config, state, *_ in _PORT_DESC.iter_unpack(body)
         if number < PORT_MAX

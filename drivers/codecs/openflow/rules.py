@@ -26,6 +26,7 @@ from drivers.codecs.openflow.messages import (
     FLOW_ADD,
     FLOW_DELETE,
     FLOW_DELETE_STRICT,
+    FLOW_MODIFY_STRICT,
     GROUP_ANY,
     MULTIPART_PORT_STATS,
     NO_BUFFER,
@@ -44,6 +45,9 @@ from drivers.codecs.openflow.messages import (
     port_stats_body,
 )
 from hydra.forwarding.pipeline import (
+    COOKIE_TAG,
+    COOKIE_TAG_MASK,
+    IN_PORT,
     PATH_REGISTER,
     SHAPES,
     Arg,
@@ -65,7 +69,9 @@ from hydra.forwarding.rules import (
     FlowRule,
     Install,
     InstallAll,
+    Modify,
     RemoveByCookie,
+    RemoveByPort,
     RuleChange,
     round_rule,
 )
@@ -122,7 +128,7 @@ class SwitchPorts:
 # --- compiling shapes ------------------------------------------------------------------------
 
 _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
-    "in_port": (0, 4),
+    IN_PORT: (0, 4),
     "metadata": (2, 8),
     "eth_dst": (3, 6),
     "eth_src": (4, 6),
@@ -185,7 +191,7 @@ def _oxm(field: Field, ports: SwitchPorts) -> list[_Piece]:
     its_class = _NXM_1 if field.name == PATH_REGISTER else _OXM_CLASS
     header = struct.pack("!HBB", its_class, code << 1 | masked, size * (1 + masked))
     value = field.value
-    is_port = field.name == "in_port"
+    is_port = field.name == IN_PORT
     if is_port and isinstance(value, int):
         value = ports.number(value)
     pieces: list[_Piece] = [header, _value(value, size, is_port=is_port)]
@@ -293,7 +299,7 @@ def _flow_mod_pieces(kind: RuleKind, ports: SwitchPorts, command: int) -> list[_
         NO_BUFFER, PORT_ANY, GROUP_ANY, flags,
     )  # fmt: skip
     body = [_Hole(_COOKIE, 8), fixed, *_match(shape.match, ports)]
-    if command == FLOW_ADD:
+    if command in (FLOW_ADD, FLOW_MODIFY_STRICT):
         body += _instructions(shape, ports)
     header = struct.pack("!BBH", VERSION, TYPE_FLOW_MOD, 8 + _length(body))
     return [header, _Hole(_XID, 4), *body]
@@ -434,13 +440,19 @@ def _shared(several: InstallAll, ports: SwitchPorts, bundle_id: int | None) -> _
     return encoded[key]
 
 
-def _delete_by_cookie(cookie: int, mask: int, xid: int) -> bytes:
+def _delete(removal: RemoveByCookie | RemoveByPort, xid: int) -> bytes:
+    """A removal of all rules, in whatever table, that agree with a cookie or match a port."""
+    match: tuple[Field, ...] = ()
+    if isinstance(removal, RemoveByCookie):
+        cookie, mask = removal.cookie, removal.mask
+    else:
+        cookie, mask, match = COOKIE_TAG, COOKIE_TAG_MASK, (Field(IN_PORT, removal.number),)
     body = struct.pack(
         "!QQBBHHHIIIHxx", cookie, mask, TABLE_ALL, FLOW_DELETE, 0, 0, 0,
         NO_BUFFER, PORT_ANY, GROUP_ANY, 0,
     )  # fmt: skip
-    body += struct.pack("!HHxxxx", 1, 4)
-    return encode(TYPE_FLOW_MOD, xid, body)
+    pieces = _merge(_match(match, SwitchPorts()))
+    return encode(TYPE_FLOW_MOD, xid, b"".join((body, *cast(list[bytes], pieces))))
 
 
 def _whatever_cookie(rule: FlowRule) -> FlowRule:
@@ -509,14 +521,17 @@ def _flow_mods_of(
 ) -> list[bytes]:
     parts: list[bytes] = []
     for change, alike in groupby(changes, type):
-        if change is RemoveByCookie:
-            for removal in cast(Iterator[RemoveByCookie], alike):
-                message = _delete_by_cookie(removal.cookie, removal.mask, xid)
+        if change is RemoveByCookie or change is RemoveByPort:
+            for removal in cast(Iterator[RemoveByCookie | RemoveByPort], alike):
+                message = _delete(removal, xid)
                 parts.append(
                     message if bundle_id is None else encode_bundled(message, bundle_id, xid)
                 )
         elif change is Install:
             parts += _flow_mods(map(_RULE, alike), ports, FLOW_ADD, xid, bundle_id)
+        elif change is Modify:
+            rules = map(_whatever_cookie, map(_RULE, alike))
+            parts += _flow_mods(rules, ports, FLOW_MODIFY_STRICT, xid, bundle_id)
         elif change is InstallAll:
             for several in cast(Iterator[InstallAll], alike):
                 parts.append(_shared(several, ports, bundle_id).with_xid(xid))

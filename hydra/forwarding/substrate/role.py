@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hydra.forwarding.pipeline import Port, server_port, wired_port
 from hydra.forwarding.rules import ROUND_RULES, FlowRule, Lane, divert_rule, in_lanes
 from hydra.model import (
     DatapathId,
@@ -55,6 +56,15 @@ class PortNames:
         """All ports, each once."""
         names = (self.host, self.optical, self.electrical, *self.servers, *self.wired)
         return tuple(dict.fromkeys(name for name in names if name))
+
+    def symbols(self, names: Collection[str]) -> frozenset[int]:
+        """The symbolic ports by which rules name the ports with these names."""
+        single = {Port.HOST: self.host, Port.OPTICAL: self.optical}
+        single[Port.ELECTRICAL] = self.electrical
+        found = {symbol for symbol, name in single.items() if name in names}
+        servers = {server_port(at) for at, name in enumerate(self.servers) if name in names}
+        wired = {wired_port(at) for at, name in enumerate(self.wired) if name in names}
+        return frozenset({*found, *servers, *wired, *([Port.SERVERS] if servers else [])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def test_json_of_a_usable_file(run):
         "circuit_vlans": 3900,
         "mode": "periodic",
         "algorithm": "hydra-bfs+",
+        "frame_bytes": 1518,
         "warnings": [],
     }
 

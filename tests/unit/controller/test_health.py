@@ -9,6 +9,7 @@ from hydra.faults.conditions import ConditionKind, MissingSwitch, RefusedWorker,
 from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reconfiguration.switches import MovedPort
 from hydra.roles import Alarm, Severity
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -20,7 +21,7 @@ class Away:
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}
-        self.mute, self.refusing = [], {}
+        self.mute, self.refusing, self.moved = [], {}, []
 
     def planes_down(self):
         return self.planes
@@ -45,6 +46,9 @@ class Away:
 
     def unconfirmed(self):
         return []
+
+    def moved_ports(self):
+        return self.moved
 
     def dead_uplinks(self):
         return self.uplinks
@@ -140,6 +144,19 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
         "server h11 has an uplink for circuits again",
         "optical switch p2 complains no more",
         "p2 is as intended again",
+    ]
+
+
+def test_a_port_whose_new_number_is_not_followed_is_told_until_it_is(health, away, told):
+    away.moved = [MovedPort("hyv-h11", "hyo-h11", (2,), 41, RackId(0))]
+    health.look()
+    (one,) = health.conditions()
+    assert (one.kind, one.subjects) == (ConditionKind.PORT_RENUMBERED, ("hyv-h11:hyo-h11",))
+    away.moved = []
+    health.look()
+    assert [text for text, *_ in told] == [
+        "port hyo-h11 of switch hyv-h11 has OpenFlow number 41, was 2",
+        "rules follow the new number of port hyv-h11:hyo-h11",
     ]
 
 

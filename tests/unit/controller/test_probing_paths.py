@@ -113,7 +113,27 @@ def test_a_direction_that_is_dead_is_named_and_the_other_one_not_probed_again():
     missing, seconds = network.probe()
     assert missing == (f"{H21.name} to {H11.name}",)
     assert seconds >= TIMEOUT_S
-    assert (next(network.sent[H11.name]), next(network.sent[H21.name])) == (2, 5)
+    of_each_size = 4
+    sent = next(network.sent[H11.name]), next(network.sent[H21.name])
+    assert sent == (2, 1 + 2 * of_each_size)
+
+
+def test_a_path_that_passes_small_frames_alone_is_no_path():
+    """Ping gets through, and nothing that carries much."""
+    sizes = set()
+
+    def small_alone(network, _from, _attempt, frame):
+        sizes.add(len(frame))
+        if len(frame) < 1500:
+            network.arrives(frame)
+
+    missing, _ = Network(small_alone).probe()
+    told = "(small frames pass, and none of 1518 bytes: an MTU)"
+    assert missing == (
+        f"{H11.name} to {H21.name} {told}",
+        f"{H21.name} to {H11.name} {told}",
+    )
+    assert sizes == {60, 1518}
 
 
 @in_time

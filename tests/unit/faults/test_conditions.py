@@ -15,10 +15,12 @@ from hydra.faults.conditions import (
     over,
 )
 from hydra.faults.quarantine import Quarantined
+from hydra.faults.server_links import LinkDirection
 from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reconfiguration.switches import MovedPort
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import GONE, ReservationRequest, ServiceClass
 from hydra.roles import Alarm, Severity
@@ -293,6 +295,29 @@ def test_the_others_have_their_words_too(watch):
     ]
     assert found[0].since_unix_s == NOW_S - 7
     assert all(one.done and one.to_do and one.command for one in found)
+
+
+def test_a_port_that_is_renumbered_is_told_with_its_numbers_and_its_switch_not_again(watch):
+    ports = [MovedPort("v-h11", "optical", (2,), 41, RackId(0))]
+    ports += [MovedPort("v-h31", "host", (0, 5), 0, RackId(2))]
+    found = only(watch, facts(unconfirmed=["v-h11", "v-h31"], moved_ports=ports))
+    assert found.kind is ConditionKind.PORT_RENUMBERED
+    assert found.subjects == ("v-h11:optical", "v-h31:host")
+    assert found.what == (
+        "port optical of switch v-h11 has OpenFlow number 41, was 2; "
+        "port host of switch v-h31 has OpenFlow number 0, was none or 5"
+    )
+    assert found.pairs == ((0, 1),)
+
+
+def test_an_uplink_that_is_dead_in_one_direction_is_told_with_that(watch):
+    dead = {"h11": frozenset({LinkDirection.RECEIVING})}
+    found = only(watch, facts(dead_uplinks={"h11", "h21"}, one_way_uplinks=dead))
+    assert found.subjects == ("h11", "h21")
+    assert found.what == (
+        "2 servers are without an uplink for circuits: "
+        "h11 (what is sent to it is lost, although there is carrier), h21"
+    )
 
 
 def test_what_to_do_about_the_journal_depends_on_what_is_wrong_with_it(watch):

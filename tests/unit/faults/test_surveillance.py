@@ -28,6 +28,7 @@ class Air:
         self.sent = []
         self.lost = []
         self._nonces = itertools.count(1)
+        self.narrow = set()
 
     def run(self, until_s, step_s=0.01):
         while self.now_s < until_s:
@@ -38,9 +39,14 @@ class Air:
                 nonces = [next(self._nonces) for _ in range(way.copies)]
                 self.watched.sent(way, nonces, self.now_s)
                 self.sent.append((self.now_s, way.src, way.dst, len(nonces)))
-                if not any(traversal in self.dead for traversal in way.circuits):
+                dead = self.dead | (self.narrow if way.full_size else set())
+                if dead.isdisjoint(way.circuits):
                     for nonce in nonces:
                         self.watched.heard(nonce, self.now_s + 0.001)
+
+    def narrow_down(self, path):
+        """Have the circuits of ``path`` pass small frames alone."""
+        self.narrow.update((one, end) for one in path.circuits for end in (one.a, one.b))
 
     def cut(self, path, src):
         """Kill the only circuit of ``path`` in the direction from ``src``."""
@@ -72,6 +78,17 @@ def test_one_dead_direction_is_found_within_an_interval_and_three_time_outs(cut_
     assert (lost.path, lost.circuits) == (FIRST, frozenset(FIRST.circuits))
     assert "3 probes in a row lost from r" in lost.reason
     assert {one.path for _, one in air.lost} == {FIRST}
+
+
+def test_a_path_that_passes_small_frames_alone_is_found_and_told_as_that():
+    air = Air(DIRECT)
+    air.run(4.0)
+    air.narrow_down(FIRST)
+    air.run(4.0 + 5 * INTERVAL_S)
+    assert {one.path for _, one in air.lost} == {FIRST}
+    (_, lost), *_ = air.lost
+    assert lost.circuits == frozenset(FIRST.circuits)
+    assert lost.reason.endswith("of the full size that servers send: small ones came in before")
 
 
 def test_for_very_many_paths_the_interval_grows():

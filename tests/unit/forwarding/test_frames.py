@@ -68,3 +68,10 @@ def test_one_changed_byte_never_raises(vlan, nonce, position, value):
     if position >= 24:
         assert found is not None
         assert found.nonce.to_bytes(8, "big") == frame[24:32]
+
+
+@pytest.mark.parametrize(("vlan", "header"), [(None, 14), (VlanId(100), 18)])
+def test_a_probe_is_as_long_as_a_packet_of_the_largest_size(vlan, header):
+    frame = probe(A, B, vlan, 7, mtu=1500)
+    assert len(frame) == 1500 + header
+    assert parse_probe(frame).nonce == 7

@@ -29,7 +29,15 @@ from drivers.codecs.openflow.statistics import (
     octets_by_subject,
 )
 from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
-from hydra.forwarding.rules import FlowRule, Install, InstallAll, Remove, RemoveByCookie
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    InstallAll,
+    Modify,
+    Remove,
+    RemoveByCookie,
+    RemoveByPort,
+)
 from hydra.model import RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.forwarding.sample_rules import circuit_rule, every_rule
@@ -133,10 +141,33 @@ def test_removal_by_cookie_reaches_every_table():
     assert (message.out_port, message.out_group) == (0xFFFFFFFF, 0xFFFFFFFF)
 
 
+def test_removal_by_port_reaches_every_table_and_rules_of_ours_alone():
+    message = parse(encode_changes([RemoveByPort(41)], PORTS, XID, None))
+    assert message.command == ofproto_v1_3.OFPFC_DELETE
+    assert message.table_id == ofproto_v1_3.OFPTT_ALL
+    assert (message.cookie, message.cookie_mask) == (COOKIE_TAG, COOKIE_TAG_MASK)
+    assert list(message.match.items()) == [("in_port", 41)]
+    assert (message.out_port, message.out_group) == (0xFFFFFFFF, 0xFFFFFFFF)
+
+
+@pytest.mark.parametrize("rule", RULES[:8], ids=lambda rule: rule.kind.name)
+def test_a_modification_is_an_installation_but_for_its_command_and_cookie(rule):
+    changed = parse(encode_changes([Modify(rule)], PORTS, XID, None))
+    added = parse(encode_changes([Install(rule)], PORTS, XID, None))
+    assert changed.command == ofproto_v1_3.OFPFC_MODIFY_STRICT
+    assert (changed.cookie, changed.cookie_mask) == (0, 0)
+    for field in ("table_id", "priority"):
+        assert getattr(changed, field) == getattr(added, field)
+    assert list(changed.match.items()) == list(added.match.items())
+    assert list(map(str, changed.instructions)) == list(map(str, added.instructions))
+
+
 def test_a_bundle_wraps_every_change_between_open_and_commit():
     changes = [
         RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK),
+        RemoveByPort(41),
         *map(Install, RULES),
+        *map(Modify, RULES),
         *map(Remove, RULES),
     ]
     messages = list(split(encode_changes(changes, PORTS, XID, BUNDLE_ID)))

@@ -25,10 +25,14 @@ from hydra.forwarding.rules import (
     Install,
     InstallAll,
     Lane,
+    Modify,
     Remove,
+    RemoveByPort,
     RuleChange,
     installed,
     match_key,
+    matches_port,
+    ports_named,
     rack_metadata,
 )
 from hydra.forwarding.substrate import Steering, substrate_of
@@ -206,6 +210,20 @@ class Lateness:
     """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
 
 
+@dataclass
+class PortNumbers:
+    """OpenFlow numbers of a switch's ports, where some have another one than at first."""
+
+    of: dict[int, int] = field(default_factory=dict)
+    """By symbolic port; of others, the number is the symbolic port's, negated."""
+    named: dict[object, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers by which each rule names its ports."""
+
+    def in_rule(self, rule: FlowRule) -> tuple[int, ...]:
+        """Numbers by which a rule names its ports that is written now."""
+        return tuple(self.of.get(port, -port) for port in ports_named(rule))
+
+
 class Network:
     """Vswitches, ToRs and optical switches, and what reaches whom through them."""
 
@@ -241,6 +259,7 @@ class Network:
             datapath: {match_key(r): r for r in self.substrate.path_rules(datapath, state)}
             for datapath in self.names
         }
+        self.renumbered: dict[DatapathId, PortNumbers] = {}
         self.learning = {dp: n for dp, n in fabric.tor_names.items() if dp not in self.names}
         """ToRs that learn, with their names: always connected."""
         for datapath in self.learning:
@@ -303,6 +322,40 @@ class Network:
             frozenset(self.closed),
             frozenset(but_for),
         )
+
+    def renumber(self, datapath: DatapathId, numbers: Mapping[int, int]) -> dict[int, int]:
+        """Give ports of a switch these OpenFlow numbers, by symbolic port; returns the earlier ones
+        of those that have another one now. Its rules name them by these from then on.
+        """
+        if datapath not in self.renumbered:
+            self.renumbered[datapath] = PortNumbers()
+            self._name_ports(datapath, InstallAll(tuple(self.tables[datapath].values())))
+        known = self.renumbered[datapath].of
+        earlier = {port: known.get(port, -port) for port in numbers}
+        known.update(numbers)
+        return {port: old for port, old in earlier.items() if old != numbers[port]}
+
+    def misnamed(self, datapath: DatapathId) -> list[FlowRule]:
+        """Rules of a switch that name a port by a number that it has no more."""
+        if datapath not in self.renumbered:
+            return []
+        ports, table = self.renumbered[datapath], self.tables[datapath].items()
+        return [rule for key, rule in table if ports.named[key] != ports.in_rule(rule)]
+
+    def _name_ports(self, datapath: DatapathId, change: RuleChange) -> None:
+        """Note by which numbers rules name ports that are written now."""
+        ports = self.renumbered.get(datapath)
+        if ports is None:
+            return
+        if isinstance(change, Install | InstallAll):
+            ports.named |= {match_key(rule): ports.in_rule(rule) for rule in installed([change])}
+        elif isinstance(change, Modify):
+            ports.named[match_key(change.rule)] = ports.in_rule(change.rule)
+
+    def _about_port(self, datapath: DatapathId, number: int) -> list[object]:
+        """Keys of the rules about what comes in at a port with this number."""
+        named, table = self.renumbered[datapath].named, self.tables[datapath].items()
+        return [key for key, rule in table if matches_port(rule) and named[key][0] == number]
 
     def rules_changed(self, datapath: DatapathId) -> None:
         """A switch's table is another one from now on."""
@@ -638,6 +691,7 @@ class Network:
             held = {key: rule.args for key, rule in self.tables[datapath].items()}
             keys = wanted.keys() | held.keys()
             differing = [key for key in keys if wanted.get(key) != held.get(key)]
+            differing += [match_key(rule) for rule in self.misnamed(datapath)]
             foreign = [Remove(self.tables[datapath][key]) for key in held.keys() - wanted.keys()]
             name = self.name_of(datapath)
             items = [
@@ -655,7 +709,8 @@ class Network:
             if self.hears(datapath) and not self._hit(self.faults.read):
                 wanted = {match_key(rule): rule.args for rule in installed(installations)}
                 table = self.tables[datapath]
-                if {key: rule.args for key, rule in table.items()} == wanted:
+                held = {key: rule.args for key, rule in table.items()}
+                if held == wanted and not self.misnamed(datapath):
                     exact.add(datapath)
                 else:
                     cookies = {rule.cookie for rule in ROUND_RULES.rules}
@@ -741,10 +796,17 @@ class Network:
             stale = Stale(self.now_s + lag_s, self.now_s + cached_s, dict(table))
             self.stale.setdefault(datapath, []).append(stale)
         for change in changes:
+            self._name_ports(datapath, change)
             if isinstance(change, Install | InstallAll):
                 table.update((match_key(rule), rule) for rule in installed([change]))
             elif isinstance(change, Remove):
                 table.pop(match_key(change.rule), None)
+            elif isinstance(change, Modify):
+                if match_key(change.rule) in table:
+                    table[match_key(change.rule)] = change.rule
+            elif isinstance(change, RemoveByPort):
+                for key in self._about_port(datapath, change.number):
+                    del table[key]
             else:
                 gone = [k for k, r in table.items() if r.cookie & change.mask == change.cookie]
                 for key in gone:

@@ -79,7 +79,7 @@ class Seen:
         heard = self._network.connected | self._network.late.mute
         if server is None or datapath not in heard:
             return None
-        return SimpleNamespace(up=server not in self._network.dead_uplinks)
+        return SimpleNamespace(up=server not in self._network.dead_uplinks, number=0)
 
 
 class SimulatedUpkeep:

@@ -1,0 +1,254 @@
+"""Servers' links to their ToRs that are dead in one direction: there is carrier, and nothing comes.
+
+Each server sends a probe through its ToR to the next one of its rack once an interval, so that both
+directions of every link are seen. If one is lost, more are sent at once, from the same server to
+others and from others to the same one, also along circuits: they tell which of the two links is
+dead. No clock and no socket: times, in seconds, are arguments.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from hydra.faults.surveillance import LOSSES, MOST_PER_S
+from hydra.model import RackId, Server, VlanId
+
+_COPIES: Final = (1, 4, 8)
+"""Frames of the first, second and third probe: a full queue loses some, a dead link all."""
+_WITNESSES: Final = 4
+"""Most servers that are asked about a link, of the own rack and of others each."""
+
+
+class LinkDirection(Enum):
+    """A direction of a server's link, as seen from the server."""
+
+    SENDING = "what it sends"
+    RECEIVING = "what is sent to it"
+
+
+Dead = Mapping[str, frozenset[LinkDirection]]
+"""Directions that are dead, by server name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkProbe:
+    """Frames to be sent from one server's vswitch to another's, as long as servers' longest."""
+
+    src: Server
+    dst: Server
+    vlan: VlanId | None
+    """VLAN of the circuits between their racks; None in the same rack: untagged."""
+    copies: int
+    check: int
+    """Number of the check that they belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A server that probes links of a rack, and is probed by its servers."""
+
+    server: Server
+    vlan: VlanId | None
+    """VLAN of a circuit between the racks; None: it is of the own rack."""
+
+
+@dataclass(slots=True, eq=False)
+class _Check:
+    """Two servers of a rack, of which the first one probes the link of the second."""
+
+    number: int
+    src: Server
+    dst: Server
+    is_trial: bool
+    """True if it looks whether a link that was dead is back."""
+    lost: int = 0
+    passed: int = 0
+    """Probes in a row that came in."""
+    sent_s: float | None = None
+    trouble_s: float = float("inf")
+    """When the first of the probes lost in a row was sent."""
+    turn: int = 0
+    nonces: list[int] = field(default_factory=list)
+
+
+class ServerLinks:
+    """Not thread-safe."""
+
+    def __init__(self, interval_s: float, timeout_s: float) -> None:
+        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost."""
+        self._wanted_s = self._interval_s = interval_s
+        self._timeout_s = min(timeout_s, interval_s / 4)
+        self._checks: dict[tuple[str, str, bool], _Check] = {}
+        self._by_number: dict[int, _Check] = {}
+        self._racks: Mapping[RackId, Sequence[Server]] = {}
+        self._witnesses: Mapping[RackId, Sequence[Witness]] = {}
+        self._by_nonce: dict[int, tuple[_Check, LinkProbe]] = {}
+        self._schedule: list[tuple[float, int, _Check]] = []
+        self._numbers = itertools.count(1)
+        self._heard_from_s: dict[str, float] = {}
+        self._heard_by_s: dict[str, float] = {}
+        self._dead: dict[str, frozenset[LinkDirection]] = {}
+
+    @property
+    def dead(self) -> Dead:
+        """Directions that are dead now; servers that can't be probed any more keep theirs."""
+        return dict(self._dead)
+
+    def next_s(self) -> float:
+        """Time of the next entry in the schedule; infinity if nothing is probed."""
+        return self._schedule[0][0] if self._schedule else float("inf")
+
+    def watch(
+        self,
+        racks: Mapping[RackId, Sequence[Server]],
+        witnesses: Mapping[RackId, Sequence[Witness]],
+        now_s: float,
+    ) -> None:
+        """Probe these servers, by rack, from now on; ``witnesses`` help to tell who is to blame."""
+        self._racks, self._witnesses = racks, witnesses
+        self._arrange(now_s)
+
+    def _arrange(self, now_s: float) -> None:
+        wanted = dict(self._wanted())
+        for key in self._checks.keys() - wanted.keys():
+            gone = self._checks.pop(key)
+            self._clear(gone)
+            gone.turn = 0
+            del self._by_number[gone.number]
+        self._interval_s = max(self._wanted_s, len(wanted) / MOST_PER_S)
+        fresh = [key for key in wanted if key not in self._checks]
+        for index, key in enumerate(fresh):
+            check = _Check(next(self._numbers), *wanted[key])
+            self._checks[key] = self._by_number[check.number] = check
+            self._plan(check, now_s + self._interval_s * (index + 1) / len(fresh))
+
+    def _wanted(self) -> Iterator[tuple[tuple[str, str, bool], tuple[Server, Server, bool]]]:
+        """A ring of the healthy servers of each rack, and both ways between each other and one."""
+        for servers in self._racks.values():
+            healthy = [one for one in servers if one.name not in self._dead]
+            ring = itertools.pairwise([*healthy, healthy[0]]) if len(healthy) > 1 else ()
+            for src, dst in ring:
+                yield (src.name, dst.name, False), (src, dst, False)
+            for one in servers:
+                if one.name in self._dead:
+                    other = next((s for s in (*healthy, *servers) if s is not one), None)
+                    if other is not None:
+                        yield (one.name, other.name, True), (one, other, True)
+                        yield (other.name, one.name, True), (other, one, True)
+
+    def _plan(self, check: _Check, when_s: float) -> None:
+        check.turn = next(self._numbers)
+        heapq.heappush(self._schedule, (when_s, check.turn, check))
+
+    def _clear(self, check: _Check) -> None:
+        for nonce in check.nonces:
+            self._by_nonce.pop(nonce, None)
+        check.nonces.clear()
+        check.sent_s = None
+        check.lost = 0
+        check.trouble_s = float("inf")
+
+    # -- what to do -------------------------------------------------------------------------------
+
+    def due(self, now_s: float) -> list[LinkProbe]:
+        """Probes to send now. :attr:`dead` may be another afterwards. Call :meth:`sent` of each."""
+        probes: list[LinkProbe] = []
+        before = dict(self._dead)
+        while self._schedule and self._schedule[0][0] <= now_s:
+            _, turn, check = heapq.heappop(self._schedule)
+            if turn != check.turn:
+                continue
+            if check.sent_s is not None:
+                check.trouble_s = min(check.trouble_s, check.sent_s)
+                check.sent_s = None
+                check.lost += 1
+                check.passed = 0
+            if check.lost >= LOSSES:
+                self._judge(check)
+                self._clear(check)
+                self._plan(check, now_s + self._interval_s)
+                continue
+            probes += self._probes(check)
+            check.sent_s = now_s
+            self._plan(check, now_s + self._timeout_s)
+        if self._dead != before:
+            self._arrange(now_s)
+        return [one for one in probes if one.check in self._by_number]
+
+    def _probes(self, check: _Check) -> Iterator[LinkProbe]:
+        copies, number = _COPIES[check.lost], check.number
+        yield LinkProbe(check.src, check.dst, None, copies, number)
+        if not check.lost or check.is_trial:
+            return
+        rack = check.src.rack
+        own = [s for s in self._racks.get(rack, ()) if s not in (check.src, check.dst)]
+        near = [Witness(server, None) for server in own[:_WITNESSES]]
+        for one in (*near, *self._witnesses.get(rack, ())[:_WITNESSES]):
+            yield LinkProbe(check.src, one.server, one.vlan, copies, number)
+            yield LinkProbe(one.server, check.dst, one.vlan, copies, number)
+
+    def _judge(self, check: _Check) -> None:
+        """Blame the link of which nobody has heard since the first loss; both, if of neither."""
+        if check.is_trial:
+            return
+        src, dst = check.src.name, check.dst.name
+        sends = self._heard_from_s.get(src, float("-inf")) >= check.trouble_s
+        hears = self._heard_by_s.get(dst, float("-inf")) >= check.trouble_s
+        if not sends:
+            self._blame(src, LinkDirection.SENDING)
+        if not hears:
+            self._blame(dst, LinkDirection.RECEIVING)
+
+    def _blame(self, name: str, direction: LinkDirection) -> None:
+        self._dead[name] = self._dead.get(name, frozenset()) | {direction}
+
+    # -- what happened ----------------------------------------------------------------------------
+
+    def sent(self, one: LinkProbe, nonces: Collection[int]) -> None:
+        """Frames with these nonces have left."""
+        check = self._by_number[one.check]
+        check.nonces.extend(nonces)
+        self._by_nonce.update(dict.fromkeys(nonces, (check, one)))
+
+    def passed_over(self, one: LinkProbe, now_s: float) -> None:
+        """No switch could send it, which says nothing about links."""
+        check = self._by_number[one.check]
+        if (one.src, one.dst) == (check.src, check.dst):
+            self._clear(check)
+            self._plan(check, now_s + self._interval_s)
+
+    def heard(self, nonce: int, at_s: float) -> None:
+        """A frame came in, perhaps late; unknown nonces are passed over."""
+        known = self._by_nonce.pop(nonce, None)
+        if known is None:
+            return
+        check, one = known
+        self._heard_from_s[one.src.name] = self._heard_by_s[one.dst.name] = at_s
+        if (one.src, one.dst) != (check.src, check.dst):
+            return
+        sent_s = at_s if check.sent_s is None else check.sent_s
+        self._clear(check)
+        check.passed += 1
+        self._plan(check, sent_s + self._interval_s)
+        if check.is_trial and check.passed >= LOSSES:
+            self._acquit(check.src.name, LinkDirection.SENDING)
+            self._acquit(check.dst.name, LinkDirection.RECEIVING)
+            self._arrange(at_s)
+
+    def _acquit(self, name: str, direction: LinkDirection) -> None:
+        left = self._dead.get(name, frozenset()) - {direction}
+        if left:
+            self._dead[name] = left
+        else:
+            self._dead.pop(name, None)
+
+
+def named(server: str, directions: Collection[LinkDirection]) -> str:
+    """A server's name, with what is lost on its link."""
+    lost = " and ".join(one.value for one in LinkDirection if one in directions)
+    return f"{server} ({lost} is lost, although there is carrier)"

@@ -1,0 +1,106 @@
+"""Ports that come back by another OpenFlow number: rules follow, whatever is done about drift."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from apps.process.configuration import load_configuration
+
+from .live import CONFIGS, live, wait_until
+
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
+
+FRESH = 41
+KINDS = {
+    "demo": ("hyo-h11", "hye-h11", "hyh-h11"),
+    "single-homed": ("hyo-h11", "hyh-h11"),
+    "openflow-only": ("hyt-r1-p1", "hys-h11", "hyl-r1"),
+    "one-way": ("hyt-r1-p1", "hys-h11", "hyl-r1"),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def shipped(request):
+    return load_configuration(CONFIGS / f"{request.param}.yaml")
+
+
+@pytest.fixture(scope="module")
+def network(demo_testbed, tmp_path_factory):
+    """No audit mends anything, and nobody notices by probes."""
+    policy = {"on_drift": "report", "audit_interval_s": 0, "probe_interval_s": 0}
+    with live(demo_testbed, tmp_path_factory.mktemp("renumbered"), policy) as network:
+        assert network.reserve("r1", "r2")["state"] == "active"
+        yield network
+
+
+def bridge_of(port):
+    return subprocess.run(
+        ["ovs-vsctl", "iface-to-br", port], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def number_of(port):
+    asked = ["ovs-vsctl", "get", "Interface", port, "ofport"]
+    return int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+
+
+def request(**numbers):
+    command = ["ovs-vsctl"]
+    for port, number in numbers.items():
+        command += ["--", "set", "Interface", port, f"ofport_request={number}"]
+    subprocess.run(command, check=True)
+
+
+def differs(network):
+    """Rules that are not as intended, as a look at all switches finds them."""
+    return network.get("/v1/drift")["items"]
+
+
+def renumbered(network):
+    found = network.get("/v1/conditions")["conditions"]
+    return [one for one in found if one["kind"] == "port-renumbered"]
+
+
+def told(network, port):
+    """Whether the history tells of the number that a port has now."""
+    lines = network.get("/v1/history")["happenings"]
+    now = f"has OpenFlow number {number_of(port)}, was "
+    return any(f"port {port} of switch" in one["text"] and now in one["text"] for one in lines)
+
+
+def follows(network, *ports):
+    """Rules name the ports as they are numbered now, and servers reach each other both ways."""
+    wait_until(lambda: all(told(network, port) for port in ports), 60)
+    wait_until(lambda: not renumbered(network), 60)
+    assert not differs(network)
+    assert network.reaches("h11", "h21")
+    assert network.reaches("h31", "h11")
+
+
+def test_each_kind_of_port(network):
+    ports = KINDS[network.fabric.name]
+    for number, port in enumerate(ports, start=FRESH):
+        request(**{port: number})
+        assert number_of(port) == number
+        follows(network, port)
+
+
+def test_two_that_swap_their_numbers(network):
+    one, other = KINDS[network.fabric.name][:2]
+    numbers = {one: number_of(other), other: number_of(one)}
+    request(**numbers)
+    assert {port: number_of(port) for port in numbers} == numbers
+    follows(network, one, other)
+
+
+def test_one_that_is_deleted_and_added(network):
+    """As a network manager does that starts anew."""
+    port = KINDS[network.fabric.name][0]
+    bridge = bridge_of(port)
+    anew = ["del-port", bridge, port, "--", "add-port", bridge, port]
+    number = ["set", "Interface", port, f"ofport_request={FRESH + 10}"]
+    subprocess.run(["ovs-vsctl", *anew, "--", *number], check=True)
+    assert number_of(port) == FRESH + 10
+    follows(network, port)

@@ -1,0 +1,148 @@
+"""Servers' links that are dead in one direction: found, told apart, and found again when back."""
+
+import itertools
+
+import pytest
+
+from hydra.faults.server_links import LinkDirection, ServerLinks, Witness, named
+from hydra.model import VlanId
+from tests.unit.core.fabrics import small_fabric
+
+INTERVAL_S, TIMEOUT_S, TICK_S = 2.0, 1.0, 0.05
+SENDING, RECEIVING = LinkDirection.SENDING, LinkDirection.RECEIVING
+WITHIN_S = 3 * INTERVAL_S
+
+
+class Racks:
+    """Servers whose links pass what is sent, but for directions that are dead."""
+
+    def __init__(self, servers=3, racks=2, circuits=True):
+        self.fabric = small_fabric(racks=racks, planes=1, servers=servers)
+        self.links = ServerLinks(INTERVAL_S, TIMEOUT_S)
+        self.dead = set()
+        self.now_s = 100.0
+        self.nonces = itertools.count()
+        self.sent = 0
+        self.loses = lambda _probe: False
+        self.circuits = circuits
+        self.watch()
+
+    def watch(self, without=()):
+        able = {r.id: [s for s in r.servers if s.name not in without] for r in self.fabric.racks}
+        one, other = self.fabric.racks[:2]
+        witnesses = {}
+        if self.circuits:
+            witnesses = {
+                a.id: [Witness(server, VlanId(100)) for server in able[b.id][:2]]
+                for a, b in ((one, other), (other, one))
+            }
+        self.links.watch(able, witnesses, self.now_s)
+
+    def run(self, for_s, until=lambda: False):
+        """Returns the time that it took."""
+        began_s = self.now_s
+        while self.now_s < began_s + for_s and not until():
+            for probe in self.links.due(self.now_s):
+                nonces = [next(self.nonces) for _ in range(probe.copies)]
+                self.sent += len(nonces)
+                self.links.sent(probe, nonces)
+                lost = (probe.src.name, SENDING) in self.dead
+                lost |= (probe.dst.name, RECEIVING) in self.dead
+                if not lost and not self.loses(probe):
+                    for nonce in nonces:
+                        self.links.heard(nonce, self.now_s)
+            self.now_s += TICK_S
+        return self.now_s - began_s
+
+
+@pytest.mark.parametrize("direction", LinkDirection)
+@pytest.mark.parametrize(("servers", "circuits"), [(3, False), (2, True), (5, True)])
+def test_a_dead_direction_is_found_within_three_intervals_and_no_other_is_blamed(
+    direction, servers, circuits
+):
+    racks = Racks(servers, circuits=circuits)
+    racks.run(5 * INTERVAL_S)
+    assert racks.links.dead == {}
+    racks.dead = {("h12", direction)}
+    racks.run(WITHIN_S, lambda: bool(racks.links.dead))
+    assert racks.links.dead == {"h12": {direction}}
+    racks.run(10 * INTERVAL_S)
+    assert racks.links.dead == {"h12": {direction}}
+
+
+def test_of_two_servers_that_nobody_else_can_ask_both_may_be_dead():
+    """Without them, nothing that they send each other is lost any more."""
+    racks = Racks(2, circuits=False)
+    racks.dead = {("h11", SENDING)}
+    racks.run(WITHIN_S)
+    assert racks.links.dead == {"h11": {SENDING}, "h12": {RECEIVING}}
+    racks.dead = set()
+    racks.run(10 * INTERVAL_S, lambda: not racks.links.dead)
+    assert racks.links.dead == {}
+
+
+@pytest.mark.parametrize("direction", LinkDirection)
+def test_a_link_that_is_back_is_used_again(direction):
+    racks = Racks()
+    racks.dead = {("h11", direction)}
+    racks.run(WITHIN_S)
+    assert racks.links.dead == {"h11": {direction}}
+    racks.dead = set()
+    racks.run(5 * INTERVAL_S, lambda: not racks.links.dead)
+    assert racks.links.dead == {}
+
+
+def test_both_directions_and_several_servers():
+    racks = Racks(5)
+    racks.dead = {("h11", SENDING), ("h13", RECEIVING), ("h22", SENDING), ("h22", RECEIVING)}
+    racks.run(3 * WITHIN_S)
+    assert racks.links.dead.keys() == {"h11", "h13", "h22"}
+    assert racks.links.dead["h11"] == {SENDING}
+    assert racks.links.dead["h13"] == {RECEIVING}
+
+
+def test_what_a_full_queue_loses_is_no_dead_link():
+    racks = Racks()
+    turn = itertools.count()
+    racks.loses = lambda _probe: next(turn) % 3 == 0
+    racks.run(30 * INTERVAL_S)
+    assert racks.links.dead == {}
+
+
+def test_a_server_that_can_not_be_probed_is_not_blamed_and_keeps_its_verdict():
+    racks = Racks()
+    racks.dead = {("h11", SENDING), ("h12", SENDING)}
+    racks.watch(without={"h11"})
+    racks.run(2 * WITHIN_S)
+    assert racks.links.dead == {"h12": {SENDING}}
+    racks.watch(without={"h11", "h12"})
+    racks.run(WITHIN_S)
+    assert racks.links.dead == {"h12": {SENDING}}
+
+
+def test_a_probe_that_no_switch_could_send_says_nothing():
+    racks = Racks()
+    for _ in range(200):
+        for probe in racks.links.due(racks.now_s):
+            racks.links.passed_over(probe, racks.now_s)
+        racks.now_s += TICK_S
+    assert racks.links.dead == {}
+
+
+def test_one_probe_for_each_server_and_interval_while_all_is_well():
+    racks = Racks(5)
+    racks.run(INTERVAL_S)
+    before = racks.sent
+    racks.run(10 * INTERVAL_S)
+    assert racks.sent - before == pytest.approx(10 * 10, rel=0.1)
+
+
+def test_a_server_alone_in_its_rack_is_seen_by_its_paths():
+    racks = Racks(1)
+    racks.run(5 * INTERVAL_S)
+    assert racks.sent == 0
+
+
+def test_words():
+    told = named("h11", frozenset(LinkDirection))
+    assert told == ("h11 (what it sends and what is sent to it is lost, although there is carrier)")
