@@ -149,6 +149,10 @@ class Switchboard(Requests):
 
     # -- events: the hub's thread ---------------------------------------------------------------
 
+    def knows(self, datapath: int) -> bool:
+        """True for a switch of the fabric."""
+        return DatapathId(datapath) in self._names
+
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None:
