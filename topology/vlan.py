@@ -19,7 +19,6 @@ from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import IntArray, PathTable, end_ports, starts
 
-
 _SPARE_PER_PORT: Final = 2
 """IDs for a change of everything, and for those at rest after one (docs/configuration.md)."""
 
@@ -34,8 +33,8 @@ def allocate(
     lies, such as by leading a port's light back to it, would have ToRs learn servers of standing
     paths at a wrong port before the gate finds it. Where that would leave fewer IDs than two for
     each port of the best connected rack, which later changes may need, a new path joins a VLAN that
-    loses no path in this change. (One that is in use *and* rests is another change's, which is under
-    way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
+    loses no path in this change. (One that is in use *and* rests is another change's, which is
+    under way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
     suffice: those come first that have been out of use for longest. Where these are too few, IDs at
     rest come after them, in the same order, but for ``current.closed``: no change would ever end
     their rest otherwise.
