@@ -109,4 +109,5 @@ class Health:
             self._ledger.journal_failure,
             self._reservations.fitting_mbps,
             self._workers_refused(),
+            self._auditor.sending_foreign,
         )
