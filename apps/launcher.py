@@ -9,6 +9,7 @@ from pathlib import Path
 
 from apps.process.allocator import share_one_arena
 from apps.process.garbage import uncollected
+from apps.process.limits import check_memory, short_of_memory
 from apps.workers.settings import VARIABLE as WORKER_VARIABLE
 from apps.workers.settings import WorkerOptions, handed_on
 from hydra.errors import HydraError
@@ -22,6 +23,7 @@ def _check(config: Path | None) -> str:
 
     Raises HydraError if it can't; None: the variable tells it already.
     """
+    check_memory()
     # Applications of other people's do without these, which take a second to import.
     with uncollected():
         from apps.main import CONFIG_VARIABLE, configuration_path  # noqa: PLC0415
@@ -42,6 +44,12 @@ def _serve(arguments: list[str]) -> int:
         return 0
     except HydraError as error:
         print(error, file=sys.stderr)
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        sentence = short_of_memory(error)
+        if sentence is None:
+            raise
+        print(sentence, file=sys.stderr)
         return 1
     finally:
         gc.freeze()  # or the interpreter's end looks for cycles in all of it, for a second

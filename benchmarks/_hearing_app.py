@@ -18,6 +18,9 @@ class _Heard:
     def __init__(self) -> None:
         self.count = 0
 
+    def knows(self, _datapath: int) -> bool:
+        return True
+
     def switch_connected(self, *_switch: Any) -> None:
         self.count += 1
 

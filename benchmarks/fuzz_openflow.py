@@ -9,6 +9,9 @@ length, and ends its connection. An echo after each hundred says that they have 
 TLS, the thread that answers it holds at most 128 KiB of them that are not read yet. Meanwhile an
 honest switch asks for an echo fifty times a second. Once without TLS; once with it, where the rogue
 has a certificate of the fabric's authority.
+
+``--storms`` sends each kind of message without pause instead, as a switch that nobody knows and as
+one of the fabric; meanwhile an operator changes the policy.
 """
 
 from __future__ import annotations
@@ -383,11 +386,17 @@ def main(argv: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_openflow")
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--storms", action="store_true")
     given = parser.parse_args(argv)
     results = []
     with Progress(transient=True) as progress:
         for tls in (False, True):
-            results += play(given.messages, given.seed, tls=tls, progress=progress)
+            if given.storms:
+                from benchmarks import _storms  # noqa: PLC0415  (it needs this module)
+
+                results += _storms.play(tls=tls, progress=progress)
+            else:
+                results += play(given.messages, given.seed, tls=tls, progress=progress)
     report("fuzz_openflow", results)
     return 0 if all(result.meets_target for result in results) else 1
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,16 +19,22 @@ from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import IntArray, PathTable, end_ports, starts
 
+_SPARE_PER_PORT: Final = 2
+"""IDs for a change of everything, and for those at rest after one (docs/configuration.md)."""
+
 
 def allocate(
     fabric: FabricArrays, current: NetworkState, target: Topology, vlans: VlanRange
 ) -> NetworkState:
     """The state of the next epoch: ``target`` with a VLAN for every path.
 
-    A path that ``current`` has too keeps its VLAN. A new one joins a VLAN that loses no path in
-    this change, or takes an ID that is neither in use nor resting: switches may still remember
-    addresses on the others. (One that is in use *and* rests is another change's, which is under
-    way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
+    A path that ``current`` has too keeps its VLAN. New paths take IDs that are neither in use nor
+    resting: switches may still remember addresses on those at rest, and on one in use, a plane that
+    lies, such as by leading a port's light back to it, would have ToRs learn servers of standing
+    paths at a wrong port before the gate finds it. Where that would leave fewer IDs than two for
+    each port of the best connected rack, which later changes may need, a new path joins a VLAN that
+    loses no path in this change. (One that is in use *and* rests is another change's, which is
+    under way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
     suffice: those come first that have been out of use for longest. Where these are too few, IDs at
     rest come after them, in the same order, but for ``current.closed``: no change would ever end
     their rest otherwise.
@@ -60,7 +67,11 @@ def allocate(
     order = current.longest_free(vlans)
     fresh = [vlan for vlan in order if vlan not in barred]
     removed = current.topology.circuits - target.circuits
-    bins, needed = _pack(fabric, removed, target.paths, kept, joinable)
+    bins, needed = _pack(fabric, removed, target.paths, kept, ())
+    if needed > len(fresh) - _SPARE_PER_PORT * np.bincount(fabric.port_rack).max(initial=0):
+        bins, needed = _pack(fabric, removed, target.paths, kept, joinable)
+    else:
+        joinable = []
     if needed > len(fresh):
         spare = current.spare
         fresh += [vlan for vlan in order if vlan in spare]

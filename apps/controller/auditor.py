@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,12 +36,38 @@ class Auditor:
     _reported: tuple[Drift, ...] = field(default=(), init=False)
     found: tuple[Drift, ...] = field(default=(), init=False)
     """Differences that were there when somebody looked last, and have not been mended."""
+    sending_foreign: frozenset[str] = field(default=frozenset(), init=False)
+    """Servers of which the source check has dropped frames between the last two looks."""
+    _refused: dict[str, int] = field(default_factory=dict, init=False)
+    """Frames that the source check had dropped at the last look, by server."""
     _lost: frozenset[Circuit] = field(default=frozenset(), init=False)
     """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
 
     def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
-        return self._report(self._runner.run(self._audit.look()))
+        seen = self._runner.run(self._audit.look())
+        self._note_refused(seen.refused)
+        return self._report(seen)
+
+    def _note_refused(self, counts: Mapping[str, int]) -> None:
+        """Note of which servers frames were dropped since the last look: counts of a rule that was
+        made anew begin at 0. Of servers whose switch said nothing, what was noted last stays.
+        """
+        for server, count in counts.items():
+            before = self._refused.get(server)
+            more = 0 if before is None else count - before if count >= before else count
+            self._refused[server] = count
+            if more:
+                if server not in self.sending_foreign:
+                    LOG.warning(
+                        "server %s: its switch has dropped %d frames that bear a MAC address not "
+                        "the server's own, or a VLAN tag",
+                        server,
+                        more,
+                    )
+                self.sending_foreign |= {server}
+            else:
+                self.sending_foreign -= {server}
 
     def audit(self) -> None:
         """Look, then mend or report as the policy says; unchanged findings are not logged again."""

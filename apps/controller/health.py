@@ -125,4 +125,5 @@ class Health:
             self._takeover_risks(),
             reach.moved_ports(),
             self._one_way_uplinks(),
+            self._auditor.sending_foreign,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from typing import Any
 
 from apps.openflow import package, seam
@@ -74,6 +75,8 @@ class OpenFlowApp(package.App):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._hub = _hub()
+        self._due: deque[tuple[Any, Any]] = deque()
+        self._handles = False
         self._stopping: threading.Thread | None = None
         self._application = self.compose(self._hub.post)
         self._events = self._application.events
@@ -90,11 +93,20 @@ class OpenFlowApp(package.App):
         self._events.switch_refused(None, address, why)
 
     def _send_event(self, event: Any, state: Any) -> None:
-        """Stands in for the package's, which waits for room in a queue of 128.
+        """Stands in for the package's, which has a queue of 128 events.
 
-        Whoever waits there looks through all who wait.
+        An event is handled before the next message is read, so that none piles up here; one that a
+        handler causes, once that has returned.
         """
-        self._hub.post(lambda: self._handle(event, state))
+        self._due.append((event, state))
+        if self._handles:
+            return
+        self._handles = True
+        try:
+            while self._due:
+                self._handle(*self._due.popleft())
+        finally:
+            self._handles = False
 
     def _handle(self, event: Any, state: Any) -> None:
         for handler in self.get_handlers(event, state):
@@ -144,6 +156,9 @@ class OpenFlowApp(package.App):
             connection.close()  # everything is said on the main connection
         else:
             self._hub.settle(datapath)
+            if not self._events.knows(datapath.id):
+                datapath.hydra_ignored = True
+                self._hub.ignore(datapath)
             ports = {number: port_info(port) for number, port in datapath.ports.items()}
             self._events.switch_connected(datapath.id, connection, ports)
 

@@ -40,6 +40,7 @@ from apps.openflow.seam import (
     SOCKET_S,
     UNANSWERED_ECHOES,
     OpenFlowTls,
+    Pace,
     Post,
     Refused,
     Stopping,
@@ -364,6 +365,7 @@ def _receive(datapath: Any) -> None:
     each step.
     """
     held = bytearray()
+    datapath.hydra_pace = Pace(time.monotonic())
     while datapath.state != DEAD_DISPATCHER:
         try:
             some = datapath.socket.recv(_READ_BYTES)
@@ -379,14 +381,18 @@ def _receive(datapath: Any) -> None:
 
 def _parse(datapath: Any, held: bytearray) -> int:
     """Have all messages read that are there as a whole; the number of their bytes."""
-    at = 0
+    at = since = 0
     while (message := whole_message(held, at)) is not None:
-        datapath.hydra_read = getattr(datapath, "hydra_read", 0) + 1
-        if datapath.hydra_read % IN_A_ROW == 0:
-            hub.sleep(0)
+        since += 1
+        if since == IN_A_ROW:
+            hub.sleep(datapath.hydra_pace.rest_s(since, time.monotonic()))
+            since = 0
         if not read_message(datapath, message):
-            break
+            return at
         at += len(message)
+    rest_s = datapath.hydra_pace.rest_s(since, time.monotonic())
+    if rest_s:
+        hub.sleep(rest_s)
     return at
 
 
@@ -437,6 +443,12 @@ class GreenHub:
 
     def connection_of(self, datapath: Any) -> _DatapathConnection:
         return _DatapathConnection(datapath)
+
+    def ignore(self, datapath: Any) -> None:
+        if self._lines is not None:
+            self._lines.ignore(datapath)
+        else:
+            datapath.hydra_pace.is_stranger = True
 
     def settle(self, datapath: Any) -> None:
         self._server.settle(datapath.address)

@@ -10,9 +10,11 @@ from typing import Any, Final
 from apps.openflow import _lines
 from apps.openflow.refusals import ForeignProtocol
 from apps.openflow.seam import (
+    BURST,
     ECHO_EVERY_S,
     FLOODED_WORDS,
     IN_A_ROW,
+    MESSAGES_PER_S,
     MOST_WAITING_BYTES,
     SILENT_WORDS,
     SOCKET_S,
@@ -46,7 +48,8 @@ class Lines:
 
     The thread answers echoes and asks for them, also while the interpreter is busy with something
     else. Other messages come in batches, each to be handled before the next is taken: a switch that
-    sends more than it is its turn to waits in the thread, and then in its own buffers.
+    sends more than it is its turn to, or more than MESSAGES_PER_S, waits in the thread, and then in
+    its own buffers.
     ``read`` hands a message on, and returns False once its connection is to be heard no more.
     """
 
@@ -58,6 +61,8 @@ class Lines:
             most_ready=_MOST_READY_BYTES,
             most_ready_in_all=_MOST_READY_IN_ALL_BYTES,
             most_waiting=MOST_WAITING_BYTES,
+            messages_per_s=MESSAGES_PER_S,
+            burst=BURST,
         )
         self._read = read
         self._served: dict[int, _Served] = {}
@@ -81,6 +86,10 @@ class Lines:
         del self._served[datapath.hydra_line]
         self._native.release(datapath.hydra_line)
         datapath.is_active = False
+
+    def ignore(self, datapath: Any) -> None:
+        """Hear no more of a switch than its echoes."""
+        self._native.ignore(datapath.hydra_line)
 
     def send(self, datapath: Any, message: bytes, close_socket: bool = False) -> bool:
         """Stands in for ``Datapath.send``: nobody waits for a switch to read it."""

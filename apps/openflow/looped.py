@@ -44,6 +44,7 @@ from apps.openflow.seam import (
     SILENT_WORDS,
     UNANSWERED_ECHOES,
     OpenFlowTls,
+    Pace,
     Post,
     Refused,
     Stopping,
@@ -203,6 +204,9 @@ class LoopHub:
     def connection_of(self, datapath: Any) -> _Connection:
         return _Connection(datapath)
 
+    def ignore(self, datapath: Any) -> None:
+        datapath.hydra_carriage.ignore(datapath)
+
     def settle(self, datapath: Any) -> None:
         if self._listener is not None:
             self._listener.settle(datapath.address)
@@ -355,6 +359,9 @@ class _Plain:
     def send(self, datapath: Any, message: bytes, last: bool) -> bool:
         return self._lines.send(datapath, message, last)
 
+    def ignore(self, datapath: Any) -> None:
+        self._lines.ignore(datapath)
+
     def cut(self, datapath: Any) -> None:
         with contextlib.suppress(OSError):
             datapath.socket.shutdown(socket.SHUT_RDWR)
@@ -392,6 +399,7 @@ class _Encrypted(asyncio.Protocol):
         self._peer = peer
         self._held = bytearray()
         self._paused = False
+        self._pace = Pace(LOOP.time())
         self.over: asyncio.Future[None] = LOOP.create_future()
 
     def connection_made(self, transport: Any) -> None:
@@ -406,24 +414,27 @@ class _Encrypted(asyncio.Protocol):
             self._read()
 
     def _read(self) -> None:
-        """Some whole messages; the rest once others have had their turn."""
-        at = 0
+        """Some whole messages; the rest once others have had their turn, or at its pace."""
+        if self.over.done():
+            return
+        at = messages = 0
         try:
-            for _ in range(IN_A_ROW):
-                message = whole_message(self._held, at)
-                if message is None or not read_message(self._datapath, message):
+            while messages < IN_A_ROW and (message := whole_message(self._held, at)) is not None:
+                if not read_message(self._datapath, message):
                     break
+                messages += 1
                 at += len(message)
             del self._held[:at]
             more = self._datapath.state != DEAD_DISPATCHER and whole_message(self._held, 0)
         except Exception as error:  # whatever os-ken raises at what can't be an OpenFlow message
             self._end(error)
             return
-        if more and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-        if more:
-            LOOP.call_soon(self._read)
+        rest_s = self._pace.rest_s(messages, LOOP.time())
+        if more or rest_s:
+            if not self._paused:
+                self._paused = True
+                self._transport.pause_reading()
+            LOOP.call_later(rest_s, self._read)
         elif self._paused:
             self._paused = False
             self._transport.resume_reading()
@@ -440,6 +451,9 @@ class _Encrypted(asyncio.Protocol):
         elif self._transport.get_write_buffer_size() > MOST_WAITING_BYTES:
             self._cut_off(FLOODED_WORDS)
         return True
+
+    def ignore(self, _datapath: Any) -> None:
+        self._pace.is_stranger = True
 
     def cut(self, _datapath: Any) -> None:
         self._transport.abort()

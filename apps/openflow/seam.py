@@ -41,6 +41,13 @@ MOST_WAITING_BYTES: Final = 1 << 28
 """What waits for a switch that does not read; rules of a switch are a thousandth of that."""
 IN_A_ROW: Final = 32
 """Messages of one switch, or functions posted, before others have their turn. Ryu reads 2048."""
+MESSAGES_PER_S: Final = 1000.0
+"""Messages of one switch that are handled, in the long run. A switch that sends more waits: its
+connection is read no further until then: it takes neither memory nor other switches' time.
+Polls, probes and barriers of a switch are a tenth of that."""
+BURST: Final = 8192.0
+"""Messages that a switch may send at once: as many as it refuses rules of a large table."""
+REST_S: Final = 0.25
 STOP_S = 75.0
 """From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread."""
 TRACEBACK_S = 5.0
@@ -106,6 +113,10 @@ class SumRequest(bytes):
 
 class SwitchEvents(Protocol):
     """Receiver of the OpenFlow side's reports; called in the hub's thread, must not block."""
+
+    def knows(self, datapath: int) -> bool:
+        """False for a switch that is none of the fabric's: nothing else that it says is read."""
+        ...
 
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
@@ -207,6 +218,21 @@ Post = Callable[[Callable[[], None]], None]
 """Run a function in the hub's thread, soon; callable from any thread."""
 
 
+class Pace:
+    """How fast one connection on TLS may be read; of others, the thread of C sees to that."""
+
+    def __init__(self, now_s: float) -> None:
+        self._credit = BURST
+        self._at_s = now_s
+        self.is_stranger = False
+
+    def rest_s(self, messages: int, now_s: float) -> float:
+        """Seconds to wait before more is read, after so many messages."""
+        self._credit = min(BURST, self._credit + (now_s - self._at_s) * MESSAGES_PER_S) - messages
+        self._at_s = now_s
+        return REST_S if messages and (self.is_stranger or self._credit < 0) else 0.0
+
+
 def address_in_words(peer: Any) -> str:
     """``192.0.2.1:6653`` or ``[2001:db8::1]:6653``, of what a socket says of its other end."""
     host, port = peer[:2]
@@ -240,6 +266,9 @@ class Hub(Protocol):
 
     def connection_of(self, datapath: Any) -> Any:
         """Its :class:`SwitchConnection`, new, which is told of answers by ``answered(xid)``."""
+
+    def ignore(self, datapath: Any) -> None:
+        """Read nothing more of a switch but its echoes, and these a few times a second."""
 
     def settle(self, datapath: Any) -> None:
         """Note that a switch has completed its handshake."""

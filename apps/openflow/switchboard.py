@@ -183,6 +183,10 @@ class Switchboard(Requests):
         if switch is not None and switch.connection is connection:
             self._tell_of_master(DatapathId(datapath), generation)
 
+    def knows(self, datapath: int) -> bool:
+        """True for a switch of the fabric."""
+        return DatapathId(datapath) in self._names
+
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None:

@@ -19,6 +19,7 @@ from apps.process.supervision import Heart
 from apps.workers.links import Links
 from apps.workers.settings import WorkerOptions, handed_over
 from hydra.config import Loaded
+from hydra.forwarding.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.workers")
 _SPARE_CONNECTIONS: Final = 64
@@ -44,7 +45,8 @@ class WorkerApplication:
             self.openflow_tls.check()
         check_port("--listen", *options.listen)
         self._options = options
-        self._links = Links(options, post)
+        known = {*fabric.tor_names, *substrate_of(fabric).owned()}
+        self._links = Links(options, post, known.__contains__)
         self._heart = Heart(post, lambda: True)
 
     @property

@@ -49,9 +49,15 @@ class Holder:
     """Receives the events of :class:`~apps.openflow.seam.SwitchEvents`."""
 
     def __init__(
-        self, to_all: Callable[[Record], None], to_leader: Callable[[Record], None]
+        self,
+        to_all: Callable[[Record], None],
+        to_leader: Callable[[Record], None],
+        known: Callable[[int], bool] = lambda _datapath: True,
     ) -> None:
-        """``to_all``: tell every controller; ``to_leader``: the one whose orders count."""
+        """``to_all``: tell every controller; ``to_leader``: the one whose orders count; ``known``:
+        true for datapath ids of the fabric.
+        """
+        self.knows = known
         self._to_all = to_all
         self._to_leader = to_leader
         self._numbers = itertools.count(1)

@@ -17,7 +17,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -101,12 +101,19 @@ class _Link:
 class Links:
     """Links to all controllers, in a thread of their own."""
 
-    def __init__(self, options: WorkerOptions, post: Post) -> None:
-        """Raises HydraError if the keys can't be used."""
+    def __init__(
+        self,
+        options: WorkerOptions,
+        post: Post,
+        known: Callable[[int], bool] = lambda _datapath: True,
+    ) -> None:
+        """``known``: true for datapath ids of the fabric. Raises HydraError if the keys can't be
+        used.
+        """
         self._options = options
         self._post = post
         self._id = uuid.uuid4().hex
-        self.holder = Holder(self._tell_all, self._tell_leader)
+        self.holder = Holder(self._tell_all, self._tell_leader, known)
         self._leader: _Link | None = None
         self._incarnation = 0
         """The latest that was heard."""

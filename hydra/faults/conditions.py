@@ -63,6 +63,8 @@ class ConditionKind(StrEnum):
     PORT_ON_TRIAL = "port-on-trial"
     UPLINK_DEAD = "uplink-dead"
     ALARM = "alarm"
+    FOREIGN_FRAMES = "foreign-frames"
+    """Servers of which the source check drops frames."""
     DRIFT = "drift"
     STALE_COUNTERS = "stale-counters"
 
@@ -159,6 +161,8 @@ class Facts:
     moved_ports: Sequence[MovedPort] = ()
     one_way_uplinks: Dead = field(default_factory=dict)
     """Directions of servers' uplinks that are dead, although there is carrier."""
+    sending_foreign: Collection[str] = ()
+    """Servers of which the source check has dropped frames of late."""
 
 
 class Watch:
@@ -419,6 +423,21 @@ class Watch:
                 "nothing: circuits there go on as long as they pass light",
                 "see what the device says",
                 f"hydra device alarms {name}",
+            )
+        kind = ConditionKind.FOREIGN_FRAMES
+        if since := self._first_seen(kind, sorted(facts.sending_foreign), facts):
+            yield Condition(
+                kind,
+                tuple(since),
+                _many(
+                    "server", "servers", since, "sending by MAC addresses not their own, or tags"
+                ),
+                min(since.values()),
+                "such frames are dropped at the server's port (policy.source_check); nobody else "
+                "is disturbed",
+                "see what sends there; list the MAC addresses of containers and virtual machines "
+                "under `guests`, and have the server send untagged frames",
+                "hydra devices",
             )
         kind = ConditionKind.DRIFT
         if since := self._first_seen(kind, map(str, facts.drift), facts):

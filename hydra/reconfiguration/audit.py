@@ -7,8 +7,8 @@ reconfiguration, which withdraws them and sets them up again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from hydra.model import Circuit, DatapathId, Fabric
@@ -34,6 +34,8 @@ class Seen:
     rules: Mapping[DatapathId, RuleDrift]
     silent: tuple[str, ...]
     """Devices and switches that said nothing, by name."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Number of frames that the source check has dropped, by server; of switches that answered."""
 
     @property
     def items(self) -> tuple[Drift, ...]:
@@ -68,7 +70,18 @@ class Audit:
             broken_circuits(self._fabric, state, actual),
             rules,
             tuple(dict.fromkeys((*silent, *mute))),
+            dict(self._refused(rules)),
         )
+
+    def _refused(self, rules: Mapping[DatapathId, RuleDrift]) -> Iterator[tuple[str, int]]:
+        """Frames that the source check has dropped, by server."""
+        at_vswitch, at_tor = self._fabric.server_by_datapath, self._fabric.rack_by_tor_datapath
+        for datapath, found in rules.items():
+            for place, frames in found.refused.items():
+                if datapath in at_vswitch:
+                    yield at_vswitch[datapath].name, frames
+                else:
+                    yield at_tor[datapath].servers[place].name, frames
 
     def mend_rules(self, seen: Seen) -> Steps:
         """Send pairs on broken circuits electrical, until these are withdrawn. Bring the tables

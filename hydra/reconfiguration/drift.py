@@ -5,8 +5,8 @@ Devices that did not answer are given the benefit of the doubt: they differ in n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -46,6 +46,9 @@ class RuleDrift:
     items: tuple[Drift, ...]
     foreign: tuple[RuleChange, ...]
     """Removals of the rules that somebody else added."""
+    refused: Mapping[int, int] = field(default_factory=dict)
+    """Number of frames that the source check has dropped, by the place of the server in its rack;
+    at a vswitch, of the only server (0)."""
 
 
 def standing_cross_connects(

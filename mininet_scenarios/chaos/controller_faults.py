@@ -19,10 +19,13 @@ import httpx
 from hydra.model import Server
 from mininet_scenarios.chaos.fault import Fault, Field
 from mininet_scenarios.chaos.readers import rest
+from mininet_scenarios.emulators.storms import kinds
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ControllerProcessError
 
 _BLOCK_BYTES: Final = 4096
+_NOBODYS: Final = 0xBAD
+"""A datapath id that no fabric has."""
 _REFUSED_REQUESTS: Final = 100
 _PLANNER_S: Final = 15.0
 _STAGED_MBPS: Final = 80.0
@@ -239,6 +242,38 @@ class ClockStepped(Fault):
 
     def heal(self) -> None:
         self.field.preloaded.set_clock_by(0)
+
+
+class Storm(Fault):
+    """One kind of OpenFlow message without pause, from a stranger or with a known datapath id."""
+
+    def __init__(self, field: Field, server: Server, name: str, *, known: bool) -> None:
+        super().__init__(field, "OpenFlow port")
+        tor = field.fabric.racks[server.rack].tor
+        ours = tor.datapath_id if server.vswitch is None else server.vswitch.datapath_id
+        self._datapath = (ours or 0) if known else _NOBODYS
+        self._name = name
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._blow, name="storm", daemon=True)
+
+    def strike(self) -> None:
+        self._thread.start()
+
+    def _blow(self) -> None:
+        settings = self.field.process.settings
+        address = settings.openflow_host, settings.openflow_port
+        some = kinds(self._datapath)[self._name] * 100
+        while not self._over.wait(_POLL_S):
+            with contextlib.suppress(OSError):  # there may be no controller, or it hangs up
+                switch = Stranger(address, self._datapath)
+                try:
+                    while switch.is_switch.wait(_POLL_S) and not self._over.is_set():
+                        switch.send(some)
+                finally:
+                    switch.leave()
+
+    def heal(self) -> None:
+        self._over.set()
 
 
 class Strangers(Fault):

@@ -23,6 +23,7 @@ from mininet_scenarios.chaos.controller_faults import (
     JournalRolledBack,
     LogUnread,
     PlannerKilled,
+    Storm,
     Strangers,
 )
 from mininet_scenarios.chaos.fault import Fault, Field
@@ -55,6 +56,7 @@ from mininet_scenarios.chaos.switch_faults import (
     PortsRenumbered,
 )
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.storms import kinds
 from mininet_scenarios.testbed import ovs
 
 Draw = Callable[[Field, random.Random], Fault | None]
@@ -117,6 +119,11 @@ def _killed_in_stages(field: Field, chance: random.Random) -> Fault:
     )
 
 
+def _storm(field: Field, chance: random.Random) -> Fault:
+    name = chance.choice(sorted(kinds(0)))
+    return Storm(field, _server(field, chance), name, known=chance.random() < 0.5)
+
+
 def _foreign(field: Field, chance: random.Random) -> Fault:
     used = field.watch.ports_in_use()
     idle = [port for port in field.fabric.ports if port.tor_port not in used]
@@ -147,6 +154,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "disk-full": lambda field, _: DiskFull(field),
     "disk-slow": lambda field, chance: DiskSlow(field, chance.uniform(0.02, 0.2)),
     "clock-stepped": lambda field, chance: ClockStepped(field, chance.randint(-_DAY_S, _DAY_S)),
+    "storm": _storm,
     "strangers": lambda field, chance: Strangers(field, _server(field, chance)),
     "ovsdb-killed": _daemon("ovsdb-server"),
     "vswitchd-killed": _daemon("ovs-vswitchd"),
@@ -183,6 +191,10 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "ocs-steals": _device(FaultKind.STEAL),
     "ocs-refuses": _device(FaultKind.REFUSE),
     "ocs-lies": _device(FaultKind.SILENT),
+    "ocs-loops": _device(FaultKind.LOOP),
+    "ocs-swaps": _device(FaultKind.SWAP),
+    "ocs-one-way": _device(FaultKind.ONE_WAY),
+    "ocs-aims-late": _device(FaultKind.LATE, delay_s=3.0),
     "ocs-half-done": _device(FaultKind.PARTIAL),
     "ocs-no-light": _device(FaultKind.NO_LIGHT),
     "ocs-reply-lost": _device(FaultKind.LOSE_REPLY),

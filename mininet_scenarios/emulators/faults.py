@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 
 class FaultKind(Enum):
@@ -15,6 +16,15 @@ class FaultKind(Enum):
     """Only the first half of a command's cross-connects is made; no error is reported."""
     NO_LIGHT = "no-light"
     """Cross-connects exist, but their egress ports stay dark: a fibre or mirror is broken."""
+    LOOP = "loop"
+    """The light of each port that a command connects is led back to the same port; cross-connects
+    are listed as commanded."""
+    SWAP = "swap"
+    """The light of each port that a command connects comes out of the next one's egress port."""
+    ONE_WAY = "one-way"
+    """Of the cross-connects of a command, each second one leads nowhere, and gives light."""
+    LATE = "late"
+    """Mirrors move, by ``delay_s``, only after the switch has said that they have."""
     STEAL = "steal"
     """A busy port is torn from its cross-connect instead of being refused."""
     LOSE_REPLY = "lose-reply"
@@ -50,6 +60,10 @@ class FaultKind(Enum):
     """Replies break off in the middle, and the connection stays."""
     MERGE = "merge"
     """VLANs are added to those that a port has, instead of replacing them (ToR switches)."""
+
+
+LIES: Final = (FaultKind.LOOP, FaultKind.SWAP, FaultKind.ONE_WAY, FaultKind.LATE)
+"""What light does otherwise than the switch says."""
 
 
 @dataclass(slots=True)
@@ -95,5 +109,8 @@ class Faults:
 
     @property
     def delay_s(self) -> float:
-        armed = self._armed.get(FaultKind.SLOW)
+        return self.delay_of(FaultKind.SLOW)
+
+    def delay_of(self, kind: FaultKind) -> float:
+        armed = self._armed.get(kind)
         return 0.0 if armed is None else armed.delay_s

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeVar
 
-from mininet_scenarios.emulators.faults import FaultKind, Faults
+from mininet_scenarios.emulators.faults import LIES, FaultKind, Faults
 from mininet_scenarios.emulators.mirrors import MirrorCounters, Mirrors
 
 _log: Final = logging.getLogger(__name__)
@@ -345,7 +345,11 @@ class EmulatedOcs:
         broken = self.faults.strikes(FaultKind.NO_LIGHT) if added else False
         if broken:
             self._broken |= {ingress for ingress, _ in added}
-        move = self._move(removed, added, self.moves, broken=broken)
+        lie = next((kind for kind in LIES if added and self.faults.active(kind)), None)
+        late_s = 0.0 if lie is None else self.faults.delay_of(lie)
+        if lie is not None:
+            self.faults.strikes(lie)
+        move = self._move(removed, added, self.moves, broken=broken, lie=lie, late_s=late_s)
         self._track(self._unsettled, asyncio.create_task(move))
 
     async def _move(
@@ -355,6 +359,8 @@ class EmulatedOcs:
         generation: int,
         *,
         broken: bool,
+        lie: FaultKind | None = None,
+        late_s: float = 0.0,
     ) -> None:
         loop = asyncio.get_running_loop()
         settled_at = loop.time() + self._timing.switching_s
@@ -366,12 +372,34 @@ class EmulatedOcs:
         await asyncio.sleep(settled_at - loop.time())
         # A later command may have moved some of these ports again: they are its business.
         aimed = self._not_moved_again(added, generation)
-        await self._in_worker(lambda: self._mirrors.aim(aimed))
+        if lie is FaultKind.LATE:
+            self._aimed |= aimed.keys()
+            self._track(self._unlit, asyncio.create_task(self._aim_late(aimed, generation, late_s)))
+            return
+        truly = self._lied_about(aimed, lie)
+        await self._in_worker(lambda: self._mirrors.aim(truly))
         if not broken and self._timing.debounce_s == 0:
             await self._light(aimed, generation)
         self._aimed |= self._not_moved_again(aimed.items(), generation).keys()
         if not broken and self._timing.debounce_s > 0:
             self._track(self._unlit, asyncio.create_task(self._debounce(aimed, generation)))
+
+    def _lied_about(self, aimed: Mapping[int, int], lie: FaultKind | None) -> Mapping[int, int]:
+        """Where light goes that is said to go as in ``aimed``."""
+        ingress, egress = list(aimed), list(aimed.values())
+        if lie is FaultKind.LOOP:
+            return {port: port + self.size for port in ingress}
+        if lie is FaultKind.SWAP:
+            return dict(zip(ingress, egress[1:] + egress[:1], strict=True))
+        if lie is FaultKind.ONE_WAY:
+            return dict(list(aimed.items())[::2])
+        return aimed
+
+    async def _aim_late(self, aimed: Mapping[int, int], generation: int, late_s: float) -> None:
+        await asyncio.sleep(late_s)
+        still = self._not_moved_again(aimed.items(), generation)
+        await self._in_worker(lambda: self._mirrors.aim(still))
+        await self._light(still, generation)
 
     async def _debounce(self, aimed: Mapping[int, int], generation: int) -> None:
         await asyncio.sleep(self._timing.debounce_s)

@@ -419,3 +419,18 @@ def test_ctrl_c_ends_it_cleanly(network):
     assert network.process.stop() == 0
     assert network.everyone_reaches_everyone()
     network.process.start()
+
+
+@pytest.mark.parametrize("lie", [FaultKind.LOOP, FaultKind.SWAP, FaultKind.ONE_WAY])
+def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
+    """It says that all is as it was told, and leads the light elsewhere; probes find it."""
+    assert network.change("r1", "r3", "p2").state == "done"
+    network.testbed.ocs("p1").admin.fault(lie)
+    with paced_stream(network.stage, "h11", "h31", pps=500, payload_bytes=200) as udp:
+        reservation = network.reserve("r1", "r2")
+        result = udp.stop()
+    assert reservation["state"] in {"active", "failed"}
+    assert network.planes_between("r1", "r2") != ("p1",)
+    assert network.planes_between("r1", "r3") == ("p2",)
+    assert network.lost_but_in_queues(result) == 0
+    assert network.everyone_reaches_everyone()

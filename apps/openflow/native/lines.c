@@ -46,6 +46,8 @@ typedef struct Line {
     uint32_t events; /* what epoll is asked for */
     int is_queued, is_due, is_last;
     int is_openflow; /* it has sent a byte that begins a message */
+    int is_ignored; /* a stranger: of what it says, only echoes count */
+    double credit;  /* messages that may be taken before the line rests; none or less: it rests */
     struct Line *next_ready, *next_due;
     double echo_due_s, progress_s;
     uint32_t next_xid, asked[MOST_UNANSWERED];
@@ -147,8 +149,11 @@ static void tell(Lines *all)
     }
 }
 
+/* Have a line taken in its turn, unless it has said too much of late: an end is always told. */
 static void queue(Lines *all, Line *line)
 {
+    if (line->credit <= 0 && line->end == LINE_OPEN)
+        return;
     if (!line->is_queued) {
         line->is_queued = 1;
         line->next_ready = NULL;
@@ -176,7 +181,7 @@ static void end_line(Lines *all, Line *line, LineEnd end, int error)
 static int may_be_read(const Lines *all, const Line *line)
 {
     size_t ready = held(&line->ready);
-    return ready < all->limits.most_ready && line->echoed < MOST_ECHOED &&
+    return !line->is_ignored && ready < all->limits.most_ready && line->echoed < MOST_ECHOED &&
            (ready == 0 || all->ready_bytes < all->limits.most_ready_in_all);
 }
 
@@ -275,6 +280,8 @@ static void receive(Lines *all, Line *line, const uint8_t *message, size_t size)
     }
     if (message[0] == OPENFLOW_1_3 && message[1] == ECHO_REPLY &&
         is_answered(line, big32(message + 4)))
+        return;
+    if (line->is_ignored)
         return;
     if (!put(&line->ready, message, size)) {
         end_line(all, line, LINE_FAILED, ENOMEM);
@@ -402,12 +409,25 @@ static void forget(Lines *all, Line *line)
 
 /* -- the thread ---------------------------------------------------------------------------------- */
 
-static void tick(Lines *all, double at_s)
+static void tick(Lines *all, double at_s, double since_s)
 {
     for (uint32_t i = 0; i < all->places; i++) {
         Line *line = all->line[i];
         if (!line || line->end != LINE_OPEN)
             continue;
+        if (line->credit < all->limits.burst) {
+            line->credit += since_s * all->limits.messages_per_s;
+            if (line->credit > all->limits.burst)
+                line->credit = all->limits.burst;
+            if (held(&line->ready))
+                queue(all, line);
+        }
+        if (line->is_ignored) { /* once a tick: what else it sends waits in its own buffers */
+            read_line(all, line);
+            settle(all, line);
+            if (line->end != LINE_OPEN)
+                continue;
+        }
         if (held(&line->out) && at_s - line->progress_s > all->limits.stalled_s) {
             end_line(all, line, LINE_STALLED, 0);
         } else if (at_s >= line->echo_due_s) {
@@ -512,8 +532,8 @@ static void *run(void *of)
         pthread_mutex_lock(&all->lock);
         more = send_some(all, count == EVENTS ? SENT_BESIDE : EVENTS);
         if (at_s - tick_s >= TICK_MS * 1e-3) {
+            tick(all, at_s, at_s - tick_s);
             tick_s = at_s;
-            tick(all, at_s);
         }
         pthread_mutex_unlock(&all->lock);
     }
@@ -646,6 +666,7 @@ static uint64_t adopt(Lines *all, Line *line, const void *greeting, size_t size)
     line->name = (uint64_t)++all->uses[place] << 32 | (place + 1);
     line->next_xid = (uint32_t)line->name * 2654435761u;
     line->echo_due_s = now_s() + all->limits.echo_s;
+    line->credit = all->limits.burst;
     line->events = EPOLLIN;
     struct epoll_event event = {.events = line->events, .data.u64 = line->name};
     if (epoll_ctl(all->epoll, EPOLL_CTL_ADD, line->descriptor, &event))
@@ -701,12 +722,29 @@ void lines_release(Lines *all, uint64_t name)
     pthread_mutex_unlock(&all->lock);
 }
 
-/* The first `most` messages of those that are ready, as a buffer of their own. */
-static int part(Buffer *ready, int most, Taken *taken)
+void lines_ignore(Lines *all, uint64_t name)
 {
+    pthread_mutex_lock(&all->lock);
+    Line *line = find(all, name);
+    if (line && line->end == LINE_OPEN) {
+        line->is_ignored = 1;
+        all->ready_bytes -= held(&line->ready);
+        drop(&line->ready);
+        look(all, line);
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* The first `most` messages of those that are ready, as a buffer of their own. */
+static int part(Line *line, int most, Taken *taken)
+{
+    Buffer *ready = &line->ready;
     size_t end = ready->at;
-    for (int i = 0; i < most && end < ready->end; i++)
+    int is_over = line->end != LINE_OPEN;
+    for (int i = 0; i < most && end < ready->end && (line->credit > 0 || is_over); i++) {
         end += big16(ready->data + end + 2); /* at least a header, as was looked at before */
+        line->credit--;
+    }
     taken->size = end - ready->at;
     if (end == ready->end && ready->at == 0) {
         taken->messages = ready->data;
@@ -734,11 +772,11 @@ int lines_take(Lines *all, int most, Taken *taken)
             all->last_ready = NULL;
         line->is_queued = 0;
         taken->line = line->name;
-        if (held(&line->ready) && !part(&line->ready, most, taken))
+        if (held(&line->ready) && !part(line, most, taken))
             end_line(all, line, LINE_FAILED, ENOMEM);
         all->ready_bytes -= taken->size;
         if (held(&line->ready) && taken->size) {
-            queue(all, line);
+            queue(all, line); /* or it rests, and a tick does */
         } else {
             taken->end = line->end;
             taken->error = line->error;

@@ -22,6 +22,8 @@ typedef struct {
     size_t most_ready;  /* bytes of a line that wait to be taken, before it is read no more */
     size_t most_ready_in_all;
     size_t most_waiting; /* bytes that wait for a switch to read them */
+    double messages_per_s; /* of a line, echoes apart; those beyond wait, and then it is not read */
+    double burst;          /* messages that a line may say at once after a silence */
 } Limits;
 
 typedef enum {
@@ -55,6 +57,8 @@ uint64_t lines_adopt(Lines *lines, int descriptor, const void *greeting, size_t 
 /* Send, after what was sent before. With `last`, nothing more can be sent, and the switch is told so
    once it has read all. 0 if the line has ended. */
 int lines_send(Lines *lines, uint64_t line, const void *data, size_t size, int last);
+/* Hear no more of a line than its echoes, and these four times a second. */
+void lines_ignore(Lines *lines, uint64_t line);
 /* Forget a line; afterwards its descriptor may be closed. */
 void lines_release(Lines *lines, uint64_t line);
 /* Take up to so many messages of the line whose turn it is; 0 if no line has any. */

@@ -24,16 +24,17 @@ static Lines *open_lines(PyObject *self)
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *names)
 {
     static char *keys[] = {"echo_s", "unanswered", "stalled_s", "most_ready",
-                           "most_ready_in_all", "most_waiting", NULL};
+                           "most_ready_in_all", "most_waiting", "messages_per_s", "burst", NULL};
     Limits limits;
     Py_ssize_t ready, ready_in_all, waiting;
-    if (!PyArg_ParseTupleAndKeywords(args, names, "didnnn:Lines", keys, &limits.echo_s,
+    if (!PyArg_ParseTupleAndKeywords(args, names, "didnnndd:Lines", keys, &limits.echo_s,
                                      &limits.unanswered, &limits.stalled_s, &ready,
-                                     &ready_in_all, &waiting))
+                                     &ready_in_all, &waiting, &limits.messages_per_s,
+                                     &limits.burst))
         return NULL;
     if (!(limits.echo_s > 0 && limits.stalled_s > 0 && ready > 0 && ready_in_all > 0 &&
-          waiting > 0)) {
-        PyErr_SetString(PyExc_ValueError, "times and sizes have to be more than 0");
+          waiting > 0 && limits.messages_per_s > 0 && limits.burst >= 1)) {
+        PyErr_SetString(PyExc_ValueError, "times, sizes and rates have to be more than 0");
         return NULL;
     }
     limits.most_ready = (size_t)ready;
@@ -103,6 +104,16 @@ static PyObject *py_send(PyObject *self, PyObject *args)
     return PyBool_FromLong(done);
 }
 
+static PyObject *py_ignore(PyObject *self, PyObject *args)
+{
+    unsigned long long line;
+    Lines *lines = open_lines(self);
+    if (!lines || !PyArg_ParseTuple(args, "K:ignore", &line))
+        return NULL;
+    lines_ignore(lines, line);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_release(PyObject *self, PyObject *args)
 {
     unsigned long long line;
@@ -160,6 +171,7 @@ static PyMethodDef methods[] = {
     {"fileno", py_fileno, METH_NOARGS, "Readable while there is something to take."},
     {"adopt", py_adopt, METH_VARARGS, "Begin to serve a connected socket; its line."},
     {"send", py_send, METH_VARARGS, "Send on a line; False if it has ended."},
+    {"ignore", py_ignore, METH_VARARGS, "Hear no more of a line than its echoes."},
     {"release", py_release, METH_VARARGS, "Forget a line."},
     {"take", py_take, METH_VARARGS, "Messages of lines whose turn it is."},
     {"close", py_close, METH_NOARGS, "End the thread."},

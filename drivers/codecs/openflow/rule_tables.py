@@ -20,6 +20,7 @@ from hydra.forwarding.pipeline import (
     COOKIE_EPOCH_MASK,
     COOKIE_TAG,
     COOKIE_TAG_MASK,
+    SHAPES,
     RuleKind,
     Table,
 )
@@ -33,6 +34,13 @@ _ENTRY: Final = struct.Struct("!HBx8xH10xQ16x")
 """Length, table, priority, cookie."""
 _HEAD_BYTES: Final = 48
 """Before the match, in a flow-mod as in an entry of flow statistics."""
+_COOKIE_AT: Final = 24
+_IN_PORT_ENTRY: Final = struct.Struct("!HBx8xH10x8xQ8x4xII")
+"""Length, table, priority, packets, head of the first field of the match, its value."""
+_IN_PORT: Final = 0x80000004
+"""OXM head of ``in_port``: class 0x8000, field 0, four bytes."""
+_REFUSING: Final = (COOKIE_TAG | RuleKind.PORT_FOREIGN.value << 48).to_bytes(8, "big")[:2]
+_REFUSING_AT: Final = SHAPES[RuleKind.PORT_FOREIGN].priority
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
@@ -164,12 +172,33 @@ def table_drift(
 
     ``alone``: the table is to hold no other rules. Raises MalformedReplyError.
     """
+    refused = refused_frames(ports, body)
     if alone and is_exact(intended, ports, body):
-        return RuleDrift((), ())
+        return RuleDrift((), (), refused)
     wanted, held = intended_table(intended, ports), decode_rules(body)
     if not alone:
         held = {key: rule for key, rule in held.items() if key in wanted}
-    return RuleDrift(tuple(rule_drift(name, wanted, held)), tuple(foreign(wanted, held)))
+    return RuleDrift(tuple(rule_drift(name, wanted, held)), tuple(foreign(wanted, held)), refused)
+
+
+def refused_frames(ports: SwitchPorts, body: bytes) -> dict[int, int]:
+    """Frames dropped by the source check, by the server's place, of an OFPMP_FLOW reply body.
+
+    They bear a MAC address that is not the server's, or a tag. Only the rules of that kind are
+    looked at: a table has thousands of others.
+    """
+    place = {number: place for place, number in enumerate(ports.servers)} | {ports.host: 0}
+    found: dict[int, int] = {}
+    at = body.find(_REFUSING)
+    while at >= 0:
+        start = at - _COOKIE_AT
+        if start >= 0 and len(body) >= start + _IN_PORT_ENTRY.size:
+            _, table, priority, packets, field_head, port = _IN_PORT_ENTRY.unpack_from(body, start)
+            here = (table, priority, field_head) == (Table.INGRESS, _REFUSING_AT, _IN_PORT)
+            if here and port in place:
+                found[place[port]] = packets
+        at = body.find(_REFUSING, at + 1)
+    return found
 
 
 def _of_an_experiment(rule: HeldRule) -> bool:

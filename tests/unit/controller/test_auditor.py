@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from apps.controller.auditor import Auditor
@@ -99,3 +100,27 @@ def test_while_a_change_waits_nothing_is_mended_that_is_to_be_reported_or_is_no_
         bench = Bench(looked, **policy)
         bench.auditor.audit_rules()
         assert bench.mended == []
+
+
+def refusing(**counts):
+    return replace(WHOLE, refused=counts)
+
+
+def test_servers_whose_frames_are_dropped_are_named_while_that_goes_on():
+    bench = Bench(
+        refusing(h11=7, h12=0), refusing(h11=7, h12=3), refusing(h11=9), refusing(h11=9, h12=3)
+    )
+    named = []
+    for _ in range(4):
+        bench.auditor.look()
+        named.append(sorted(bench.auditor.sending_foreign))
+    assert named == [[], ["h12"], ["h11", "h12"], []], "h12's switch said nothing at the third"
+
+
+def test_the_count_of_a_rule_that_was_made_anew_begins_at_0():
+    bench = Bench(refusing(h11=7), refusing(h11=0), refusing(h11=2))
+    named = []
+    for _ in range(3):
+        bench.auditor.look()
+        named.append(sorted(bench.auditor.sending_foreign))
+    assert named == [[], [], ["h11"]]

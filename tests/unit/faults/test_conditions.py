@@ -326,3 +326,9 @@ def test_what_to_do_about_the_journal_depends_on_what_is_wrong_with_it(watch):
     found = only(watch, facts(journal_failure=(NOW_S, taken)))
     assert "disk" not in found.to_do
     assert found.command == "pgrep -af hydra"
+
+
+def test_servers_that_send_what_is_not_theirs_are_named():
+    one = only(Watch(), facts(sending_foreign={"h12", "h11"}))
+    assert (one.kind, one.subjects) == (ConditionKind.FOREIGN_FRAMES, ("h11", "h12"))
+    assert "guests" in one.to_do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import select
@@ -22,8 +23,10 @@ LIMITS = {
     "most_ready": 1 << 17,
     "most_ready_in_all": 1 << 20,
     "most_waiting": 1 << 24,
+    "messages_per_s": 1e9,
+    "burst": 1e9,
 }
-ECHO_REQUEST, ECHO_REPLY, BARRIER_REPLY, PACKET_IN = 2, 3, 21, 10
+ECHO_REQUEST, ECHO_REPLY, BARRIER_REPLY, PACKET_IN, PORT_STATUS = 2, 3, 21, 10, 12
 
 
 def message(kind: int, xid: int, body: bytes = b"", version: int = 4) -> bytes:
@@ -305,6 +308,55 @@ def test_one_that_leaves_echoes_unanswered_ends_and_one_that_answers_does_not(op
     assert alive.line not in lines.ends
     assert not lines.taken.get(alive.line)
     assert [silent.read()[0] for _ in range(2)] == [ECHO_REQUEST] * 2, "as many as it may leave so"
+
+
+def test_who_says_too_much_waits_and_others_do_not(opened):
+    """The rest waits in the switch's own buffers, once the bytes that may be ready are there."""
+    lines = opened(burst=10.0, messages_per_s=1e-6, most_ready=1 << 10)
+    loud, calm = lines.connect(), lines.connect()
+    loud.here.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sent += loud.here.send(message(PORT_STATUS, 1, bytes(1000)))
+    assert sent < 1 << 22
+    lines.messages_of(loud, 10)
+    for xid in range(3):
+        calm.here.sendall(message(BARRIER_REPLY, xid))
+        assert lines.messages_of(calm, xid + 1)[-1] == message(BARRIER_REPLY, xid)
+    assert len(lines.taken[loud.line]) == 10
+
+
+def test_who_was_silent_for_a_while_is_heard_again(opened):
+    lines = opened(burst=300.0, messages_per_s=2000.0)
+    loud = lines.connect()
+    said = [message(BARRIER_REPLY, xid) for xid in range(1000)]
+    loud.here.sendall(b"".join(said))
+    assert lines.messages_of(loud, 1000) == said
+
+
+def test_the_end_of_a_line_that_rests_is_told(opened):
+    lines = opened(burst=1.0, messages_per_s=1e-6)
+    loud = lines.connect()
+    loud.here.sendall(message(BARRIER_REPLY, 1) * 5)
+    loud.here.close()
+    assert lines.end_of(loud) == (_lines.CLOSED, 0)
+
+
+def test_of_a_stranger_nothing_but_echoes_is_heard(lines):
+    stranger, other = lines.connect(), lines.connect()
+    stranger.here.sendall(message(BARRIER_REPLY, 1))
+    assert lines.messages_of(stranger, 1) == [message(BARRIER_REPLY, 1)]
+    lines.native.ignore(stranger.line)
+    for xid in range(3):
+        stranger.here.sendall(message(PORT_STATUS, xid, bytes(72)) * 100)
+        stranger.here.sendall(message(ECHO_REQUEST, xid, b"who lives"))
+        assert stranger.read() == (ECHO_REPLY, xid, b"who lives")
+    other.here.sendall(message(BARRIER_REPLY, 2))
+    assert lines.messages_of(other, 1) == [message(BARRIER_REPLY, 2)]
+    assert lines.taken[stranger.line] == [message(BARRIER_REPLY, 1)]
+    stranger.here.close()
+    assert lines.end_of(stranger) == (_lines.CLOSED, 0)
 
 
 def test_a_line_that_was_released_is_nobodys(lines):

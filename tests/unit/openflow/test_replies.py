@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(15)
 
-DEAF, OTHER = 75, 76
+DEAF, OTHER, NOBODYS = 75, 76, 79
 APP = """
 import struct
 import threading
@@ -30,6 +30,9 @@ def barrier(xid):
     return struct.pack("!BBHI", 4, 20, 8, xid)
 
 class Events:
+    def knows(self, datapath):
+        return datapath != NOBODYS
+
     def switch_connected(self, datapath, connection, ports):
         print("connected", flush=True)
         if datapath == DEAF:
@@ -88,6 +91,7 @@ class Application:
             APP.replace("PORT", str(self._address[1]))
             .replace("DEAF", str(DEAF))
             .replace("OTHER", str(OTHER))
+            .replace("NOBODYS", str(NOBODYS))
         )
         command = [Path(sys.executable).with_name("ryu-manager"), app]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -151,7 +155,17 @@ def test_each_is_told_as_it_came(application):
     )
 
 
-def test_a_reply_does_not_wait_for_events_that_came_before(application):
+def test_of_a_stranger_nothing_is_told_but_that_it_came(application):
+    stranger = application.connect(Stranger, NOBODYS)
+    for xid in range(50):
+        stranger.say(PORT_STATUS, xid, struct.pack("!B7x", 2) + PORT)
+        stranger.say(BARRIER_REPLY, xid, b"")
+    switch = application.connect(Stranger, 77)
+    switch.say(BARRIER_REPLY, 3, b"")
+    application.hears("barrier 3")
+
+
+def test_all_is_told_in_the_order_in_which_it_came(application):
     switch = application.connect(Stranger, 77)
     port = struct.pack("!B7x", 2) + PORT
     together = [
@@ -160,7 +174,7 @@ def test_a_reply_does_not_wait_for_events_that_came_before(application):
     ]
     switch.send(b"".join(together))
     application.hears(
-        "error 5 REFUSED refused, OpenFlow error type 4, code 2", "barrier 5", "port changed"
+        "port changed", "error 5 REFUSED refused, OpenFlow error type 4, code 2", "barrier 5"
     )
 
 

@@ -13,13 +13,14 @@ from drivers.codecs.openflow.rule_tables import (
     foreign,
     intended_table,
     is_exact,
+    refused_frames,
     rule_drift,
     table_drift,
 )
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes, encode_open_bundle
 from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import Install, InstallAll, Remove, emulated_rules
+from hydra.forwarding.rules import Install, InstallAll, Remove, common_constant, emulated_rules
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
@@ -55,6 +56,27 @@ def drift(rules, held):
 
 def test_rules_as_intended_show_no_drift_in_any_order_and_with_any_counters():
     assert drift(RULES, reply(reversed(RULES))) == []
+
+
+def test_frames_that_the_source_check_has_dropped_are_counted():
+    held = reply(RULES)
+    assert refused_frames(PORTS, held) == {0: 7}
+    assert table_drift("v1", tuple(map(Install, RULES)), PORTS, held).refused == {0: 7}
+    others = [rule for rule in RULES if rule.kind is not RuleKind.PORT_FOREIGN]
+    assert refused_frames(PORTS, reply(others)) == {}
+    assert refused_frames(SwitchPorts(host=9), held) == {}, "another port's"
+
+
+def test_at_a_tor_they_are_counted_by_server():
+    ports = SwitchPorts(servers=(11, 12, 13))
+    rules = [common_constant(RuleKind.PORT_FOREIGN, number) for number in (12, 13)]
+    assert refused_frames(ports, reply(rules, ports)) == {1: 7, 2: 7}
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_of_a_reply_that_is_cut_short_no_count_is_made_up(cut):
+    rule = common_constant(RuleKind.PORT_FOREIGN, 4)
+    assert refused_frames(PORTS, reply([rule])[:-cut]) in ({}, {0: 7})
 
 
 def test_epochs_do_not_count():

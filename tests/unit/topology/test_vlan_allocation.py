@@ -118,13 +118,26 @@ def test_paths_over_shared_circuits_share_vlans():
     assert len(set(state.vlans.values())) == _fewest(fabric, paths) == 2
 
 
-def test_kept_paths_keep_their_vlan_and_new_ones_join_it():
+def test_kept_paths_keep_their_vlan_and_new_ones_share_it_with_none_that_stands():
+    """A plane that leads light astray would have ToRs learn its servers at a wrong port."""
     fabric = line(4)
-    first = allocate(fabric, START, topology_of(along(fabric, 0, 1)), VLANS)
-    both = topology_of(along(fabric, 0, 1), along(fabric, 1, 2))
-    second = allocate(fabric, first, both, VLANS)
-    assert set(second.vlans.values()) == {100}
+    stays, *new = (along(fabric, at, at + 1) for at in range(3))
+    first = allocate(fabric, START, topology_of(stays), VLANS)
+    second = allocate(fabric, first, topology_of(stays, *new), VLANS)
+    assert second.vlans == {stays: 100, **dict.fromkeys(new, 101)}
     assert (second.epoch, second.resting) == (2, frozenset())
+
+
+def test_where_the_range_is_short_new_paths_join_those_that_stand():
+    """Two IDs for each port of the best connected rack stay free for later changes."""
+    fabric = line(4)
+    ports = int(np.bincount(fabric.port_rack).max())
+    first_id, stays, comes = VlanId(100), along(fabric, 0, 1), along(fabric, 1, 2)
+    for more, vlan in ((1, 101), (0, 100)):
+        vlans = VlanRange(first_id, VlanId(first_id + 2 * ports + more))
+        first = allocate(fabric, START, topology_of(stays), vlans)
+        second = allocate(fabric, first, topology_of(stays, comes), vlans)
+        assert second.vlans == {stays: 100, comes: vlan}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +171,8 @@ def test_new_paths_stay_off_a_vlan_that_loses_one():
     second = allocate(fabric, first, topology_of(stays, comes), VLANS)
     assert second.vlans == {stays: 100, comes: 101}
     assert second.resting == frozenset()
-    third = allocate(fabric, second, topology_of(stays, comes, goes), VLANS)
+    short = VlanRange(VlanId(100), VlanId(102))
+    third = allocate(fabric, second, topology_of(stays, comes, goes), short)
     assert third.vlans[goes] == 100
 
 
