@@ -296,12 +296,12 @@ class Watch:
         kind = ConditionKind.RULES_REFUSED
         refusing = [*facts.rules_refused, *facts.meters_refused]
         since = self._first_seen(kind, (one.name for one in refusing), facts)
-        for one, why in facts.meters_refused.items():
+        for one, refusal in facts.meters_refused.items():
             pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(
                 kind,
                 (one.name,),
-                f"{one.name} refuses its meters ({why})",
+                f"{one.name} refuses its meters ({refusal})",
                 since[one.name],
                 f"nothing holds {one.serves} back from bandwidth that others have reserved",
                 "give it room for more meters, or have it know what it refuses",

@@ -446,7 +446,13 @@ class Switches:
         self._dead -= execution.activated
         refused = {failure.subject: failure for failure in execution.silent if _is_refusal(failure)}
         self._note_refused(
-            {dp: refused[one.name] for dp, one in self.steering.items() if one.name in refused}
+            {
+                dp: refused[one.name]
+                if refused[one.name].step == "push"
+                else self._refusal(dp, refused[one.name])
+                for dp, one in self.steering.items()
+                if one.name in refused
+            }
         )
         told = {rack for pair in execution.moving for rack in pair}
         self.doubt(dp for dp in self._electrical if self.steering[dp].rack in told)
