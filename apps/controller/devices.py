@@ -305,7 +305,8 @@ class Devices:
         self._fabric = fabric
         self._missing: dict[RackId, frozenset[str]] = {}
         metrics = metrics or Metrics()
-        metrics.begin_devices([one.name for one in (*fabric.planes, *fabric.racks)])
+        metrics.begin_devices(plane.name for plane in fabric.planes)
+        metrics.begin_devices(rack.name for rack in fabric.racks)
         term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._tell_alarm = tell_alarm

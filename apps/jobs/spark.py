@@ -32,7 +32,7 @@ class Shuffle:
     begins: bool
 
 
-def shuffles(log: Iterable[str] | Iterable[bytes]) -> Iterator[Shuffle]:
+def shuffles(log: Iterable[str | bytes]) -> Iterator[Shuffle]:
     """Beginnings and ends of shuffles, as the lines of ``log`` come.
 
     Each that has begun ends: with its stage (also one that failed), before the stage's next

@@ -328,11 +328,11 @@ class Watch:
         for switch in facts.switches_refused:
             reasons.setdefault(switch.why, []).append(switch.name)
         since = self._first_seen(kind, (one.name for one in facts.switches_refused), facts)
-        for why, refused in reasons.items():
+        for reason, refused in reasons.items():
             yield Condition(
                 kind,
                 tuple(refused),
-                f"{_names(refused)}: {why}",
+                f"{_names(refused)}: {reason}",
                 min(since[name] for name in refused),
                 "kept out, each time that the switch connects",
                 "change that setting",
