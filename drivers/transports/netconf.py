@@ -394,35 +394,38 @@ class NetconfTransport:
     def _end_sessions(self, ids: frozenset[str], deadline: float) -> None:
         """End those of these sessions that are known to be of the user of this one."""
         for holder in sorted(ids):
-            link = self._ensure(deadline)
-            tree = etree.Element(f"{{{_MONITORING}}}netconf-state")
-            session = etree.SubElement(
-                etree.SubElement(tree, f"{{{_MONITORING}}}sessions"), f"{{{_MONITORING}}}session"
-            )
-            etree.SubElement(session, f"{{{_MONITORING}}}session-id").text = holder
             try:
-                data = self._ask(
-                    link, "get", lambda m, of=tree: m.get(filter=[of]), deadline
-                ).data_ele
-                path = f".//{{{_MONITORING}}}session"
-                users = {
-                    one.findtext(f"{{{_MONITORING}}}session-id", "").strip(): one.findtext(
-                        f"{{{_MONITORING}}}username", ""
-                    ).strip()
-                    for one in (() if data is None else data.iterfind(path))
-                }
-                if users.get(holder) != self._login.username:
-                    continue
-                _log.warning(
-                    "%s: session %s holds the lock, as user %s: ended, since it is of a controller "
-                    "that led before",
-                    self._device,
-                    holder,
-                    self._login.username,
-                )
-                self._ask(link, "kill-session", lambda m, of=holder: m.kill_session(of), deadline)
+                self._end_session(holder, self._ensure(deadline), deadline)
             except (DeviceError, _LostError) as error:
                 _log.debug("%s: %s", self._device, error)
+
+    def _end_session(self, holder: str, link: _Link, deadline: float) -> None:
+        """Raises DeviceError, _LostError."""
+        if self._user_of(holder, link, deadline) != self._login.username:
+            return
+        _log.warning(
+            "%s: session %s holds the lock, as user %s: ended, since it is of a controller that "
+            "led before",
+            self._device,
+            holder,
+            self._login.username,
+        )
+        self._ask(link, "kill-session", lambda m: m.kill_session(holder), deadline)
+
+    def _user_of(self, holder: str, link: _Link, deadline: float) -> str | None:
+        """User of a session by the device's list (RFC 6022); None: the list does not say."""
+        names = (f"{{{_MONITORING}}}{name}" for name in ("netconf-state", "sessions", "session"))
+        tree = etree.Element(next(names))
+        session = tree
+        for name in names:
+            session = etree.SubElement(session, name)
+        etree.SubElement(session, f"{{{_MONITORING}}}session-id").text = holder
+        data = self._ask(link, "get", lambda m: m.get(filter=[tree]), deadline).data_ele
+        for one in () if data is None else data.iterfind(f".//{{{_MONITORING}}}session"):
+            told = one.findtext(f"{{{_MONITORING}}}session-id", "").strip()
+            if told == holder:
+                return str(one.findtext(f"{{{_MONITORING}}}username", "")).strip()
+        return None
 
     def _tidy(
         self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
