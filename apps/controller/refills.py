@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from hydra.sharing.policing import Aggregate, Link
 
@@ -24,15 +24,11 @@ MOST_S: Final = 10.0
 Routes = Mapping[Aggregate, Collection[Link]]
 
 
-class Rate(Protocol):
-    def __call__(self, link: Link) -> float:
-        """Rate of a link, in Mbps."""
-
-
 class Refills:
     """Debts of links, in Mbit. Not thread-safe."""
 
-    def __init__(self, rate_mbps: Rate) -> None:
+    def __init__(self, rate_mbps: Callable[[Link], float]) -> None:
+        """``rate_mbps`` of a link."""
         self._rate_mbps = rate_mbps
         self._debts: dict[Link, float] = {}
         self._at_s = 0.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
 import selectors
 import socket
 import time
@@ -35,7 +36,7 @@ from ncclient.transport import SSHSession
 from ncclient.transport.errors import SessionCloseError
 
 from drivers.transports import ssh
-from drivers.transports.permit import about_to_send
+from drivers.transports.permit import about_to_send, left_s
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
@@ -53,6 +54,9 @@ _CAPABILITY: Final = "urn:ietf:params:netconf:capability:"
 _IN_PART: Final = frozenset({"rollback-failed", "partial-operation"})
 """Error tags after which some of a change may stand (RFC 6241, appendix A)."""
 _LOCK_RETRY_S: Final = 0.2
+_MONITORING: Final = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
+"""RFC 6022."""
+_SESSION_ID: Final = re.compile(r"<(?:\w+:)?session-id[^>]*>\s*([1-9][0-9]*)\s*<")
 _MAX_NOTIFICATIONS: Final = 1000
 _TOLD: Final = 100
 """Most different errors that are remembered as logged."""
@@ -72,6 +76,13 @@ class NetconfRefusal(DeviceError):
     ) -> None:
         self.tags = tuple(str(error.tag) for error in errors)
         """Error tags of RFC 6241 appendix A, in order."""
+        self.holders = frozenset(
+            found[1]
+            for error in errors
+            if error.tag == "lock-denied"
+            and (found := _SESSION_ID.search(str(getattr(error, "info", None))))
+        )
+        """Ids of sessions that hold what was to be locked."""
         self.paths = tuple(error.path for error in errors)
         """Path of each error in the tree, or None."""
         self.data = data
@@ -358,13 +369,20 @@ class NetconfTransport:
 
     @contextmanager
     def _locked(self, target: str, deadline: float) -> Iterator[_Link]:
-        """Hold the lock of a datastore; one that others hold is waited for until the deadline."""
+        """Hold the lock of a datastore; one that others hold is waited for until the deadline.
+
+        After half of the time, a leader of several controllers ends sessions of its own user that
+        hold the lock: they are those of a leader before it, which may be paused.
+        """
+        patient_until = _half_way_to(deadline)
         while True:
             try:
                 link, _ = self._begin(f"lock of {target}", lambda m: m.lock(target), deadline)
             except NetconfRefusal as refusal:
                 if "lock-denied" not in refusal.tags or time.monotonic() + _LOCK_RETRY_S > deadline:
                     raise
+                if time.monotonic() > patient_until and math.isfinite(left_s()):
+                    self._end_sessions(refusal.holders, deadline)
                 time.sleep(_LOCK_RETRY_S)
             else:
                 break
@@ -372,6 +390,42 @@ class NetconfTransport:
             yield link
         finally:
             self._tidy(link, "unlock", lambda m: m.unlock(target), deadline)
+
+    def _end_sessions(self, ids: frozenset[str], deadline: float) -> None:
+        """End those of these sessions that are known to be of the user of this one."""
+        for holder in sorted(ids):
+            try:
+                self._end_session(holder, self._ensure(deadline), deadline)
+            except (DeviceError, _LostError) as error:
+                _log.debug("%s: %s", self._device, error)
+
+    def _end_session(self, holder: str, link: _Link, deadline: float) -> None:
+        """Raises DeviceError, _LostError."""
+        if self._user_of(holder, link, deadline) != self._login.username:
+            return
+        _log.warning(
+            "%s: session %s holds the lock, as user %s: ended, since it is of a controller that "
+            "led before",
+            self._device,
+            holder,
+            self._login.username,
+        )
+        self._ask(link, "kill-session", lambda m: m.kill_session(holder), deadline)
+
+    def _user_of(self, holder: str, link: _Link, deadline: float) -> str | None:
+        """User of a session by the device's list (RFC 6022); None: the list does not say."""
+        names = (f"{{{_MONITORING}}}{name}" for name in ("netconf-state", "sessions", "session"))
+        tree = etree.Element(next(names))
+        session = tree
+        for name in names:
+            session = etree.SubElement(session, name)
+        etree.SubElement(session, f"{{{_MONITORING}}}session-id").text = holder
+        data = self._ask(link, "get", lambda m: m.get(filter=[tree]), deadline).data_ele
+        for one in () if data is None else data.iterfind(f".//{{{_MONITORING}}}session"):
+            told = one.findtext(f"{{{_MONITORING}}}session-id", "").strip()
+            if told == holder:
+                return str(one.findtext(f"{{{_MONITORING}}}username", "")).strip()
+        return None
 
     def _tidy(
         self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float

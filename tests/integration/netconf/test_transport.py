@@ -12,9 +12,11 @@ from lxml import etree
 from ncclient.operations import RPCError
 
 from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransport
+from drivers.transports.permit import permitted
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
+from tests.integration.netconf.conftest import Stranger
 from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S, wait_until
 
 pytestmark = pytest.mark.parametrize(
@@ -138,6 +140,16 @@ def _target(transport: NetconfTransport) -> str:
     transport.open()
     candidate = any(":capability:candidate:" in uri for uri in transport.capabilities)
     return "candidate" if candidate else "running"
+
+
+def test_the_lock_of_a_leader_before_is_broken(server, transport):
+    """That one is paused: its session stands, and holds the lock."""
+    target, paused = _target(transport), Stranger(server)
+    paused.session.lock(target)
+    with permitted(lambda: 60.0):
+        transport.edit(config((1, 17)), fine)
+    assert pairs(transport) == {(1, 17)}
+    wait_until(lambda: not paused.session.connected)
 
 
 @pytest.mark.quiet("tells the driver's time-out from that of the NETCONF library, 30 s")

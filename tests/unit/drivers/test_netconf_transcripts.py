@@ -15,6 +15,7 @@ from lxml import etree
 from drivers.optical.polatis_netconf import Options, PolatisNetconf
 from drivers.registry import optical_switch
 from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransport
+from drivers.transports.permit import permitted
 from drivers.transports.ssh import SshOptions
 from hydra.errors import OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
@@ -262,6 +263,49 @@ def test_a_trial_whose_confirmation_is_refused_is_undone_at_once(switch):
     with pytest.raises(NetconfRefusal, match="confirming commit is refused"):
         switch(refuse, abilities=TRIAL).change([], [CrossConnect(1, 17)])
     assert [one for one in asked if "commit" in one] == ["commit", "commit", "cancel-commit"]
+
+
+MONITORING = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
+
+
+@pytest.mark.parametrize(
+    ("user", "leads", "killed"),
+    [("admin", True, True), ("somebody", True, False), ("admin", False, False)],
+)
+def test_the_lock_of_a_leader_before_is_broken_and_nobody_else_s(switch, user, leads, killed):
+    """A paused controller's session stands for as long as its kernel answers."""
+    asked: list[str] = []
+    answer = server({})
+    denied = refusal("lock-denied").replace(
+        "</rpc-error>", "<error-info><session-id>9</session-id></error-info></rpc-error>"
+    )
+    sessions = f'<data><netconf-state xmlns="{MONITORING}"><sessions><session>'
+    sessions += f"<session-id>9</session-id><username>{user}</username></session></sessions>"
+    sessions += "</netconf-state></data>"
+    made = f'<data><cross-connects xmlns="{SWITCH}"><pair><ingress>1</ingress>'
+    made += "<egress>17</egress></pair></cross-connects></data>"
+
+    def hold(request: str) -> str:
+        asked.append(request)
+        if "kill-session" in request:
+            assert "<session-id>9</" in request or ":session-id>9</" in request
+            return "<ok/>"
+        if "netconf-state" in request:
+            return sessions
+        if "unlock" not in request and re.search(r"<(?:\w+:)?lock[ >]", request):
+            return "<ok/>" if any("kill-session" in one for one in asked) else denied
+        if any("edit-config" in one for one in asked) and "cross-connects" in request:
+            return "<ok/>" if "edit-config" in request else made
+        return answer(request)
+
+    driver = switch(hold)
+    with permitted(lambda: 60.0 if leads else float("inf")):
+        if killed:
+            driver.change([], [CrossConnect(1, 17)])
+        else:
+            with pytest.raises(NetconfRefusal, match="lock-denied"):
+                driver.change([], [CrossConnect(1, 17)])
+    assert any("kill-session" in one for one in asked) == killed
 
 
 def product_information() -> str:
