@@ -1,16 +1,17 @@
 import java.util.Locale;
 import org.openapitools.client.ApiClient;
 import org.openapitools.client.api.ReservationsApi;
+import org.openapitools.client.model.Reservation;
 import org.openapitools.client.model.ReservationBody;
 
 /** Reserve with the Java client of openapi-generator: URL, start in Unix seconds. */
 public class Reserve {
   public static void main(String[] arguments) throws Exception {
-    var api = new ReservationsApi(new ApiClient().setBasePath(arguments[0]));
-    var body = new ReservationBody().src("r1").dst("r2").bandwidthMbps(1.0);
+    ReservationsApi api = new ReservationsApi(new ApiClient().setBasePath(arguments[0]));
+    ReservationBody body = new ReservationBody().src("r1").dst("r2").bandwidthMbps(1.0);
     body.startUnixS(Double.valueOf(arguments[1])).durationS(60.0);
-    var made = api.createReservation(body, null, null);
-    var read = api.getReservation(made.getId(), null);
+    Reservation made = api.createReservation(body, null, null);
+    Reservation read = api.getReservation(made.getId(), null, null, null);
     System.out.printf(Locale.ROOT, "%s %.6f%n", made.getState().getValue(), read.getStartUnixS());
     System.exit(0);
   }

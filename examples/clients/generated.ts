@@ -1,5 +1,5 @@
 // Reserve with the TypeScript client of openapi-generator: URL, start in Unix seconds.
-import { Configuration, ReservationsApi } from "./generated";
+import { Configuration, ReservationsApi } from "./client";
 
 const [url, start] = process.argv.slice(2);
 
