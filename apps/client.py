@@ -182,8 +182,17 @@ class HydraClient:
             return None
         return self.reserve_matrix(entries, all_or_nothing=False, duration_s=duration_s)
 
-    def reservation(self, reservation_id: str) -> models.Reservation:
-        return self._read("GET", resource("/v1/reservations", reservation_id), models.Reservation)
+    def reservation(
+        self, reservation_id: str, *, wait: ReservationState | None = None, wait_s: int = WAIT_S
+    ) -> models.Reservation:
+        """Read a reservation; with ``wait``, once it is in that state or can't come to be.
+
+        The answer comes after ``wait_s``, up to a minute, whatever the state is then.
+        """
+        path = resource("/v1/reservations", reservation_id)
+        if wait is None:
+            return self._read("GET", path, models.Reservation)
+        return self._read("GET", path, models.Reservation, [("wait", str(wait))], wait_s=wait_s)
 
     def modify(
         self,

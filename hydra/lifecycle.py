@@ -86,3 +86,16 @@ def check_transition(
     if new not in table[old]:
         allowed = ", ".join(sorted(str(state.value) for state in table[old])) or "nothing"
         raise LifecycleError(f"{old.value} can't become {new.value} (only: {allowed})")
+
+
+def can_become(table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT) -> bool:
+    """Whether ``table`` leads from ``old`` to ``new``, in any number of transitions, or none."""
+    seen, ahead = set[_StateT](), [old]
+    while ahead:
+        state = ahead.pop()
+        if state is new:
+            return True
+        if state not in seen:
+            seen.add(state)
+            ahead += table[state]
+    return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import parse_qs
 
 from fastapi.concurrency import run_in_threadpool
@@ -98,6 +98,7 @@ class StandingBy:
             or not _STORED.fullmatch(scope["path"])
             or "no-cache" in control
             or "no-store" in control
+            or "wait" in _query(scope)  # for what happens from now on
         ):
             return None
         try:
@@ -127,8 +128,12 @@ class StandingBy:
 
 def _whoever_leads(scope: Scope) -> bool:
     """Whether ``/readyz`` is to say if requests that come here are taken, by whomever."""
-    asked: Any = parse_qs(scope["query_string"].decode("latin-1")).get("standby", [""])
-    return asked[-1].lower() in {"true", "1"}
+    return _query(scope).get("standby", [""])[-1].lower() in {"true", "1"}
+
+
+def _query(scope: Scope) -> dict[str, list[str]]:
+    query: str = scope["query_string"].decode("latin-1")
+    return parse_qs(query)
 
 
 async def _refuse(standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:

@@ -58,6 +58,10 @@ async def follow_events(
     caller: Asking,
     standing: Standing,
     kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),
+    reservation: Annotated[
+        Sequence[str],
+        Query(description="Only of these, by id, and of their circuits; may be repeated."),
+    ] = (),
     last_event_id: Annotated[
         str | None, Header(description="Begin after this event; without it, with the next one.")
     ] = None,
@@ -95,13 +99,23 @@ async def follow_events(
                     return
                 number = event.number
                 document = render.event(service.fabric, event, caller)
-                if document is not None and (not kind or event.kind in kind):
+                if (
+                    document is not None
+                    and (not kind or event.kind in kind)
+                    and (not reservation or _is_about(document, reservation))
+                ):
                     yield ServerSentEvent(
                         event=event.kind.value, id=f"{log.run}-{number}", data=document
                     )
             if not events:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), _LOOK_UP_S)
+
+
+def _is_about(event: models.Event, reservations: Sequence[str]) -> bool:
+    one = event.reservation
+    ids = event.reservations if one is None else [one.id, *event.reservations]
+    return any(identifier in reservations for identifier in ids)
 
 
 def _place(log: EventLog, last_event_id: str | None) -> int | None:

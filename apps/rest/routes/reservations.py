@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice, takewhile
 from threading import Event
 from typing import Annotated, Final
@@ -12,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from apps.rest import bodies, models, render
 from apps.rest.conditional import IdempotencyKey, IfMatch, IfNoneMatch, etag, require, tagged
 from apps.rest.context import Closing, Reservations
-from apps.rest.prefer import WaitPreference, preference_applied, wait_for
+from apps.rest.prefer import LONGEST_WAIT_S, WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     ADMISSION_REFUSED,
     BODY_PROBLEMS,
@@ -29,7 +30,7 @@ from apps.rest.problems import (
 )
 from apps.rest.reading import BodyRoute
 from hydra.errors import LifecycleError
-from hydra.lifecycle import ReservationState
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, can_become
 from hydra.names import rack_of
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import BOOKED_STATES, FINAL_STATES, Reservation
@@ -180,18 +181,41 @@ def list_reservations(
     response_model=models.Reservation,
     responses={
         status.HTTP_304_NOT_MODIFIED: {"description": "It still has the ETag of If-None-Match"},
-        **responses(UNKNOWN_NAME),
+        **responses(UNKNOWN_NAME, INVALID_REQUEST),
     },
 )
-def get_reservation(
+async def get_reservation(
     reservation_id: str,
     service: Reservations,
     response: Response,
+    closing: Closing,
+    wait_s: WaitPreference,
+    wait: Annotated[
+        ReservationState | None,
+        Query(
+            description="Answer once the reservation is in this state, or can't come to be; or "
+            f"after `Prefer: wait=N`, {LONGEST_WAIT_S} s unless given."
+        ),
+    ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> models.Reservation | Response:
-    """State, path and VLAN of a reservation."""
-    document = render.reservation(service.fabric, service.reservation(reservation_id))
+    """State, path and VLAN of a reservation, at once or when it is in a state."""
+
+    def read() -> Reservation:
+        return service.reservation(reservation_id)
+
+    current = await run_in_threadpool(read)
+    if wait is not None:
+        wait_s = LONGEST_WAIT_S if wait_s is None else wait_s
+        current = await wait_for(current, read, partial(_is_or_never, wait), wait_s, closing)
+        response.headers.update(preference_applied(wait_s))
+    document = render.reservation(service.fabric, current)
     return tagged(document, response, if_none_match) or document
+
+
+def _is_or_never(wanted: ReservationState, now: Reservation) -> bool:
+    """Whether a reservation is in the ``wanted`` state, or can't come to be."""
+    return now.state is wanted or not can_become(RESERVATION_TRANSITIONS, now.state, wanted)
 
 
 @router.get("/{reservation_id}/delivery", responses=responses(UNKNOWN_NAME))

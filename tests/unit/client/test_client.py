@@ -79,6 +79,25 @@ def test_no_block_without_it(client, service):
     thread.join()
 
 
+@pytest.mark.parametrize("becomes", [State.ACTIVE, State.FAILED])
+def test_a_state_is_waited_for_or_what_rules_it_out(client, service, becomes):
+    made = client.reserve("r1", "r2", 40)
+    thread = settle_soon(service, becomes)
+    assert client.reservation(made.id, wait=State.ACTIVE).state is becomes
+    thread.join()
+
+
+def test_a_state_is_not_waited_for_beyond_the_limit(client):
+    made = client.reserve("r1", "r2", 40)
+    assert client.reservation(made.id, wait=State.ACTIVE, wait_s=1).state is State.ACTIVATING
+
+
+def test_a_state_that_there_is_not_is_refused(client):
+    made = client.reserve("r1", "r2", 40)
+    with pytest.raises(Refused, match="wait"):
+        client.reservation(made.id, wait="activ")
+
+
 def test_a_refusal_has_alternatives(client):
     client.reserve("r1", "r2", 70, duration_s=60)
     with pytest.raises(Refused) as caught:

@@ -104,6 +104,21 @@ def test_circuits_name_whom_they_serve(service, follow):
     assert (data["circuit"]["plane"], data["reason"]) == ("p1", "why")
 
 
+def test_events_of_some_reservations_and_their_circuits(service, follow):
+    circuit = relay_path().circuits[0]
+    first, second, third = (reserve(service) for _ in range(3))
+    with follow(params={"reservation": [first.id, third.id]}) as follower:
+        for one in (second, first):
+            service.tell(one)
+            service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=circuit, served=[one])
+        service.events.publish(EventKind.SCHEDULE, 1.0)
+        service.tell(third)
+        events = [json.loads(one.data) for one in follower.wait(3)]
+    told = [(one["kind"], one["reservation"] and one["reservation"]["id"]) for one in events]
+    assert told == [("reservation", "v0"), ("circuit-up", None), ("reservation", "v2")]
+    assert events[1]["reservations"] == ["v0"]
+
+
 def test_without_an_id_it_begins_with_the_next_event(service, server):
     act(service, 3)
     with httpx.stream(

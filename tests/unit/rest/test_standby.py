@@ -183,6 +183,9 @@ def test_reads_come_from_the_store_and_say_how_old_they_are(
     fresh = standby.get(f"/v1/reservations/{kept.id}", headers={"Cache-Control": "no-cache"})
     assert fresh.json() == leader.get(f"/v1/reservations/{kept.id}").json()
     assert "Age" not in fresh.headers
+    awaited = standby.get(f"/v1/reservations/{kept.id}?wait={fresh.json()['state']}")
+    assert awaited.json() == fresh.json(), "the store does not know what happens next"
+    assert "Age" not in awaited.headers
 
 
 def test_without_a_store_old_reads_are_told_and_nothing_is_promised(
