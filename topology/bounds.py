@@ -34,8 +34,8 @@ def served_share_bound(
     a pair wants the larger of its two directions; with ``one_way`` light paths each direction
     counts for itself, and so do a rack's transmitters and receivers.
 
-    With ``max_hops``, the bound of duplex plans whose paths have at most so many hops: a rack has no
-    more neighbours than ports, so over each number of hops it reaches a limited number of racks,
+    With ``max_hops``, the bound of duplex plans whose paths have at most so many hops: a rack has
+    no more neighbours than ports, so over each number of hops it reaches a limited number of racks,
     and a demand takes capacity from as many circuits as its path has hops. On a plane with an odd
     number of ports, one stays dark.
 
