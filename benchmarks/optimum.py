@@ -1,8 +1,9 @@
-"""Plans held against proven optima: ``python -m benchmarks.optimum [INSTANCES]``.
+"""Plans held against proven optima and bounds: ``python -m benchmarks.optimum [INSTANCES]``.
 
 Every instance is a fabric of 8 racks on 4 planes and a demand of one of five kinds at one of two
 loads. HiGHS (``scipy.optimize.milp``) finds the most that any circuits could serve over at most 3
-hops if a pair's demand could be split at will. Times are the processor's, in the same run.
+hops if a pair's demand could be split at will. Larger fabrics are held against the
+bound of :func:`topology.bounds.served_share_bound`. Times are the processor's, in the same run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from benchmarks._demands import RATE_MBPS, full_fabric
+from benchmarks._demands import RATE_MBPS, full_fabric, scaled
 from benchmarks._report import Result, report
 from hydra.model import EMPTY_TOPOLOGY
 from topology.algorithms import ENTRIES, Product
@@ -34,6 +35,9 @@ LOADS = (0.5, 0.9)
 INSTANCES = 240
 DEFAULT = "anytime"
 MEAN_TARGET, WORST_TARGET, TIME_TARGET = 0.97, 0.90, 0.1
+ALL_TO_ALLS = ((8, 2), (32, 4), (64, 8), (128, 8))
+MANY_JOBS = ((64, 8), (128, 16))
+LARGE_KINDS = ("sparse", "dense", "gravity")
 _GAP = 1e-6
 """Distance from the optimum, relative, at which HiGHS stops."""
 
@@ -150,6 +154,49 @@ def _ways(src: list[int], dst: list[int]) -> Iterator[tuple[int, tuple[int, ...]
                 yield pair, (a, *between, b)
 
 
+def _all_to_all(racks: int) -> Matrix:
+    return np.full((racks, racks), 100.0) - np.diag(np.full(racks, 100.0))
+
+
+def _many_jobs(racks: int, planes: int) -> Matrix:
+    """Rings and all-to-alls of 4 to 16 racks; the busiest rack is loaded by half."""
+    random = np.random.default_rng(1)
+    demand = np.zeros((racks, racks))
+    for _ in range(racks // 4):
+        job = random.choice(racks, random.integers(4, 17), replace=False)
+        if random.random() < 0.5:
+            demand[job, np.roll(job, 1)] += random.uniform(5, 20)
+        else:
+            demand[np.ix_(job, job)] += random.uniform(0.5, 2)
+    np.fill_diagonal(demand, 0.0)
+    busiest = max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
+    return demand * (0.5 * planes * RATE_MBPS / busiest)
+
+
+def large_rows() -> Iterator[Result]:
+    """Results for fabrics that have no proven optimum, beside the bound and ``hydra-bfs+``."""
+    cases = [
+        *((racks, planes, "all-to-all", _all_to_all(racks)) for racks, planes in ALL_TO_ALLS),
+        *((racks, planes, "jobs", _many_jobs(racks, planes)) for racks, planes in MANY_JOBS),
+    ]
+    huge = full_fabric(320, 32)
+    cases += [(320, 32, kind, scaled(kind, huge)) for kind in LARGE_KINDS]
+    for racks, planes, kind, demand in cases:
+        fabric = full_fabric(racks, planes)
+        bound = served_share_bound(fabric, demand, max_hops=MAX_HOPS) or 1.0
+        for name, paths in (("hydra-bfs+", 1), (DEFAULT, None)):
+            began = process_time()
+            result = ENTRIES[name].plan(
+                fabric, demand, EMPTY_TOPOLOGY, Reserved(), Budget(MAX_HOPS, paths_per_pair=paths)
+            )
+            spent_ms = (process_time() - began) * 1000
+            case = f"{racks}x{planes}, {kind}, {name}, paths {paths or 'as wanted'}"
+            share = result.served_share
+            yield Result(case, "served", "of demand", "higher", share, bound, "bound")
+            yield Result(case, "time", "ms", "lower", spent_ms, None, "")
+            print(f"{case}: {share:.4f} of at most {bound:.4f}, {spent_ms:.0f} ms", flush=True)
+
+
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else INSTANCES
     fabric = full_fabric(RACKS, PLANES)
@@ -209,7 +256,7 @@ def main() -> None:
             "worst",
         )
     )
-    report("optimum", rows)
+    report("optimum", [*rows, *large_rows()])
 
 
 if __name__ == "__main__":

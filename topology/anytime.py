@@ -38,6 +38,11 @@ _CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, order=1),
 )
 """Rules of the rounds that begin each search."""
+_MORE_CONSTRUCTIONS: Final = (
+    Rule(whole=False, partial=True),
+    Rule(whole=True, partial=True, widest=True),
+)
+"""Further rules where no topology is improved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +143,8 @@ class _Search:
 
     def _constructed(self, ground: Ground) -> Iterator[_Plan]:
         weighted = not ground.budget.boolean
-        for rule in _CONSTRUCTIONS:
+        rules = _CONSTRUCTIONS if self._improves else (*_CONSTRUCTIONS, *_MORE_CONSTRUCTIONS)
+        for rule in rules:
             yield self._judged(
                 ground, ground.draft(replace(rule, whole=True, partial=False) if weighted else rule)
             )

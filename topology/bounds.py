@@ -1,4 +1,4 @@
-"""Bounds that no plan can exceed: linear programs whose only limits are the racks' ports.
+"""Bounds that no plan can exceed: linear programs over racks' ports, planes and hops.
 
 They share no code with the planners, and are solved by HiGHS (``scipy.optimize.linprog``).
 """
@@ -20,7 +20,11 @@ LARGEST: Final = 600_000
 
 
 def served_share_bound(
-    fabric: FabricArrays, demand: ArrayLike, *, one_way: bool = False
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    *,
+    one_way: bool = False,
+    max_hops: int | None = None,
 ) -> float | None:
     """The largest ``served_share`` that any topology of this fabric could have.
 
@@ -29,6 +33,11 @@ def served_share_bound(
     fractional b-matching (Schrijver, Combinatorial Optimization, chapter 31). With duplex circuits
     a pair wants the larger of its two directions; with ``one_way`` light paths each direction
     counts for itself, and so do a rack's transmitters and receivers.
+
+    With ``max_hops``, the bound of duplex plans whose paths have at most so many hops: a rack has
+    no more neighbours than ports, so over each number of hops it reaches a limited number of racks,
+    and a demand takes capacity from as many circuits as its path has hops. On a plane with an odd
+    number of ports, one stays dark.
 
     None if the demand has more than :data:`LARGEST` pairs. Raises PlanError for a bad demand.
     """
@@ -43,10 +52,54 @@ def served_share_bound(
     total = float(wanted.sum())
     if not total:
         return 1.0
+    by_hops = total
+    if max_hops is not None and not one_way:
+        within = _within_hops(fabric, wanted + wanted.T, max_hops)
+        ports = np.minimum(ports, within[-1])
+        by_hops = _by_capacity(np.minimum(within, ports), _usable_mbps(fabric))
     limits = np.concatenate([ports, ports]) if one_way else ports
     receivers = dst + fabric.n_racks if one_way else dst
     most = _fractional(np.ones(src.size), src, receivers, limits, wanted[src, dst])
-    return min(1.0, most / total)
+    return min(1.0, most / total, by_hops / total)
+
+
+def _within_hops(
+    fabric: FabricArrays, wanted: NDArray[np.float64], max_hops: int
+) -> NDArray[np.float64]:
+    """Shape (max_hops, N): most that each rack's demands with racks within 1, 2, … hops are."""
+    n = len(wanted)
+    largest = np.zeros((n, n + 1))
+    np.cumsum(-np.sort(-wanted, axis=1), axis=1, out=largest[:, 1:])
+    further = max(0, int(fabric.ports_per_rack.max(initial=0)) - 1)
+    ring = np.minimum(fabric.ports_per_rack, n)
+    reached = np.zeros(n, dtype=np.int64)
+    within = []
+    for _ in range(max_hops):
+        reached = np.minimum(reached + ring, n)
+        ring = np.minimum(ring * further, n)
+        within.append(largest[np.arange(n), reached])
+    return np.array(within)
+
+
+def _usable_mbps(fabric: FabricArrays) -> float:
+    """Rate of all ports together, without one port of each plane with an odd number of ports."""
+    usable = float(fabric.port_rate_mbps.sum())
+    for plane in range(fabric.n_planes):
+        rates = fabric.port_rate_mbps[fabric.port_plane == plane]
+        if len(rates) % 2:
+            usable -= float(rates.min())
+    return usable
+
+
+def _by_capacity(within_mbps: NDArray[np.float64], usable_mbps: float) -> float:
+    """Most that pairs get, each Mbps of which takes as many circuits as hops, the nearest first."""
+    carried = 0.0
+    more = np.diff(within_mbps, axis=0, prepend=0.0).sum(axis=1)
+    for hops, mbps in enumerate(more.tolist(), start=1):
+        given = min(mbps, usable_mbps / hops)
+        carried += given
+        usable_mbps -= given * hops
+    return carried / 2  # each pair counts at both of its racks
 
 
 def _fractional(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -361,7 +361,7 @@ class PairDemands(Sequence[PairDemand]):
     def __iter__(self) -> Iterator[PairDemand]:
         return map(PairDemand, self.mbps.tolist(), self.src.tolist(), self.dst.tolist())
 
-    def chosen(self, which: slice | NDArray[np.bool_] | NDArray[np.intp]) -> PairDemands:
+    def chosen(self, which: slice | NDArray[np.bool_] | NDArray[np.integer[Any]]) -> PairDemands:
         return PairDemands(self.src[which], self.dst[which], self.mbps[which])
 
     def places(self, src: IntArray, dst: IntArray, n_racks: int) -> IntArray:

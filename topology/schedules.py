@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import count, islice, repeat, takewhile
 
 import numpy as np
@@ -27,10 +28,6 @@ from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
 _QUANTA = 1 << 30
 """Number of parts of a window in which times are counted."""
-
-
-def _mean(lengths: Sequence[float]) -> float:
-    return sum(lengths) / len(lengths)
 
 
 def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
@@ -135,9 +132,10 @@ def plan_solstice(
     the window is full. Before that, demands of racks whose ports could not carry them in a window
     are scaled down.
 
-    With K planes, K permutations stand together: for as long as the longest of them wants, which
-    carries everything if the window is long enough, or for the mean of their lengths, whichever
-    carries more. Planes, uneven racks, the meaning of the budget, ties and errors are as in
+    With K planes, K permutations stand together: for the time that carries most per second,
+    switching included, after which the rest of longer ones waits for its next turn; or for the
+    mean of their lengths, whichever carries more. The former carries everything if the window is
+    long enough. Planes, uneven racks, the meaning of the budget, ties and errors are as in
     :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -146,11 +144,12 @@ def plan_solstice(
     feasible = admissible(seconds[np.ix_(racks, racks)], most_s)
     matrix = stuffed(np.rint(feasible * (_QUANTA / budget.timing.window_s)).astype(np.int64))
     total = int(matrix[:1].sum())
-    plans = []
-    for lasts in (_mean, max) if len(problem.layers) > 1 else (_mean,):
-        pieces = _split(big_slices(matrix), total, problem)
-        groups = _in_parallel(problem, pieces, racks, seconds, lasts)
-        plans.append(_within_the_window(problem, groups))
+    pieces = list(_split(big_slices(matrix), total, problem))
+    orders = [pieces, _by_yield(pieces, problem)] if len(problem.layers) > 1 else [pieces]
+    plans = [
+        _within_the_window(problem, _in_parallel(problem, order, racks, seconds))
+        for order in orders
+    ]
     return problem.result(max(plans, key=problem.share) or [_dark(problem)])
 
 
@@ -220,14 +219,39 @@ def _split(
         yield from repeat((length / parts, column_of), parts)
 
 
+def _by_yield(
+    pieces: Sequence[tuple[float, Permutation]], problem: OneWayProblem
+) -> Iterator[tuple[float, Permutation]]:
+    """The pieces in groups of as many as there are planes, all of a group equally long.
+
+    The longest that are left stand together, for that one of their lengths which carries most per
+    second, switching included; what is left of longer ones waits. Every piece gets all its length.
+    """
+    planes = len(problem.layers)
+    night = problem.budget.timing.switching_s * (_QUANTA / problem.budget.timing.window_s)
+    waiting = [(-length, number) for number, (length, _) in enumerate(pieces)]
+    heapify(waiting)
+    while waiting:
+        taken = [heappop(waiting) for _ in range(min(planes, len(waiting)))]
+        lengths = np.array([-length for length, _ in taken])
+        if waiting:
+            carried = np.minimum(lengths, lengths[:, None]).sum(axis=1)
+            lasts = float(lengths[np.argmax(carried / (lengths + night))])
+        else:
+            lasts = float(lengths[0])
+        for length, number in taken:
+            yield lasts, pieces[number][1]
+            if -length > lasts:
+                heappush(waiting, (length + lasts, number))
+
+
 def _in_parallel(
     problem: OneWayProblem,
     pieces: Iterable[tuple[float, Permutation]],
     racks: NDArray[np.int64],
     useful: NDArray[np.float64],
-    lasts: Callable[[Sequence[float]], float] = _mean,
 ) -> Iterator[Configuration]:
-    """Configurations of as many permutations as there are planes, for ``lasts`` of their lengths.
+    """Configurations of as many permutations as there are planes, for the mean of their lengths.
 
     Lengths are in quanta of the window. Only light paths between ``racks`` for which ``useful`` is
     above zero are set up; they are spread over the planes by edge colouring. Light paths that find
@@ -249,7 +273,7 @@ def _in_parallel(
         placed = layer >= 0
         waiting = np.stack([sender[~placed], receiver[~placed]])
         if together:
-            duration_s = quantum_s * lasts([length for length, _ in together])
+            duration_s = quantum_s * sum(length for length, _ in together) / len(together)
         if placed.any():
             yield Configuration(duration_s, layer[placed], sender[placed], receiver[placed])
 

@@ -28,6 +28,9 @@ from topology.algorithms import ENTRIES
 from topology.problem import validate_demand
 from topology.synthetic import KINDS, synthetic_demand
 
+_QUICK_BOUND = 20_000
+"""Most entries of a demand whose bound takes less than about a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -69,7 +72,8 @@ def run(job: Job) -> None:
             progress.now(f"planning with {name} ({position} of {len(names)})")
             outcomes.append(_attempt(study, name, job))
         progress.now("bounding what any plan could serve")
-        bounds = _bounds(study, outcomes) if job.check else {}
+        quick = np.count_nonzero(study.demand) <= _QUICK_BOUND
+        bounds = _bounds(study, outcomes) if job.check or quick else {}
     if job.plot is not None:
         _plot(study, outcomes, job.plot, compare=job.compare)
     if job.graph is not None:

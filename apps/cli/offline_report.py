@@ -82,7 +82,11 @@ def _slot(fabric: Fabric, slot: Slot) -> JsonObject:
 
 def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) -> None:
     columns = ["algorithm", "ms>", "served>", "of any>", "pairs>", "hops>", "circuits>", "slots>"]
-    columns += ["VLANs>", "checks" if bounds else "", "remark"]
+    columns += [
+        "VLANs>",
+        "checks" if any(o.problems is not None for o in outcomes) else "",
+        "remark",
+    ]
     rows: list[list[object]] = []
     for outcome in outcomes:
         result = outcome.result

@@ -225,7 +225,10 @@ class Study:
     def bound(self, product: Product) -> float | None:
         """Share of the demand that no plan of this kind can exceed; None: not computed."""
         one_way = product is not Product.CIRCUITS
-        return served_share_bound(self.arrays, self.demand, one_way=one_way)
+        # Standing paths that may not change can have more hops than new ones.
+        free = self.limits.racks is None and self.limits.planes is None
+        hops = self.limits.max_hops if free else None
+        return served_share_bound(self.arrays, self.demand, one_way=one_way, max_hops=hops)
 
     @property
     def _paths_per_pair(self) -> int | None:

@@ -254,7 +254,7 @@ def policy_model(
             about = None if key.null is None else f"Null: {key.null.meaning}."
             strict = False if isinstance(key.default, Enum) else None
             kind = key.type
-            if Literal in map(get_origin, get_args(kind)):
+            if any(get_origin(part) is Literal for part in get_args(kind)):
                 kind = Annotated[kind, WrapValidator(_number_or_word)]
             keys[key.name] = kind, Field(key.default, description=about, strict=strict)
 

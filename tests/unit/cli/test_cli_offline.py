@@ -134,7 +134,7 @@ def test_a_plot_that_can_not_be_written_is_told(run, tmp_path):
             ],
         ),
         (
-            "4x4@100",
+            "4x5@100",
             ("r1:r2=180", "r2:r3=180", "r3:r4=180", "r4:r1=180"),
             ("r1", "r2"),
             ["joined by 2 paths", "all demand is served without them"],

@@ -63,6 +63,8 @@ def another(value):
     """A value that the file takes as well."""
     if isinstance(value, Enum):
         return next(one.value for one in type(value) if one is not value)
+    if value == "auto":
+        return 2
     if isinstance(value, str):
         return "01:00-05:00" if ":" in value else "hydra-bfs"
     return value + 1 if isinstance(value, int) else value / 2 or 0.5

@@ -56,7 +56,7 @@ def test_why_a_circuit_stands():
         "(asked by: rehearsal)",
         "  it set up r1 =p1= r2",
         "  it saw r1 to r2: 40.0 Mb/s sent, 200.0 Mb/s planned for (plans count on 89.4)",
-        "  as things stood 20.0 of 200.0 Mb/s were served; with the plan of hydra-bfs+, 100.0",
+        "  as things stood 20.0 of 200.0 Mb/s were served; with the plan of anytime, 100.0",
     ]
 
 

@@ -24,6 +24,7 @@ from topology_fabrics import (
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, Topology
 from topology.anytime import plan_anytime
+from topology.bounds import served_share_bound
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
@@ -183,3 +184,32 @@ def test_nothing_to_plan_for(fabric: FabricArrays) -> None:
     nothing = np.zeros((fabric.n_racks, fabric.n_racks))
     result = plan(fabric, nothing, Budget(2, disturbance_mbps=1.0))
     assert (result.topology, result.served_share) == (Topology(), 1.0)
+
+
+def test_no_plan_serves_more_than_the_bounds_that_know_planes_and_hops() -> None:
+    tighter = 0
+    for seed in range(60):
+        fabric, demand = random_case(seed)
+        for hops in (1, 2, 3):
+            share = plan(fabric, demand, Budget(hops)).served_share
+            bound = served_share_bound(fabric, demand, max_hops=hops)
+            ports_alone = served_share_bound(fabric, demand)
+            assert bound is not None
+            assert ports_alone is not None
+            assert share <= bound + 1e-6 <= ports_alone + 2e-6
+            tighter += bound < ports_alone - 0.01
+    assert tighter > 20
+
+
+def test_a_rack_reaches_no_more_racks_than_its_ports_and_hops_allow() -> None:
+    """Of 8 racks with two ports each, three hops of a ring leave one out."""
+    demand = np.full((8, 8), 1.0) - np.eye(8)
+    assert served_share_bound(full(8, 2), demand, max_hops=3) == pytest.approx(6 / 7)
+    assert served_share_bound(full(8, 2), demand, max_hops=1) == pytest.approx(2 / 7)
+    assert served_share_bound(full(8, 2), demand, max_hops=4) == 1.0
+
+
+def test_of_an_odd_number_of_ports_on_a_plane_one_stays_dark() -> None:
+    demand = np.full((3, 3), 50.0) - np.diag(np.full(3, 50.0))
+    assert served_share_bound(full(3, 1), demand) == 1.0
+    assert served_share_bound(full(3, 1), demand, max_hops=3) == pytest.approx(2 / 3)
