@@ -294,11 +294,12 @@ class Upkeep:
         """Have rules name the ports by their new numbers that switches have given other ones; True
         if :meth:`synchronise` has to.
         """
-        moved = self._switches.moved_ports()
-        self._runner.run(self._switches.follow_numbers())
-        left = {(one.switch, one.port) for one in self._switches.moved_ports()}
-        self._note_followed(one for one in moved if (one.switch, one.port) not in left)
-        return bool(left)
+        while moved := self._switches.moved_ports():
+            followed = self._runner.run(self._switches.follow_numbers())
+            self._note_followed(followed)
+            if not followed and self._switches.moved_ports() == moved:
+                return True
+        return False
 
     def follow_numbers_meanwhile(self) -> None:
         """Do so while a change under way waits; :meth:`follow_numbers` sees to what it moves."""

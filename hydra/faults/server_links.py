@@ -70,8 +70,10 @@ class _Check:
     passed: int = 0
     """Probes in a row that came in."""
     sent_s: float | None = None
-    trouble_s: float = float("inf")
-    """When the first of the probes lost in a row was sent."""
+    src_sends: bool = False
+    """True if a witness has heard of ``src`` since the first of the probes lost in a row."""
+    dst_hears: bool = False
+    """True if ``dst`` has heard of a witness since then."""
     turn: int = 0
     nonces: list[int] = field(default_factory=list)
 
@@ -90,8 +92,6 @@ class ServerLinks:
         self._by_nonce: dict[int, tuple[_Check, LinkProbe]] = {}
         self._schedule: list[tuple[float, int, _Check]] = []
         self._numbers = itertools.count(1)
-        self._heard_from_s: dict[str, float] = {}
-        self._heard_by_s: dict[str, float] = {}
         self._dead: dict[str, frozenset[LinkDirection]] = {}
 
     @property
@@ -151,7 +151,7 @@ class ServerLinks:
         check.nonces.clear()
         check.sent_s = None
         check.lost = 0
-        check.trouble_s = float("inf")
+        check.src_sends = check.dst_hears = False
 
     # -- what to do -------------------------------------------------------------------------------
 
@@ -164,7 +164,6 @@ class ServerLinks:
             if turn != check.turn:
                 continue
             if check.sent_s is not None:
-                check.trouble_s = min(check.trouble_s, check.sent_s)
                 check.sent_s = None
                 check.lost += 1
                 check.passed = 0
@@ -196,13 +195,10 @@ class ServerLinks:
         """Blame the link of which nobody has heard since the first loss; both, if of neither."""
         if check.is_trial:
             return
-        src, dst = check.src.name, check.dst.name
-        sends = self._heard_from_s.get(src, float("-inf")) >= check.trouble_s
-        hears = self._heard_by_s.get(dst, float("-inf")) >= check.trouble_s
-        if not sends:
-            self._blame(src, LinkDirection.SENDING)
-        if not hears:
-            self._blame(dst, LinkDirection.RECEIVING)
+        if not check.src_sends:
+            self._blame(check.src.name, LinkDirection.SENDING)
+        if not check.dst_hears:
+            self._blame(check.dst.name, LinkDirection.RECEIVING)
 
     def _blame(self, name: str, direction: LinkDirection) -> None:
         self._dead[name] = self._dead.get(name, frozenset()) | {direction}
@@ -228,8 +224,9 @@ class ServerLinks:
         if known is None:
             return
         check, one = known
-        self._heard_from_s[one.src.name] = self._heard_by_s[one.dst.name] = at_s
         if (one.src, one.dst) != (check.src, check.dst):
+            check.src_sends |= one.src == check.src
+            check.dst_hears |= one.dst == check.dst
             return
         sent_s = at_s if check.sent_s is None else check.sent_s
         self._clear(check)

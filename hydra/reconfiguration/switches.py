@@ -713,17 +713,19 @@ class Switches:
         yield from (Remove(rule) for key, rule in old.items() if key not in new)
         yield from (Install(rule) for key, rule in new.items() if old.get(key) != rule)
 
-    def follow_numbers(self, changes: Collection[Execution] = ()) -> Steps:
+    def follow_numbers(self, changes: Collection[Execution] = ()) -> Course[tuple[MovedPort, ...]]:
         """Have rules name ports by their present OpenFlow numbers, where a switch has given a port
         another one: in one bundle, which touches no other rule.
 
         While ``changes`` are under way, the rules of paths of the pairs that these move are left to
         them; their divert rules are right afterwards. They are followed once more after that.
+        Returns the ports that all rules follow.
         """
         connected = self._connections.connected()
         moved = {dp: some for dp, some in self._moved.copy().items() if dp in connected}
         if not self.settled or not moved:
-            return
+            return ()
+        ports = self.moved_ports()
         state = self._memory.state
         moving = frozenset().union(*(change.moving for change in changes))
         standing = without(
@@ -748,8 +750,11 @@ class Switches:
                 self.doubt([datapath])
             elif datapath in self._only_moved and self._moved.get(datapath) is moved[datapath]:
                 followed.add(datapath)
-        if not changes:
-            self._note_brought(followed, moved)
+        if changes:
+            return ()
+        self._note_brought(followed, moved)
+        names = {self.owned[datapath] for datapath in followed}
+        return tuple(one for one in ports if one.switch in names)
 
     def _renamed(
         self,

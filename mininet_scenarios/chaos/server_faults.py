@@ -59,8 +59,9 @@ class UplinkOneWay(UplinkDown):
 
     def strike(self) -> None:
         run(["tc", "qdisc", "add", "dev", self._loses, "clsact"])
-        dropped = ["dev", self._loses, "egress", "matchall", "action", "drop"]
-        run(["tc", "filter", "add", *dropped])
+        into_nothing = ["action", "mirred", "egress", "redirect", "dev", "lo"]
+        every = ["protocol", "all", "u32", "match", "u32", "0", "0", *into_nothing]
+        run(["tc", "filter", "add", "dev", self._loses, "egress", *every])
 
     def heal(self) -> None:
         # Other faults may have made the port anew.

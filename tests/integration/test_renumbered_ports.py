@@ -9,6 +9,7 @@ import pytest
 from apps.process.configuration import load_configuration
 
 from .live import CONFIGS, live, wait_until
+from .test_one_way import THERE, around
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
 
@@ -31,7 +32,10 @@ def network(demo_testbed, tmp_path_factory):
     """No audit mends anything, and nobody notices by probes."""
     policy = {"on_drift": "report", "audit_interval_s": 0, "probe_interval_s": 0}
     with live(demo_testbed, tmp_path_factory.mktemp("renumbered"), policy) as network:
-        assert network.reserve("r1", "r2")["state"] == "active"
+        if network.fabric.one_way:
+            network.client.reconfigure(around(THERE), racks=THERE, use_planes=["p1"])
+        else:
+            assert network.reserve("r1", "r2")["state"] == "active"
         yield network
 
 

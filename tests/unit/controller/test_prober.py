@@ -1,9 +1,12 @@
 """The prober on connections in memory: vswitches that carry probes to each other, or do not."""
 
+import itertools
+
 import pytest
 
 from apps.controller.prober import Prober
 from apps.openflow.fleet import Fleet
+from hydra.faults.server_links import LinkDirection
 from hydra.forwarding.frames import parse_probe, probe
 from hydra.model import NetworkState
 from hydra.policy import Policy
@@ -22,6 +25,7 @@ class Wire:
     def __init__(self, interval_s=1.0):
         self.fleet = Fleet(FABRIC, post=lambda function: function())
         self.frames = []
+        self.longest = 0
         self.broken = set()
         """Names of servers that receive nothing."""
         self.ports = {}
@@ -31,8 +35,11 @@ class Wire:
                 server.vswitch.datapath_id, self.ports[server.name], VSWITCH_PORTS
             )
         self.able = {server.vswitch.datapath_id for server in FABRIC.servers}
+        self.linked = frozenset()
         self.moving = ()
         self.lost = []
+        self.links = []
+        """What was reported of servers' links, in turn."""
         self.prober = Prober(
             FABRIC,
             Policy(probe_interval_s=interval_s),
@@ -40,6 +47,9 @@ class Wire:
             lambda: (STATE, self.moving),
             lambda: self.able,
             self.lost.extend,
+            None,
+            lambda: self.linked,
+            self.links.append,
         )
         self.now_s = 0.0
 
@@ -60,6 +70,7 @@ class Port:
             frame, message = message[40:length], message[length:]
             source, target = SERVER_BY_MAC[frame[6:12]], SERVER_BY_MAC[frame[:6]]
             assert parse_probe(frame) is not None
+            self.wire.longest = max(self.wire.longest, len(frame))
             self.wire.frames.append((source.name, target.name))
             if target.name not in self.wire.broken:
                 port = self.wire.ports[target.name]
@@ -93,6 +104,31 @@ def test_a_rack_that_hears_nothing_is(wire):
     wire.run(2.5)
     assert {one.path for one in wire.lost} == {PATH}
     assert wire.lost[0].circuits == frozenset(PATH.circuits)
+
+
+def test_servers_probe_each_others_links_by_frames_of_full_size(wire):
+    wire.linked = frozenset(wire.able)
+    wire.able = set()  # of paths, nothing is probed
+    wire.run(5)
+    assert wire.links == []
+    assert set(wire.frames) == {
+        pair
+        for rack in FABRIC.racks
+        for pair in itertools.permutations([server.name for server in rack.servers], 2)
+    }
+    assert wire.longest == 1514
+
+
+def test_a_link_on_which_nothing_comes_is_reported_and_its_return(wire):
+    wire.linked = frozenset(wire.able)
+    wire.run(2)
+    wire.broken = {"h12"}
+    wire.run(3)
+    assert wire.links == [{"h12": {LinkDirection.RECEIVING}}]
+    wire.broken = set()
+    wire.run(6)
+    assert wire.links[1:] == [{}]
+    assert wire.lost == []
 
 
 def test_where_nothing_is_probed_nothing_is_kept_of_frames_that_come_late():

@@ -6,15 +6,18 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.pipeline import Port, RuleKind
 from hydra.forwarding.rules import (
     ROUND_RULES,
     Install,
     InstallAll,
     RemoveByCookie,
+    RemoveByPort,
     constant,
     installed,
     match_key,
+    matches_port,
+    ports_named,
 )
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
@@ -434,3 +437,72 @@ def test_a_slow_switch_that_an_attempt_has_failed_at_is_waited_for_no_more(core)
     assert switch in switches.ready()
     switches.answers_again(switch)
     assert switches.soon_ready() == {switch}
+
+
+def following(core, datapath, **earlier):
+    """The changes by which a switch's rules follow ports that had these numbers before."""
+    core.switches.renumbered(datapath, earlier)
+    course = core.switches.follow_numbers()
+    (command,) = next(course).commands
+    return course, command.changes[datapath]
+
+
+@pytest.fixture
+def at_work():
+    return SimulatedUpkeep.at_work(Network(FABRIC, STATE, random.Random(1)), STATE)
+
+
+def test_rules_that_name_a_renumbered_port_follow_and_no_others(at_work):
+    first, *_ = sorted(at_work.switches.owned)
+    course, changes = following(at_work, first, optical=2)
+    removal, *others = changes
+    assert removal == RemoveByPort(2)
+    assert all(Port.OPTICAL in ports_named(one.rule) for one in others)
+    assert all(isinstance(one, Install) is matches_port(one.rule) for one in others)
+    kinds = {one.rule.kind for one in others}
+    assert {RuleKind.UPLINK_TAGGED, RuleKind.OWN_RACK_V4, RuleKind.CIRCUIT} <= kinds
+    assert RuleKind.ACCOUNT_V4 not in kinds
+    assert first not in at_work.switches.ready()
+    with pytest.raises(StopIteration):
+        course.send([Outcome({first: None})])
+    assert first in at_work.switches.ready()
+    assert not at_work.switches.moved_ports()
+
+
+def test_a_port_that_moves_again_meanwhile_is_followed_again(at_work):
+    first, *_ = sorted(at_work.switches.owned)
+    course, _ = following(at_work, first, optical=2)
+    at_work.switches.renumbered(first, {"optical": 41})
+    with pytest.raises(StopIteration):
+        course.send([Outcome({first: None})])
+    assert first not in at_work.switches.ready()
+    (port,) = at_work.switches.moved_ports()
+    assert (port.port, port.old) == ("optical", (2, 41))
+
+
+def test_a_switch_that_refuses_to_follow_is_brought_as_a_whole(at_work):
+    first, *_ = sorted(at_work.switches.owned)
+    course, _ = following(at_work, first, optical=2)
+    refused = Failure("openflow", "v", FailureKind.REFUSED, "no")
+    with pytest.raises(StopIteration):
+        course.send([Outcome({first: refused})])
+    assert first in at_work.switches.late()
+    assert at_work.switches.moved_ports()
+    at_work.run(at_work.switches.synchronise([first]))
+    assert first in at_work.switches.ready()
+    assert not at_work.switches.moved_ports()
+
+
+def test_a_switch_that_is_just_being_brought_when_a_port_moves_is_brought_again(core):
+    first, second, *_ = sorted(core.switches.owned)
+    course, _ = under_way(core, first, second)
+    core.switches.renumbered(first, {"host": 1})
+    assert brought(course, {first: None, second: None}) == {second}
+    assert first in core.switches.late()
+
+
+def test_of_learning_tors_no_rule_names_a_port(at_work):
+    tor = FABRIC.racks[0].tor.datapath_id
+    at_work.switches.renumbered(tor, {"o1": 4})
+    assert not at_work.switches.moved_ports()
+    assert tor in at_work.switches.ready()
