@@ -43,7 +43,7 @@ _REFUSING: Final = tuple(
     ((COOKIE_TAG | kind.value << 48).to_bytes(8, "big")[:2], SHAPES[kind].priority)
     for kind in (RuleKind.PORT_FOREIGN, RuleKind.TOR_TAGGED_DROP)
 )
-"""Cookies begin so, of rules that drop what a server may not send, and priorities of these rules."""
+"""How cookies of rules begin that drop what a server may not send, and the rules' priorities."""
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
