@@ -278,10 +278,10 @@ static void receive(Lines *all, Line *line, const uint8_t *message, size_t size)
         }
         return;
     }
-    if (message[0] == OPENFLOW_1_3 && message[1] == ECHO_REPLY &&
-        is_answered(line, big32(message + 4)))
+    int is_reply = message[0] == OPENFLOW_1_3 && message[1] == ECHO_REPLY;
+    if (is_reply && is_answered(line, big32(message + 4)))
         return;
-    if (line->is_ignored)
+    if (line->is_ignored && !is_reply) /* Python, too, may have asked whether it lives */
         return;
     if (!put(&line->ready, message, size)) {
         end_line(all, line, LINE_FAILED, ENOMEM);
@@ -423,7 +423,8 @@ static void tick(Lines *all, double at_s, double since_s)
                 queue(all, line);
         }
         if (line->is_ignored) { /* once a tick: what else it sends waits in its own buffers */
-            read_line(all, line);
+            if (held(&line->ready) < all->limits.most_ready && line->echoed < MOST_ECHOED)
+                read_line(all, line);
             settle(all, line);
             if (line->end != LINE_OPEN)
                 continue;

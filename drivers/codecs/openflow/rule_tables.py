@@ -39,8 +39,11 @@ _IN_PORT_ENTRY: Final = struct.Struct("!HBx8xH10x8xQ8x4xII")
 """Length, table, priority, packets, head of the first field of the match, its value."""
 _IN_PORT: Final = 0x80000004
 """OXM head of ``in_port``: class 0x8000, field 0, four bytes."""
-_REFUSING: Final = (COOKIE_TAG | RuleKind.PORT_FOREIGN.value << 48).to_bytes(8, "big")[:2]
-_REFUSING_AT: Final = SHAPES[RuleKind.PORT_FOREIGN].priority
+_REFUSING: Final = tuple(
+    ((COOKIE_TAG | kind.value << 48).to_bytes(8, "big")[:2], SHAPES[kind].priority)
+    for kind in (RuleKind.PORT_FOREIGN, RuleKind.TOR_TAGGED_DROP)
+)
+"""How cookies of rules begin that drop what a server may not send, and the rules' priorities."""
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
@@ -189,15 +192,16 @@ def refused_frames(ports: SwitchPorts, body: bytes) -> dict[int, int]:
     """
     place = {number: place for place, number in enumerate(ports.servers)} | {ports.host: 0}
     found: dict[int, int] = {}
-    at = body.find(_REFUSING)
-    while at >= 0:
-        start = at - _COOKIE_AT
-        if start >= 0 and len(body) >= start + _IN_PORT_ENTRY.size:
-            _, table, priority, packets, field_head, port = _IN_PORT_ENTRY.unpack_from(body, start)
-            here = (table, priority, field_head) == (Table.INGRESS, _REFUSING_AT, _IN_PORT)
-            if here and port in place:
-                found[place[port]] = packets
-        at = body.find(_REFUSING, at + 1)
+    for cookie, priority in _REFUSING:
+        at = body.find(cookie)
+        while at >= 0:
+            start = at - _COOKIE_AT
+            if start >= 0 and len(body) >= start + _IN_PORT_ENTRY.size:
+                _, table, its, packets, field, port = _IN_PORT_ENTRY.unpack_from(body, start)
+                here = (table, its, field) == (Table.INGRESS, priority, _IN_PORT)
+                if here and port in place:
+                    found[place[port]] = found.get(place[port], 0) + packets
+            at = body.find(cookie, at + 1)
     return found
 
 

@@ -352,9 +352,11 @@ def test_of_a_stranger_nothing_but_echoes_is_heard(lines):
         stranger.here.sendall(message(PORT_STATUS, xid, bytes(72)) * 100)
         stranger.here.sendall(message(ECHO_REQUEST, xid, b"who lives"))
         assert stranger.read() == (ECHO_REPLY, xid, b"who lives")
+    stranger.here.sendall(message(ECHO_REPLY, 99))  # somebody else has asked
+    assert lines.messages_of(stranger, 2)[1:] == [message(ECHO_REPLY, 99)]
     other.here.sendall(message(BARRIER_REPLY, 2))
     assert lines.messages_of(other, 1) == [message(BARRIER_REPLY, 2)]
-    assert lines.taken[stranger.line] == [message(BARRIER_REPLY, 1)]
+    assert len(lines.taken[stranger.line]) == 2
     stranger.here.close()
     assert lines.end_of(stranger) == (_lines.CLOSED, 0)
 

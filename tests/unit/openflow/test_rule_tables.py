@@ -70,7 +70,8 @@ def test_frames_that_the_source_check_has_dropped_are_counted():
 def test_at_a_tor_they_are_counted_by_server():
     ports = SwitchPorts(servers=(11, 12, 13))
     rules = [common_constant(RuleKind.PORT_FOREIGN, number) for number in (12, 13)]
-    assert refused_frames(ports, reply(rules, ports)) == {1: 7, 2: 7}
+    rules.append(common_constant(RuleKind.TOR_TAGGED_DROP, 13))
+    assert refused_frames(ports, reply(rules, ports)) == {1: 7, 2: 14}
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
