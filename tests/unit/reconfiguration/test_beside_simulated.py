@@ -392,7 +392,7 @@ def test_changes_beside_each_other_cut_nobody_off_whenever_they_die(seeds):
 
 
 def test_the_seeds_reach_every_corner():
-    courses = [simulate(seed) for seed in range(150)]
+    courses = [simulate(seed) for seed in range(300)]
     assert {1, 2, 3} <= {course.most for course in courses}
     assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
