@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.stage.controller_client import ControllerError
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
 from tests.waiting import PATIENCE_S
@@ -178,9 +179,10 @@ def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
         assert reservation["state"] == "failed"
         assert words in reservation["reason"] and why in reservation["reason"]
         wait_until(lambda: network.planes_between("r1", "r2") == ())
-        network.change("r1", "r2")
+        with pytest.raises(ControllerError, match=re.escape(words)):
+            network.change("r1", "r2")
         (refused,) = wrong(network, "rules-refused")
-        assert refused["subjects"] == [name]
+        assert refused["subjects"] == ["r1" if server.vswitch is None else bridge]
         assert words in refused["what"] and why in refused["what"]
         assert {"src": "r1", "dst": "r2"} in refused["pairs"]
         assert network.everyone_reaches_everyone()
