@@ -80,8 +80,10 @@ def _read_demand(
 def _read_paths(
     _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> int | Literal["auto"] | None:
-    if value is None or value == "auto":
-        return value
+    if value is None:
+        return None
+    if value == "auto":
+        return "auto"
     if not value.isdecimal() or not 1 <= int(value) <= MOST_PATHS_PER_PAIR:
         raise click.BadParameter(
             f"{value!r} is neither auto nor a number from 1 to {MOST_PATHS_PER_PAIR}"
