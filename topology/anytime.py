@@ -153,7 +153,14 @@ class _Search:
 
     def _judged(self, ground: Ground, draft: Draft) -> _Plan:
         given_up = len(self._in_use) - draft.count_of(self._in_use) if self._in_use else 0
-        served = draft.served_mbps(ground.open_mbps, ground.pairs)
+        # In the order of the result's paths: equally long paths of a pair take turns in it.
+        pairs = ground.pairs
+        ends = pairs.src[draft.pair] * ground.fabric.n_racks + pairs.dst[draft.pair]
+        order = draft.in_order(ends, ground.fabric)
+        draft = replace(
+            draft, pair=draft.pair[order], hops=draft.hops[order], links=draft.links[order]
+        )
+        served = draft.served_mbps(ground.open_mbps, pairs)
         return _Plan(draft, served - self._disturbance_mbps * given_up)
 
     def _improved(self, ground: Ground, draft: Draft) -> _Plan:
