@@ -15,11 +15,13 @@ FOLDER=${2:-${TMPDIR:-/tmp}}
   usage "SECONDS is '$SECONDS_LONG'"
 [[ -d $FOLDER && -w $FOLDER ]] || usage "FOLDER '$FOLDER' is not a folder to write to"
 
-jobs=()
+# Again and again: a child that is just being started loses a signal.
 end() {
   trap '' INT TERM HUP
-  [[ ${#jobs[@]} -eq 0 ]] || kill "${jobs[@]}" 2>/dev/null || true
-  wait
+  while [[ -n $(jobs -pr) ]]; do
+    kill $(jobs -pr) 2>/dev/null || true
+    sleep 0.1
+  done
 }
 trap end EXIT
 trap 'exit 130' INT
@@ -33,12 +35,9 @@ rm "$file"
 
 # Each child has an end of its own, should this process be killed.
 for _ in 1 2; do
-  timeout "$SECONDS_LONG" bash -c 'while :; do :; done' 3>&- &
-  jobs+=($!)
+  bash -c 'while ((SECONDS < $1)); do :; done' busy "$SECONDS_LONG" 3>&- &
 done
-timeout "$SECONDS_LONG" bash -c '
-  while dd if=/dev/zero of=/dev/fd/3 bs=1M count=64 conv=notrunc,fsync status=none; do :; done
-' &
-jobs+=($!)
-wait || true  # timeout ends with 124
-jobs=()
+bash -c '
+  while ((SECONDS < $1)); do dd if=/dev/zero of=/dev/fd/3 bs=1M count=64 conv=notrunc,fsync status=none; done
+' busy "$SECONDS_LONG" &
+wait
