@@ -358,11 +358,14 @@ def _from_http(request: Request, error: HTTPException, routes: Sequence[BaseRout
 
 
 def _allowed_methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
-    """Over all routes at this path: each of them knows only its own."""
-    allowed: set[str] = set()
-    for route in routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            allowed |= route.methods or set()
+    """Methods of all routes at this path; routes with parameters count if no other one matches."""
+    matching = [
+        route
+        for route in routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    literal = [route for route in matching if not route.param_convertors]
+    allowed = {method for route in literal or matching for method in route.methods or ()}
     if "GET" in allowed:
         allowed.add("HEAD")
     return sorted(allowed)

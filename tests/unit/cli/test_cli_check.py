@@ -47,7 +47,7 @@ def test_json_of_a_usable_file(run):
         "substrate": "dual-homed-vlan",
         "circuit_vlans": 3900,
         "mode": "periodic",
-        "algorithm": "hydra-bfs+",
+        "algorithm": "anytime",
         "frame_bytes": 1518,
         "warnings": [],
     }

@@ -39,7 +39,7 @@ def test_json_has_everything(run, tmp_path):
     document = json.loads(result.stdout)
     assert document["algorithm"] == "anytime"
     assert document["served_share"] == pytest.approx(1 / 3)
-    assert document["served_share_bound"] == pytest.approx(150 / 180)
+    assert document["served_share_bound"] == pytest.approx(90 / 180)
     assert document["unserved"] == [{"src": "r1", "dst": "r3"}, {"src": "r2", "dst": "r3"}]
     (its_path,) = document["paths"]
     assert (its_path["src"], its_path["dst"], its_path["vlan"]) == ("r1", "r2", 2)

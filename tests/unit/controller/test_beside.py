@@ -78,6 +78,7 @@ class Stage:
             take_over=lambda _execution: None,
             start_over=self.broken_off.append,
             hold_reserved=lambda: None,
+            refusal=lambda _reservation: "",
         )
         self.mover = Mover(
             FABRIC,

@@ -69,7 +69,7 @@ def away():
 
 @pytest.fixture
 def auditor():
-    return SimpleNamespace(found=())
+    return SimpleNamespace(found=(), sending_foreign=frozenset())
 
 
 @pytest.fixture

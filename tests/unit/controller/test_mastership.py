@@ -44,6 +44,8 @@ class SharedSwitch:
 
 
 class _Connection:
+    address = "192.0.2.1:40000"
+
     def __init__(self, switch, fleet):
         self.switch, self.fleet = switch, fleet
 

@@ -57,6 +57,7 @@ class Vswitch:
     delivered: dict[int, int] = field(default_factory=dict)
     """By cookie."""
     log: list[str] = field(default_factory=list)
+    address: str = "192.0.2.1:40000"
     refilled_kbit: int = 0
     """Sum of the bursts of meters that were changed."""
     at: int | None = None

@@ -61,6 +61,8 @@ class Wire:
 
 
 class Port:
+    address = "192.0.2.1:40000"
+
     def __init__(self, wire):
         self.wire = wire
 

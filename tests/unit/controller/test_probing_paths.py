@@ -65,6 +65,8 @@ class Network:
 
 
 class Port:
+    address = "192.0.2.1:40000"
+
     def __init__(self, network, server):
         self.network, self.server = network, server
 

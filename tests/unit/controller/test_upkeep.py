@@ -77,7 +77,10 @@ class Stage:
         )
         self.mute = set()
         fleet = SimpleNamespace(
-            connected=lambda: frozenset(self.network.connected), mute=lambda: frozenset(self.mute)
+            connected=lambda: frozenset(self.network.connected),
+            mute=lambda: frozenset(self.mute),
+            expected=lambda datapaths, _timeout_s, _began_s: frozenset(datapaths)
+            - frozenset(self.network.connected),
         )
         self.ledger.settle(state)
         self.quarantined = {}

@@ -291,7 +291,7 @@ def test_a_reply_begins_with_the_echo_whatever_stands_before_it(patches, unasked
     options = {name: value for name, value in PLAIN.items() if name != "success"}
     options |= {"prompt": "oxc>", "echo": True, "error": "ERR ?(?P<reason>.*)"}
     with device(answer, greeting="oxc> ") as address:
-        driver = optical_switch(plane(options, address), 30.0)
+        driver = optical_switch(plane(options, address), PATIENCE_S)
         driver.change([], [CrossConnect(1, 6), CrossConnect(2, 5)])
         assert driver.cross_connects() == {CrossConnect(1, 6), CrossConnect(2, 5)}
         driver.close()

@@ -86,7 +86,7 @@ def etcd(member):
 def test_what_may_have_been_done_is_not_refused(member, etcd, write, status, code, words):
     member.status, member.text = status, write(code, words)
     with pytest.raises(EtcdUnanswered):
-        etcd.ask("/kv/txn", {}, patience_s=0.5)
+        etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: it asks again until then
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -112,4 +112,4 @@ def test_what_etcd_has_not_done_is_told_in_its_words(member, etcd, write, status
 def test_the_answer_of_a_proxy_leaves_open_what_was_done(member, etcd, status, text):
     member.status, member.text = status, text
     with pytest.raises(EtcdUnanswered):
-        etcd.ask("/kv/txn", {}, patience_s=0.5)
+        etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: it asks again until then

@@ -36,6 +36,8 @@ MBIT = 125_000
 class Tor:
     """A connection that keeps what it is sent, and tells counters."""
 
+    address = "192.0.2.1:40000"
+
     def __init__(self, fleet, datapath, ports=PORTS, mbps=0.0):
         self.fleet, self.datapath, self.mbps = fleet, datapath, mbps
         self.started_s = time.monotonic()

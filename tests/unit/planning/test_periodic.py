@@ -138,7 +138,8 @@ def test_an_elephant_keeps_its_circuit_until_it_ends():
 
 def test_an_elephant_that_gets_a_circuit_leaves_the_mice_the_electrical_network():
     """So a circuit no faster than the electrical network gains what elephants and mice shared."""
-    planning = Planning(replace(FABRIC, electrical_rate_mbps=50.0), POLICY)  # two servers a rack
+    policy = replace(POLICY, paths_per_pair=1)
+    planning = Planning(replace(FABRIC, electrical_rate_mbps=50.0), policy)  # two servers a rack
     for sharing, then in ((Sharing.ON_DEMAND, 160.0), (Sharing.BY_DEMAND, 100.0)):
         request = PeriodicRequests().request(sharing, seen((0, 1, 160.0)))
         proposal = planning.propose(NetworkState(), request, request.demand, (), ())

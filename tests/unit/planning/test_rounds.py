@@ -76,7 +76,8 @@ def test_held_pairs_keep_their_paths_but_for_those_that_reservations_pin(rounds)
     assert reserved.bandwidth_mbps == 10.0
 
 
-def test_a_pair_keeps_no_more_paths_than_the_policy_gives_it_now(rounds):
+def test_a_pair_keeps_no_more_paths_than_the_policy_gives_it_now():
+    rounds = Rounds(FABRIC, CurrentPolicy(Policy(paths_per_pair=1)))
     two = state_of(FABRIC, EMPTY, *parallel_paths(FABRIC))
     asked = []
     request = PlanRequest(hold=frozenset({(RackId(0), RackId(1))}))

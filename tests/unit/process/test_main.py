@@ -7,7 +7,8 @@ import pytest
 import apps.main
 from apps.controller.stored import StoredView
 from apps.main import HydraApplication
-from hydra.policy import ControllerSettings, EtcdSettings
+from hydra.config import Loaded
+from hydra.policy import ControllerSettings, EtcdSettings, Policy
 from tests.unit.core.fabrics import small_fabric
 
 STORE = EtcdSettings(("http://127.0.0.1:1",), "/hydra/", None, None, None, None, None, None, 2)
@@ -26,7 +27,8 @@ def test_who_leads_and_can_not_begin_ends(monkeypatch, error):
     application = HydraApplication.__new__(HydraApplication)
     application._exchange = None
     settings = replace(ControllerSettings(), etcd=STORE)
-    journal = application._open_journal(settings, small_fabric(racks=2, planes=1, servers=1))
+    fabric = small_fabric(racks=2, planes=1, servers=1)
+    journal = application._open_journal(Loaded(fabric, Policy(), settings, "fabric.yaml"))
     application._term._on_lead()
     journal.close()
     application._term.close()

@@ -113,7 +113,7 @@ def test_events_of_some_reservations_and_their_circuits(service, follow):
             service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=circuit, served=[one])
         service.events.publish(EventKind.SCHEDULE, 1.0)
         service.tell(third)
-        events = [json.loads(one.data) for one in follower.wait(3)]
+        events = [json.loads(one.data) for one in follower.first(3)]
     told = [(one["kind"], one["reservation"] and one["reservation"]["id"]) for one in events]
     assert told == [("reservation", "v0"), ("circuit-up", None), ("reservation", "v2")]
     assert events[1]["reservations"] == ["v0"]
