@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -142,13 +143,16 @@ def _target(transport: NetconfTransport) -> str:
     return "candidate" if candidate else "running"
 
 
-def test_the_lock_of_a_leader_before_is_broken(server, transport):
+def test_the_lock_of_a_leader_before_is_broken(server):
     """That one is paused: its session stands, and holds the lock."""
+    options = SshOptions(host_key=server.host_key)
+    # timed: half of a call is waited for the lock
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10.0)
     target, paused = _target(transport), Stranger(server)
     paused.session.lock(target)
-    with permitted(lambda: 60.0):
+    with closing(transport), permitted(lambda: 60.0):
         transport.edit(config((1, 17)), fine)
-    assert pairs(transport) == {(1, 17)}
+        assert pairs(transport) == {(1, 17)}
     wait_until(lambda: not paused.session.connected)
 
 

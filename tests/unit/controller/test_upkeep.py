@@ -79,8 +79,9 @@ class Stage:
         fleet = SimpleNamespace(
             connected=lambda: frozenset(self.network.connected),
             mute=lambda: frozenset(self.mute),
-            expected=lambda datapaths, _timeout_s, _began_s: frozenset(datapaths)
-            - frozenset(self.network.connected),
+            expected=lambda datapaths, _timeout_s, _began_s: (
+                frozenset(datapaths) - frozenset(self.network.connected)
+            ),
         )
         self.ledger.settle(state)
         self.quarantined = {}

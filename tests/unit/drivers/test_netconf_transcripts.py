@@ -69,13 +69,13 @@ def switch(monkeypatch):
     monkeypatch.setenv(VARIABLE, "root")
     fronts, drivers = [], []
 
-    def start(answer, revision="2018-03-22", abilities=ABILITIES, **options):
+    def start(answer, revision="2018-03-22", abilities=ABILITIES, timeout_s=PATIENCE_S, **options):
         front = SshFront(served(answer, revision, abilities))
         plane = Plane(
             PlaneId(0), "p1", "polatis-netconf", front.address, 16, 5.0, 1.0,
             Login("admin", password_env=VARIABLE), {"host_key": front.host_key, **options},
         )  # fmt: skip
-        drivers.append(optical_switch(plane, PATIENCE_S))
+        drivers.append(optical_switch(plane, timeout_s))
         fronts.append(front)
         return drivers[-1]
 
@@ -298,7 +298,8 @@ def test_the_lock_of_a_leader_before_is_broken_and_nobody_else_s(switch, user, l
             return "<ok/>" if "edit-config" in request else made
         return answer(request)
 
-    driver = switch(hold)
+    # timed: half of a call is waited for the lock, and a call in vain to its end
+    driver = switch(hold, timeout_s=10.0 if killed else SHORT_S)
     with permitted(lambda: 60.0 if leads else float("inf")):
         if killed:
             driver.change([], [CrossConnect(1, 17)])
