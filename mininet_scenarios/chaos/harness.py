@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -411,7 +411,7 @@ def play_round(
         stage = stack.enter_context(_stage(drawn, directory))
         (directory / "journal.db").symlink_to(disk / "journal.db")
         preloaded = Preloaded(directory)
-        reader = LogReader(preloaded.launch)
+        reader = stack.enter_context(closing(LogReader(preloaded.launch)))
         process = stack.enter_context(stage.process(POLICY, launch=reader.launch))
         watch = stack.enter_context(Watch(process.base_url))
         pairs = stack.enter_context(every_pair(stage))

@@ -28,7 +28,7 @@ class LogReader:
         reader = subprocess.Popen(
             ["cat"], stdin=subprocess.PIPE, stdout=log, start_new_session=True, bufsize=0
         )
-        self._readers = [*(one for one in self._readers if one.poll() is None), reader]
+        self._readers.append(reader)
         assert reader.stdin is not None  # noqa: S101  (asked for above)
         fcntl.fcntl(reader.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         with os.fdopen(os.dup(reader.stdin.fileno()), "wb", buffering=0) as pipe:
@@ -40,6 +40,12 @@ class LogReader:
 
     def read_on(self) -> None:
         self._send(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Wait until all readers have ended, after the controllers."""
+        self.read_on()
+        for reader in self._readers:
+            reader.wait()
 
     def _send(self, number: signal.Signals) -> None:
         for reader in self._readers:

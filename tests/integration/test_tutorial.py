@@ -91,7 +91,7 @@ def test_every_command_does_what_the_tutorial_says(tmp_path):
         demand = "curl -s localhost:8080/v1/demand"
         assert json.loads(said[demand])["source"] in {"none", "measured"}
         wait_until(lambda: json.loads(reader.read(demand))["source"] == "measured")
-        assert "released" in reader.read("hydra reservations")
+        assert "released" in reader.read("hydra reservations --all")
         follow_the_examples(reader, terminals, tmp_path)
 
 
@@ -110,5 +110,5 @@ def follow_the_examples(reader: Reader, terminals: ExitStack, folder: Path) -> N
     identifier = re.search(r"reservation (\S+) is there", reserved)
     assert identifier is not None
     assert re.search(rf"{identifier[1]}.*active", reserved)
-    assert re.search(rf"{identifier[1]}.*released", reader.read("hydra reservations"))
+    assert re.search(rf"{identifier[1]}.*released", reader.read("hydra reservations --all"))
     wait_until(lambda: identifier[1] in events.read_text())

@@ -99,7 +99,7 @@ SCENARIOS: Final = (
     # K = 20 planes: 5 of them are a quarter. A root reaches the others over one circuit each.
     Scenario("scenario 1", 5, 4, 8, 4, 5 / 3, 1, (("r1", "r2"), ("r1", "r3"), ("r1", "r4"))),
     # K = 6 planes: 2 of them are a third, and make a ring, of which one link is blocked.
-    Scenario("scenario 2", 2, 25, 10, 3, 0.4, 3, (_RACK_NAMES, ("r1", "r4"))),
+    Scenario("scenario 2", 2, 25, 10, 3, 0.4, 3, (_RACK_NAMES, ("r1", "r3"))),
 )
 
 

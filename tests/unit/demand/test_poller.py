@@ -41,6 +41,8 @@ def port_entry(number, tx_bytes):
 class Switch:
     """Answers what ``body`` says, in two parts, from another thread's point of view at once."""
 
+    address = "192.0.2.1:40000"
+
     def __init__(
         self,
         fleet: Fleet,

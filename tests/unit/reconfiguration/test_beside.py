@@ -20,7 +20,7 @@ def touched(current, target):
 def test_a_new_path_joins_no_vlan_that_another_change_takes():
     standing = state_of(FABRIC, EMPTY, FAR)
     first = state_of(FABRIC, standing, FAR, HERE)
-    assert first.vlans[HERE] == standing.vlans[FAR], "VLANs are shared as far as they don't loop"
+    assert first.vlans[HERE] != standing.vlans[FAR], "a path under test has a VLAN-ID of its own"
     assert touched(standing, first).meets(touched(standing, state_of(FABRIC, standing, FAR, THERE)))
     beside = state_of(FABRIC, apart(standing, touched(standing, first)), FAR, THERE)
     assert not touched(standing, first).meets(touched(standing, beside))

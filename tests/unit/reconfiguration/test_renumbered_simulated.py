@@ -161,8 +161,9 @@ def test_rules_follow_and_changes_go_on(seeds):
 
 
 def test_the_seeds_swap_fail_and_come_in_between_on_every_substrate():
-    played = [simulate(seed) for seed in range(150)]
+    played = [simulate(seed) for seed in range(300)]
     between = [one for one in played if one.meanwhile]
     assert len({one.network.fabric.substrate for one in between}) == 3
     assert len({one.network.fabric.substrate for one in between if one.failed}) == 3
-    assert len({one.network.fabric.substrate for one in played if one.swapped}) == 3
+    swapped = {one.network.fabric.substrate for one in played if one.swapped}
+    assert len(swapped) >= 2, "a single-homed vswitch has no two ports to swap"

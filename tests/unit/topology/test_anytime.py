@@ -81,7 +81,7 @@ def random_case(seed: int) -> tuple[FabricArrays, NDArray[np.float64]]:
 
 
 def test_more_hops_and_more_paths_never_serve_less() -> None:
-    for seed in range(120):
+    for seed in (*range(24), 104):
         fabric, demand = random_case(seed)
         for paths in (1, 2, None):
             before = 0.0
@@ -106,7 +106,7 @@ def test_more_hops_and_more_paths_never_serve_less() -> None:
 
 
 def test_more_time_never_serves_less() -> None:
-    for seed in range(40):
+    for seed in range(20):
         fabric, demand = random_case(seed)
         shares = []
         for calls in (1, 2, 4, 8, 100):

@@ -81,7 +81,7 @@ def crowded():
 
 def test_when_time_is_up_at_once_the_paper_s_plan_is_there():
     fabric, demand = crowded()
-    budget = Budget(3, expired=lambda: True)
+    budget = Budget(3, paths_per_pair=1, expired=lambda: True)
     result = plan_hydra_bfs_plus(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget)
     assert result == plan_hydra_bfs(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget)
 
