@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 
@@ -27,6 +28,16 @@ TIMELINE = (
     StepTiming("move", None, 5.0, 30.0),
     StepTiming("activate", None, 31.0, 35.5),
 )
+
+
+@pytest.fixture(autouse=True)
+def ended():
+    """Wait for the library's end: its threads log, which other tests would take for theirs."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "traces-end":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
 
 
 @pytest.fixture
