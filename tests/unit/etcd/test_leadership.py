@@ -419,6 +419,7 @@ def test_a_standby_whose_lease_has_ended_takes_another(settings):
         wait_until(lambda: not (a.leadership.over() and b.leadership.over()))
         leader, other = (b, a) if a.leadership.over() else (a, b)
         await_standby(leader)
+        wait_until(lambda: other.leadership._lease)  # None while it asks for another
         etcd = Etcd(settings)
         etcd.ask("/lease/revoke", {"ID": str(other.leadership._lease)})
         etcd.close()
