@@ -6,11 +6,12 @@ for all routes at once. ``examples/clients/run.sh`` makes clients with several g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from apps.rest import problems
 from apps.rest.access import PUBLIC
@@ -44,8 +45,9 @@ two minutes, and those for Java an int of 32 bits.
 class Api(FastAPI):
     """FastAPI with a description that generators of clients take."""
 
-    def __init__(self, *, asks_for_tokens: bool) -> None:
+    def __init__(self, routes: Sequence[BaseRoute], *, asks_for_tokens: bool) -> None:
         super().__init__(
+            routes=list(routes),
             title=TITLE,
             version=VERSION,
             summary=SUMMARY,
@@ -54,7 +56,6 @@ class Api(FastAPI):
             license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
             servers=[{"url": "/", "description": "The controller that this description is from"}],
             openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
-            generate_unique_id_function=_operation_id,
             docs_url=None,
             redoc_url=None,
             redirect_slashes=False,
@@ -67,8 +68,13 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def _operation_id(route: APIRoute) -> str:
-    return route.name
+def operations(routers: Iterable[APIRouter]) -> tuple[BaseRoute, ...]:
+    """The routes of ``routers``; clients that are generated name each after its function."""
+    routes = tuple(route for router in routers for route in router.routes)
+    for route in routes:
+        if isinstance(route, APIRoute):
+            route.operation_id = route.name
+    return routes
 
 
 def _corrected(description: dict[str, Any], asks_for_tokens: bool) -> dict[str, Any]:
@@ -140,6 +146,7 @@ def _correct_streams(by_status: dict[str, Any]) -> None:
         contents = response.get("content", {})
         if _STREAM in contents:
             document = contents[_STREAM]["schema"]
+            document.pop("title", None)  # the path's, which no reader needs
             contents[_STREAM] = {"schema": _stream_of(document)}
 
 

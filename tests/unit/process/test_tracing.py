@@ -109,6 +109,8 @@ def test_a_collector_that_is_silent_holds_up_the_end_for_seconds_only(monkeypatc
         began_s = time.monotonic()
         traces.close()
         assert time.monotonic() - began_s < HANGS_S
+        with closing(silent.accept()[0]) as waiting:  # the library's thread ends by this answer
+            waiting.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
 
 def test_a_variable_of_opentelemetry_s_that_can_not_be_is_told(monkeypatch):

@@ -433,7 +433,7 @@ def test_an_audit_log_that_stands_still_holds_up_nobody(service, token_file, tmp
             assert client.get("/healthz").status_code == 200
         assert "has taken no line for 1 s" in caplog.text
         # Both ways: each line is written by an opening of its own, and none ends what is read.
-        with open(os.open(pipe, os.O_RDWR)) as late:
+        with os.fdopen(os.open(pipe, os.O_RDWR)) as late:
             entries = [json.loads(late.readline()) for _ in range(20)]
     finally:
         server.stop()

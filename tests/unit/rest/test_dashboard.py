@@ -19,6 +19,7 @@ from hydra.model import NetworkState
 from hydra.policy import DemandBasis, Prediction
 from hydra.reservations.reservation import ReservationRequest
 from hydra.service import DeviceStatus
+from mininet_scenarios import plain_http
 from tests.waiting import PATIENCE_S
 
 from .dashboard_pages import MOMENT, complaints, shoot
@@ -274,16 +275,16 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     assert len(network.reconfigurations()) == 2
 
 
+def told_by(server, resource):
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
+        return client.get(f"/v1/{resource}").json()
+
+
 def test_a_plan_is_for_the_demand_that_policy_foretells(server, network, page):
-    page.route(
-        "**/v1/demand",
-        lambda route: route.fulfill(
-            json={
-                **(document := route.fetch().json()),
-                "entries": [{**one, "planned_mbps": 33.0} for one in document["entries"]],
-            }
-        ),
-    )
+    document = told_by(server, "demand")
+    for entry in document["entries"]:
+        entry["planned_mbps"] = 33.0
+    page.route("**/v1/demand", lambda route: route.fulfill(json=document))
     page.goto(server.url)
     page.get_by_role("button", name="Plan…").click()
     expect(page.locator("#ask")).to_contain_text("would be served")
@@ -307,18 +308,10 @@ def test_a_plan_prefers_guesses_as_the_loop_does(server, network, page):
 
 def test_a_plan_is_asked_of_an_earlier_leader_as_it_can_be(server, network, page):
     """Its demand has no ``expected_mbps``, and in a body it would refuse that."""
-    page.route(
-        "**/v1/demand",
-        lambda route: route.fulfill(
-            json={
-                **(document := route.fetch().json()),
-                "entries": [
-                    {key: value for key, value in one.items() if key != "expected_mbps"}
-                    for one in document["entries"]
-                ],
-            }
-        ),
-    )
+    document = told_by(server, "demand")
+    for entry in document["entries"]:
+        del entry["expected_mbps"]
+    page.route("**/v1/demand", lambda route: route.fulfill(json=document))
     sent = []
     page.on("request", lambda one: sent.append(one.post_data) if one.method == "POST" else None)
     page.goto(server.url)
@@ -521,16 +514,10 @@ def test_a_controller_that_comes_back_with_fewer_racks_is_shown(server, network,
         page.keyboard.press(key)
     expect(page.locator("#heat-cell")).to_contain_text("r4 to r1")
     fewer = ["r1", "r2", "r3"]
-
-    def answer(route):
-        document = route.fetch().json()
-        route.fulfill(json={**document, "racks": fewer, "epoch": 9})
-
-    page.route("**/v1/topology", answer)
-    page.route(
-        "**/v1/demand",
-        lambda route: route.fulfill(json={**route.fetch().json(), "entries": []}),
-    )
+    topology = {**told_by(server, "topology"), "racks": fewer, "epoch": 9}
+    demand = {**told_by(server, "demand"), "entries": []}
+    page.route("**/v1/topology", lambda route: route.fulfill(json=topology))
+    page.route("**/v1/demand", lambda route: route.fulfill(json=demand))
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things wrong")
     expect(page.locator("#summary")).to_contain_text("epoch 9 · 3 racks")
     page.wait_for_timeout(1000)  # timed: nothing may follow
