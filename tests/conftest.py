@@ -114,7 +114,10 @@ def pytest_collection_modifyitems(
             if mark is not None and not (mark.args and mark.args[0]):
                 raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.{name}("reason")')
     yield
-    takes_s = {item.path: _takes_s(item, config.option.markexpr == "quiet") for item in items}
+    takes_s: dict[Path, float] = {}
+    for item in items:
+        its_s = _takes_s(item, config.option.markexpr == "quiet")
+        takes_s[item.path] = max(its_s, takes_s.get(item.path, 0))
     items.sort(key=lambda item: -takes_s[item.path])
 
 

@@ -30,6 +30,8 @@ from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.journals import SqliteJournal
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.takes(10)
+
 REPOSITORY = Path(__file__).parents[2]
 DAY_S = 86_400.0
 HOUR_S = 3_600.0

@@ -18,6 +18,8 @@ from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.tor.candidate import TorDeviation
 from tests.waiting import PATIENCE_S, SHORT_S
 
+pytestmark = pytest.mark.takes(20)
+
 retags = pytest.mark.tor_conforms(TorDeviation.NO_VLANS)
 
 

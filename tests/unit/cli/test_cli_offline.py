@@ -18,6 +18,8 @@ from topology.algorithms import ENTRIES, Entry, Product
 
 from . import CONFIGS, DEMO
 
+pytestmark = pytest.mark.takes(8)
+
 REFERENCE = CONFIGS / "reference.yaml"
 
 

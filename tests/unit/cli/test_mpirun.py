@@ -15,6 +15,8 @@ from tests.waiting import wait_until
 
 from .jobs import all_over, finish, states
 
+pytestmark = pytest.mark.takes(6)
+
 HOSTS = "h11 slots=2\n# the others\nh21 slots=1\nh31 slots=1\n"
 
 

@@ -138,6 +138,7 @@ def outcomes(tmp_path_factory) -> dict:
     return found | {"a folder": found[str(folder)]}
 
 
+@pytest.mark.takes(10)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_hostile_file_is_one_error(outcomes, name):
     told, status = outcomes[name]
@@ -147,11 +148,13 @@ def test_a_hostile_file_is_one_error(outcomes, name):
     assert max(map(len, told)) < 1000
 
 
+@pytest.mark.takes(10)
 @pytest.mark.parametrize("name", ["a FIFO", "/dev/zero"])
 def test_only_regular_files_are_read(outcomes, name):
     assert outcomes[name] == (["is not a regular file: write the configuration into one"], 0)
 
 
+@pytest.mark.takes(10)
 def test_a_folder_is_no_configuration(outcomes):
     told, status = outcomes["a folder"]
     assert status == 0

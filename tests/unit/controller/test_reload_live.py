@@ -10,6 +10,8 @@ import yaml
 from tests.unit.controller.test_responsiveness import Controller, controller
 from tests.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.takes(15)
+
 __all__ = ["controller"]
 
 

@@ -25,6 +25,8 @@ from mininet_scenarios.emulators.ports import free_port
 from tests.unit.planning.test_planner import ROOT, gone, planner_of
 from tests.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.takes(5)
+
 SLOW_S = 2.0
 PROMPT_S = 0.5
 _OFP = struct.Struct("!BBHI")

@@ -19,6 +19,8 @@ import pytest
 from tests.unit.controller.test_responsiveness import Controller
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.takes(10)
+
 ROOT = Path(__file__).parents[3]
 UNITS = ROOT / "deploy" / "systemd"
 INSTALLED = "/opt/hydra/bin/hydra"

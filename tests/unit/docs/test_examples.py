@@ -24,6 +24,8 @@ from tests.waiting import wait_until
 
 from .blocks import ROOT
 
+pytestmark = pytest.mark.takes(8)
+
 EXAMPLES = ROOT / "examples"
 SPARK_EVENTS = Path(__file__).with_name("spark-4.3.0-events.jsonl")
 """Those of executors and stages, without what describes their data; hosts are named as servers."""

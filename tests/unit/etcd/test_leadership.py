@@ -23,6 +23,8 @@ from tests.unit.controller.test_mastership import FABRIC, V1, SharedSwitch
 from tests.unit.etcd.candidates import LONG_S, Candidate, candidate
 from tests.waiting import HANGS_S, wait_until
 
+pytestmark = pytest.mark.takes(20)
+
 LEASE_S = 7
 """Longer than the default: a busy machine keeps a leader from renewing it for up to 3 s."""
 

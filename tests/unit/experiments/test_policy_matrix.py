@@ -8,6 +8,8 @@ from hydra.policy import Sharing
 from mininet_scenarios.experiments.tournament import policy_matrix
 from mininet_scenarios.experiments.tournament.policy_matrix import ALONE, courses, fabric, variants
 
+pytestmark = pytest.mark.takes(6)
+
 PORT_MBPS = 100.0
 NETWORK = fabric(4, 2, PORT_MBPS, 0.1)
 """Racks of 200 Mbps, and 20 electrically."""

@@ -14,6 +14,8 @@ from hydra.journal import Change, JournalError, JournalOfAnotherFormat, JournalT
 from hydra.policy import EtcdSettings
 from tests.lossy import LossyWay
 
+pytestmark = pytest.mark.takes(20)
+
 SHORT_S = 0.5
 
 

@@ -12,6 +12,8 @@ from hydra.errors import UnknownName
 from hydra.policy import DemandBasis, Policy
 from tests.unit.core.fabrics import small_fabric
 
+pytestmark = pytest.mark.takes(8)
+
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
 EIGHT = small_fabric(racks=8, planes=1, servers=1)
 ELECTRICAL = FABRIC.electrical_rate_mbps

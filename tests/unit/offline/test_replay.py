@@ -8,6 +8,8 @@ from hydra.errors import PlanError, UnknownName
 from hydra.policy import Mode, Policy, SlotPolicy
 from tests.unit.core.fabrics import small_fabric
 
+pytestmark = pytest.mark.takes(5)
+
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
 BASE = Policy(epoch_s=2.0)
 NOTHING = Variant("no circuits", None)

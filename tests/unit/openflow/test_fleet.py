@@ -57,6 +57,8 @@ from .fleet_switches import (
     unknown,
 )
 
+pytestmark = pytest.mark.takes(8)
+
 
 def test_a_barrier_confirms_a_change(fleet):
     switch = Switch(fleet, V1, agrees)

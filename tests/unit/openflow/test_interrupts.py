@@ -15,6 +15,8 @@ from apps.openflow.package import RYU, VARIABLE
 from mininet_scenarios.emulators.ports import free_port
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.takes(10)
+
 APPLICATION = """
 import threading, time
 from apps.openflow import framework, seam

@@ -51,6 +51,7 @@ LONG = 40
 """Rules of one kind that are written a column at a time."""
 
 
+@pytest.mark.takes(6)
 @pytest.mark.parametrize("kind", RuleKind)
 def test_ryu_reads_a_rule_as_it_would_have_written_it(kind):
     for rule in (rule for rule in RULES if rule.kind is kind):
@@ -60,6 +61,7 @@ def test_ryu_reads_a_rule_as_it_would_have_written_it(kind):
         assert len(ours) == len(theirs)
 
 
+@pytest.mark.takes(4)
 @pytest.mark.parametrize("kind", RuleKind)
 def test_ryu_reads_a_removal_as_it_would_have_written_it(kind):
     for rule in (rule for rule in RULES if rule.kind is kind):

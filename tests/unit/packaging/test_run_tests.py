@@ -52,6 +52,7 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.takes(7)
 def test_every_outcome_is_counted_and_every_failure_can_be_repeated(elsewhere):
     stage = run_tests.pytest_stage("tests", "", ["tests"], workers=("-n", "2"))
     result = run_tests.run(stage)

@@ -27,6 +27,8 @@ from topology import algorithms
 from topology.algorithms import ENTRIES, Entry, Product
 from topology.multihop import keep_current, plan_hydra_bfs
 
+pytestmark = pytest.mark.takes(12)
+
 ROOT = Path(__file__).parents[3]
 FABRIC = plain_fabric(4, 2, 100.0)
 DEMAND = np.zeros((4, 4))

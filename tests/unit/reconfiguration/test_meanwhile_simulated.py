@@ -26,6 +26,8 @@ from tests.unit.reconfiguration.simulation import LONGEST_LAG_S, Faults, Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 
+pytestmark = pytest.mark.takes(12)
+
 _RUNS = 600
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 

@@ -22,6 +22,8 @@ from tests.unit.reconfiguration.simulation import Faults, Network, PortNumbers
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 
+pytestmark = pytest.mark.takes(6)
+
 _RUNS = 300
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 _ABOUT_PATHS = (

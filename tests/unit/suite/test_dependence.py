@@ -21,6 +21,7 @@ def words(source: str) -> list[str]:
     return [one.words for one in findings(source)]
 
 
+@pytest.mark.takes(9)
 def test_no_test_depends_on_how_busy_the_machine_is():
     found = [
         f"{path.relative_to(TESTS.parent)}:{one.line}: {one.words}"

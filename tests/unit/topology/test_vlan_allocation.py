@@ -361,6 +361,7 @@ def test_a_broken_path_is_refused():
 # --- successive reconfigurations ------------------------------------------------------------
 
 
+@pytest.mark.takes(6)
 @given(st.data())
 def test_successive_reconfigurations_never_loop(data):
     fabric = data.draw(fabrics())

@@ -23,6 +23,8 @@ from tests.integration.live import DEMO_CONFIG
 from tests.unit.workers.test_links import LONG_S, SWITCH, Controller, Worker
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.takes(6)
+
 OURS = wire.PROTOCOL
 LATER = {"protocol": OURS + 1, "release": "9.9"}
 EARLIER: dict[str, object] = {}
