@@ -1,6 +1,7 @@
 """Reserve bandwidth between a Spark application's hosts while they fetch a shuffle.
 
-``tail --lines +1 --follow EVENT_LOG | spark_job.py 20``: 20 Mb/s for each two on different racks.
+``tail --lines +1 --follow --pid=SPARK EVENT_LOG | spark_job.py 20``: 20 Mb/s for each two on
+different racks, until the driver's process SPARK ends.
 Spark needs ``spark.eventLog.enabled=true``, ``spark.eventLog.compress=false`` and
 ``spark.eventLog.rolling.enabled=false``. Hosts have the names of the fabric's servers.
 """

@@ -13,7 +13,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import json_option, print_facts, print_json, print_table
-from apps.cli.parameters import read_moment
+from apps.cli.parameters import read_past_moment
 from apps.cli.wording import local, moment
 from apps.connection import JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
@@ -45,14 +45,14 @@ _MOST: Final = 1000
     "--since",
     "since_s",
     metavar="TIME",
-    callback=read_moment,
+    callback=read_past_moment,
     help="What happened since then, and no more of it than --limit.",
 )
 @click.option(
     "--before",
     "before_s",
     metavar="TIME",
-    callback=read_moment,
+    callback=read_past_moment,
     help="What happened before then: the next page of what --limit cut off.",
 )
 @click.option("--trigger", default="", help="Only what was triggered by something that begins so.")

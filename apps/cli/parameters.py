@@ -97,7 +97,9 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
         told = datetime.fromtimestamp(unix_s)
         second_s = given.replace(fold=1).timestamp()
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{value!r} is not like 2026-12-01T08:00 or …T08:00Z") from None
+        raise click.BadParameter(
+            f"{value!r} is no time: write 18:00, 2026-12-01T08:00 or 2026-12-01T08:00Z"
+        ) from None
     if given.tzinfo is None and second_s != unix_s:
         first, second = (datetime.fromtimestamp(one).astimezone() for one in (unix_s, second_s))
         if told != given:
@@ -116,18 +118,29 @@ def read_coming_moment(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> float | None:
     """As :func:`read_moment`; a time of day alone is the next one, today or tomorrow."""
-    if value is not None:
-        now = datetime.now()
-        try:
-            of_day = time.fromisoformat(value)
-        except ValueError:
-            return read_moment(ctx, param, value)
-        if of_day.tzinfo is None and ":" in value:
-            coming = datetime.combine(now.date(), of_day)
-            if coming <= now:
-                coming = datetime.combine(now.date() + timedelta(days=1), of_day)
-            value = coming.isoformat()
-    return read_moment(ctx, param, value)
+    return read_moment(ctx, param, _with_day(value, coming=True))
+
+
+def read_past_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """As :func:`read_moment`; a time of day alone is the last one, today or yesterday."""
+    return read_moment(ctx, param, _with_day(value, coming=False))
+
+
+def _with_day(value: str | None, *, coming: bool) -> str | None:
+    """A time of day with the day of its next or its last occurrence; other text as it is."""
+    if value is None or ":" not in value:
+        return value
+    try:
+        of_day = time.fromisoformat(value)
+    except ValueError:
+        return value
+    now = datetime.now(of_day.tzinfo)
+    moment = datetime.combine(now.date(), of_day)
+    if coming and moment <= now:
+        moment = datetime.combine(now.date() + timedelta(days=1), of_day)
+    elif not coming and moment > now:
+        moment = datetime.combine(now.date() - timedelta(days=1), of_day)
+    return moment.isoformat()
 
 
 def with_options(options: Options) -> Callable[[_CommandT], _CommandT]:

@@ -7,8 +7,8 @@ Spark writes such a file with ``spark.eventLog.enabled=true``, ``spark.eventLog.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hydra.errors import HydraError
@@ -35,13 +35,15 @@ class Shuffle:
 def shuffles(log: Iterable[str | bytes]) -> Iterator[Shuffle]:
     """Beginnings and ends of shuffles, as the lines of ``log`` come.
 
-    Each that has begun ends: with its stage (also one that failed), before the stage's next
-    attempt, or with the log. A last line that is no event ends the log: Spark was killed while it
-    wrote the line. Raises HydraError for such a line in the middle, after the end of all shuffles
-    that have begun, and for a compressed log.
+    A shuffle begins when the last of the stages that it fetches from is completed: Spark writes its
+    own beginning (``StageSubmitted``) into a buffer, which reaches the file with the stage's end.
+    That line counts where the earlier stages are not known. Each shuffle that has begun ends: with
+    its stage (also one that failed), with its job, before the stage's next attempt, or with the
+    log. A last line that is no event ends the log: Spark was killed while it wrote the line. Raises
+    HydraError for such a line in the middle, after the end of all shuffles that have begun, and for
+    a compressed log.
     """
-    host_of: dict[str, str] = {}
-    running: dict[int, Shuffle] = {}
+    reader = _Reader()
     bad: tuple[int, Exception] | None = None
     for number, line in enumerate(log, 1):
         if bad is not None:
@@ -49,25 +51,97 @@ def shuffles(log: Iterable[str | bytes]) -> Iterator[Shuffle]:
         if number == 1:
             _check_plain(line)
         try:
-            told = _told(json.loads(line), host_of)
+            told = reader.read(json.loads(line))
         except (LookupError, TypeError, ValueError) as error:
-            yield from _ends(running)
+            told = reader.end(tuple(reader.running))
             bad = number, error
-            continue
-        if told is None:
-            continue
-        if (before := running.pop(told.stage, None)) is not None:
-            yield replace(before, begins=False)
-        if told.begins:
-            running[told.stage] = told
-            yield told
-    yield from _ends(running)
+        yield from told
+    yield from reader.end(tuple(reader.running))
 
 
-def _ends(running: dict[int, Shuffle]) -> Iterator[Shuffle]:
-    """End all that have begun."""
-    while running:
-        yield replace(running.pop(next(iter(running))), begins=False)
+@dataclass(slots=True)
+class _Reader:
+    """What the log has said so far."""
+
+    host_of: dict[str, str] = field(default_factory=dict)
+    """Host of each executor."""
+    parents: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Stages that a stage fetches from; of running jobs, those that fetch."""
+    stages_of: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Stages of each running job."""
+    done: set[int] = field(default_factory=set)
+    """Stages of running jobs that are completed."""
+    running: dict[int, Shuffle] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    """Attempt of each running stage whose beginning was read."""
+
+    def read(self, event: Mapping[str, Any]) -> list[Shuffle]:
+        """What an event begins and ends. Raises LookupError and TypeError for none of Spark's."""
+        match event["Event"]:
+            case "SparkListenerExecutorAdded":
+                self.host_of[event["Executor ID"]] = event["Executor Info"]["Host"]
+            case "SparkListenerExecutorRemoved":
+                self.host_of.pop(event["Executor ID"], None)
+            case "SparkListenerJobStart":
+                stages = {
+                    one["Stage ID"]: frozenset(one["Parent IDs"]) for one in event["Stage Infos"]
+                }
+                self.stages_of[event["Job ID"]] = tuple(stages)
+                self.parents |= {stage: some for stage, some in stages.items() if some}
+            case "SparkListenerJobEnd":
+                stages_of_job = self.stages_of.pop(event["Job ID"], ())
+                return self._forget(stages_of_job)
+            case "SparkListenerStageSubmitted":
+                return self._submitted(event["Stage Info"])
+            case "SparkListenerStageCompleted":
+                return self._completed(event["Stage Info"])
+        return []
+
+    def _submitted(self, stage: Mapping[str, Any]) -> list[Shuffle]:
+        number, attempt = stage["Stage ID"], stage.get("Stage Attempt ID", 0)
+        if not stage["Parent IDs"]:
+            return []
+        known = self.attempts.setdefault(number, attempt)
+        if number in self.running and known == attempt:
+            return []
+        self.attempts[number] = attempt
+        return [*self.end([number]), self._begin(number)]
+
+    def _completed(self, stage: Mapping[str, Any]) -> list[Shuffle]:
+        ended = self.end([stage["Stage ID"]])
+        self.attempts.pop(stage["Stage ID"], None)
+        if "Failure Reason" in stage:
+            return ended
+        self.done.add(stage["Stage ID"])
+        ready = [
+            number
+            for number, parents in self.parents.items()
+            if stage["Stage ID"] in parents
+            and parents <= self.done
+            and number not in self.done
+            and number not in self.running
+        ]
+        return [*ended, *map(self._begin, ready)]
+
+    def _forget(self, stages: Iterable[int]) -> list[Shuffle]:
+        """End and forget the stages of a job that has ended, but for those of other jobs, too."""
+        gone = {*stages}.difference(*self.stages_of.values())
+        for number in gone:
+            self.parents.pop(number, None)
+            self.attempts.pop(number, None)
+        self.done -= gone
+        return self.end(sorted(gone))
+
+    def _begin(self, stage: int) -> Shuffle:
+        hosts = tuple(sorted({*self.host_of.values()}))
+        shuffle = self.running[stage] = Shuffle(stage, hosts, begins=True)
+        return shuffle
+
+    def end(self, stages: Iterable[int]) -> list[Shuffle]:
+        """End those of the stages that are running shuffles."""
+        return [
+            replace(self.running.pop(one), begins=False) for one in stages if one in self.running
+        ]
 
 
 def _check_plain(line: str | bytes) -> None:
@@ -80,18 +154,3 @@ def _check_plain(line: str | bytes) -> None:
                 "spark.eventLog.compress=false and spark.eventLog.rolling.enabled=false (both are "
                 "true by default since Spark 4), so that its log is one file of plain lines"
             )
-
-
-def _told(event: dict[str, Any], host_of: dict[str, str]) -> Shuffle | None:
-    """What an event says of a shuffle; keeps ``host_of``, the hosts of executors, up to date."""
-    match event["Event"]:
-        case "SparkListenerExecutorAdded":
-            host_of[event["Executor ID"]] = event["Executor Info"]["Host"]
-        case "SparkListenerExecutorRemoved":
-            host_of.pop(event["Executor ID"], None)
-        case "SparkListenerStageSubmitted" if event["Stage Info"]["Parent IDs"]:
-            hosts = tuple(sorted({*host_of.values()}))
-            return Shuffle(event["Stage Info"]["Stage ID"], hosts, begins=True)
-        case "SparkListenerStageCompleted":
-            return Shuffle(event["Stage Info"]["Stage ID"], (), begins=False)
-    return None

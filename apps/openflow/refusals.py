@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from apps.openflow.seam import ECHO_S
+
 LOG: Final = logging.getLogger("hydra.switchboard")
 _LOG_S: Final = 60.0
 _LASTS_S: Final = 90.0
@@ -64,6 +66,16 @@ def of_mismatch(error: BaseException) -> str | None:
                 "both certificates of the same authority (`hydra ca issue`, `ovs-vsctl set-ssl`)"
             )
     return None
+
+
+def refused_second(newcomer: str, older: str) -> str:
+    """Words about a second connection for a switch, by the addresses of both."""
+    return f"refused a second connection, from {newcomer}: the one from {older} answers"
+
+
+def replaced_by_second(newcomer: str, older: str) -> str:
+    """Words about a connection that is silent, and ended for a newcomer."""
+    return f"no answer from {older} within {ECHO_S:g} s: a new connection, from {newcomer}, is used"
 
 
 class Refusal(NamedTuple):

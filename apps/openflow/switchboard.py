@@ -20,10 +20,10 @@ from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 
-from apps.openflow.refusals import Refusal, Refusals
+from apps.openflow.refusals import Refusal, Refusals, refused_second, replaced_by_second
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, CatchUp, Pending, Requests, read_first
-from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, Post, SwitchConnection
+from apps.openflow.seam import MOST_PORTS, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import TYPE_MULTIPART_REQUEST, encode_barrier
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
@@ -249,17 +249,20 @@ class Switchboard(Requests):
             return
         of, by = older.connection.address, newcomers[0].connection.address
         if alive:
-            text = f"refused a second connection, from {by}: the one from {of} answers"
-            self._warn(datapath, "refused", text)
+            self.tell_of_second(datapath, "refused", refused_second(by, of))
             for newcomer in newcomers:
                 newcomer.connection.close()
         else:
-            text = f"no answer from {of} within {ECHO_S:g} s: a new connection, from {by}, is used"
-            self._warn(datapath, "replaced", text)
+            self.tell_of_second(datapath, "replaced", replaced_by_second(by, of))
             self._remove(datapath)
             older.connection.close()
 
-    def _warn(self, datapath: DatapathId, cause: str, text: str) -> None:
+    def tell_of_second(self, datapath: int, cause: str, text: str) -> None:
+        """Log a switch's second connection and have an alarm of it; each cause once in a while.
+
+        Call it in the hub's thread, or in the exchange's where workers hold the connections.
+        """
+        datapath = DatapathId(datapath)
         now_s = time.monotonic()
         quiet = {one: until for one, until in self._quiet_until_s.items() if until > now_s}
         self._quiet_until_s = quiet

@@ -13,7 +13,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -27,6 +27,7 @@ from apps.process.sinks import dropped_lines
 from apps.process.term import Term
 from apps.process.worker_list import SessionEnd, Workers
 from hydra import __version__
+from hydra.failures import FailureKind
 from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReservationState
 from hydra.model import NetworkState
@@ -45,14 +46,17 @@ TRIGGERS: Final = (
     "slotted",
 )  # fmt: skip
 """First words of what asks for reconfigurations; any other word is counted as ``other``."""
+_AT_0_S: Final = 120.0
+"""How long a worker's counts are shown as 0 at first: two scrapes, a minute apart."""
 _ENDS: Final = [state for state, later in RECONFIGURATION_TRANSITIONS.items() if not later]
 
 
 class Metrics:
     """Counters and histograms of one controller; thread-safe. Costs a microsecond a call.
 
-    A counter that an alert uses is there from the start, at 0, with each value of its labels:
-    Prometheus sees no increase in a counter that it meets at 1.
+    A counter of failures is there from the start, at 0, with each value of its labels: Prometheus
+    sees no increase in a counter that it meets at 1. That of steps alone is not, since a step may
+    be any activity; neither alerts nor panels use it.
     """
 
     def __init__(self) -> None:
@@ -147,6 +151,11 @@ class Metrics:
         for trigger in TRIGGERS:
             for state in _ENDS:
                 self._reconfigurations.labels(trigger, state.value)
+        for kind in FailureKind:
+            for step in GATE:
+                self._gate_failures.labels(step, kind.value)
+            for command in get_args(Command):
+                self._command_failures.labels(command.__name__, kind.value)
 
     def begin_devices(self, names: Iterable[str]) -> None:
         """Begin the series of these optical switches and ToRs at 0."""
@@ -309,7 +318,8 @@ class WorkersCollector(Collector):
         )
         ended = CounterMetricFamily(
             "hydra_worker_sessions_ended",
-            "Sessions of a worker that ended, by cause: its switches moved, or were told anew.",
+            "Sessions of a worker that ended, by cause: its switches moved, or were told anew. "
+            "They are shown from two minutes after the worker was first known.",
             labels=["worker", "cause"],
         )
         releases = GaugeMetricFamily(
@@ -335,7 +345,8 @@ class WorkersCollector(Collector):
             connected.add_metric([name], seen is not None)
             ages.add_metric([name], known.renewal_age_s)
             for cause in SessionEnd:
-                ended.add_metric([name, cause.value], known.ended.get(cause, 0))
+                many = known.ended.get(cause, 0) if known.known_for_s >= _AT_0_S else 0
+                ended.add_metric([name, cause.value], many)
             if seen is not None:
                 owned += len(seen.shards)
                 releases.add_metric([name, seen.release], 1)

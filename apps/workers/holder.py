@@ -7,14 +7,13 @@ until the older one has answered an echo, or has not.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from apps.openflow.lines import read_what_came
-from apps.openflow.refusals import Refusals
-from apps.openflow.seam import ECHO_S, MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
+from apps.openflow.refusals import refused_second, replaced_by_second
+from apps.openflow.seam import MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.workers import wire
 from apps.workers.switches import kind_number
 from apps.workers.wire import Order, Record, Said
@@ -23,7 +22,6 @@ from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_su
 from hydra.failures import FailureKind
 from hydra.forwarding.frames import parse_probe
 
-LOG = logging.getLogger("hydra.workers")
 _MOST_SUMS = 16
 """Requests of a switch for sums under way."""
 _MOST_JOINED_BYTES = 1 << 20
@@ -65,7 +63,6 @@ class Holder:
         """By number."""
         self._number_of: dict[SwitchConnection, int] = {}
         self._by_datapath: dict[int, _Held] = {}
-        self._refusals = Refusals()
         self._newcomers: dict[int, list[tuple[SwitchConnection, dict[int, PortInfo]]]] = {}
 
     @property
@@ -116,8 +113,8 @@ class Holder:
             older.connection.ask(lambda alive: self._settle(older, alive))
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
-        """Log it: a controller is told of the switches alone that are let in."""
-        self._refusals.note(datapath, address, why)
+        """Tell all controllers: each has a log line and a condition for the switch."""
+        self._to_all(Record(Said.REFUSED, 0, body=wire.text([datapath, address, why])))
 
     def _settle(self, older: _Held, alive: bool) -> None:
         """End the wait of newcomers for the older connection's answer."""
@@ -130,19 +127,16 @@ class Holder:
         of, by = older.connection.address, newcomers[0][0].address
         if alive:
             del self._newcomers[older.datapath]
-            LOG.warning(
-                "switch %#x: refused a second connection, from %s: the one from %s answers",
-                older.datapath, by, of,
-            )  # fmt: skip
+            self._tell_of_second(older, "refused", refused_second(by, of))
             for connection, _ in newcomers:
                 connection.close()
         else:
-            LOG.warning(
-                "switch %#x: no answer from %s within %g s: a new connection, from %s, is used",
-                older.datapath, of, ECHO_S, by,
-            )  # fmt: skip
+            self._tell_of_second(older, "replaced", replaced_by_second(by, of))
             self._let_go(older)
             older.connection.close()
+
+    def _tell_of_second(self, held: _Held, cause: str, text: str) -> None:
+        self._answered(held.connection, Said.SECOND, 0, body=wire.text([cause, text]))
 
     def _hold(
         self, datapath: int, connection: SwitchConnection, ports: dict[int, PortInfo]

@@ -49,6 +49,8 @@ class ExchangeEvents(SwitchEvents, Protocol):
 
     def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
 
+    def tell_of_second(self, datapath: int, cause: str, text: str) -> None: ...
+
 
 @dataclass(slots=True)
 class Worker:
@@ -222,6 +224,8 @@ class Switches:
             self._connected(worker, number, json.loads(record.body))
         elif kind == Said.DISCONNECTED:
             self._disconnected(worker, number)
+        elif kind == Said.REFUSED:
+            self._told(self._events.switch_refused, *json.loads(record.body))
         elif connection is None:
             return  # the controller has let go of it
         elif kind == Said.PORT:
@@ -257,6 +261,8 @@ class Switches:
             told(events.role_replied, connection, xid, value)
         elif kind == Said.RULE_ENDED:
             told(events.rule_ended, connection.datapath, connection, value)
+        elif kind == Said.SECOND:
+            told(events.tell_of_second, connection.datapath, *json.loads(body))
         elif kind == Said.PACKET:
             told(events.packet_received, connection.datapath, connection, body)
         else:

@@ -25,7 +25,7 @@ import numpy as np
 from apps.openflow.seam import SumRequest, Sums
 from hydra import __version__
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """To be raised with every change of what a controller and a worker say to each other."""
 RENEW, TOLD, BYE = b"renew", b"told", b"bye"
 GRANTED, ANNOUNCE, ORDERS, PING, RENEW_NOW = b"granted", b"announce", b"orders", b"ping", b"now"
@@ -57,6 +57,10 @@ class Said(IntEnum):
     PACKET = 9
     CAUGHT_UP = 10
     SUMS = 11
+    REFUSED = 12
+    """A connection did not become a switch's; it has no number."""
+    SECOND = 13
+    """A second connection came for the switch of this one, and one of the two was ended."""
 
 
 class Order(IntEnum):

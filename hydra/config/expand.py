@@ -7,7 +7,7 @@ A value that can't be read is recorded as a problem and stood in for by a neutra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import (
     IPv4Address,
@@ -76,6 +76,15 @@ _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PRINTED_DATAPATH_ID: Final = re.compile(r"[0-9a-fA-F]{16}|(?:[0-9a-fA-F]{2}:){7}[0-9a-fA-F]{2}")
 _GROUP_BIT: Final = 1
+
+
+def _check_not_printed(text: str) -> None:
+    """Raises PatternError for a datapath id as switches print it: it would be read as decimal."""
+    if _PRINTED_DATAPATH_ID.fullmatch(text):
+        raise PatternError(
+            f"{text!r} is a datapath id as switches print it, in hexadecimal: write "
+            f"0x{text.replace(':', '')}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +179,13 @@ class _Reader:
             self.log.add(path, str(error), at=self.at)
             return ""
 
-    def number(self, template: int | str, path: Path) -> int | None:
+    def number(
+        self, template: int | str, path: Path, check: Callable[[str], None] = lambda _text: None
+    ) -> int | None:
         if isinstance(template, int):
             return template
         try:
-            return parse_template(template, self.names).number(self.scope)
+            return parse_template(template, self.names).number(self.scope, check)
         except PatternError as error:
             self.log.add(path, str(error), at=self.at)
             return None
@@ -186,16 +197,7 @@ class _Reader:
         return check_vlan(number, path, self.log, self.at)
 
     def datapath_id(self, template: int | str, path: Path) -> DatapathId:
-        if isinstance(template, str) and _PRINTED_DATAPATH_ID.fullmatch(template):
-            self.log.add(
-                path,
-                "{!r} is a datapath id as switches print it, in hexadecimal: write {}",
-                template,
-                f"0x{template.replace(':', '')}",
-                at=self.at,
-            )
-            return DatapathId(0)
-        number = self.number(template, path)
+        number = self.number(template, path, _check_not_printed)
         if number is not None and not 0 < number < 1 << 64:
             self.log.add(
                 path, "datapath id must be between 1 and 2^64 - 1, got {}", number, at=self.at

@@ -77,11 +77,15 @@ class Template:
             ]
         )
 
-    def number(self, scope: Scope) -> int:
-        """The whole number that the template comes to. Raises PatternError if it is none."""
+    def number(self, scope: Scope, check: Callable[[str], None] = lambda _text: None) -> int:
+        """The whole number that the template comes to. Raises PatternError if it is none.
+
+        ``check`` is given the text of a template that is more than one expression, and may raise.
+        """
         if len(self.parts) == 1 and isinstance(self.parts[0], _Hole) and not self.parts[0].format:
             return self._value(self.parts[0], scope)
         text = self.render(scope)
+        check(text)
         try:
             return int(text, 0)
         except ValueError:

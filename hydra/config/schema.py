@@ -401,7 +401,8 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "string_too_long": "has more than {max_length} characters: {input}",
     "too_short": "needs at least one entry",
     "too_long": "has {actual_length} entries; the most is {max_length}",
-    "list_type": "must be a list, got {input}",
+    "list_type": "must be a list, got {input}: write [{input}]",
+    "section_for_list": "must be a list, got {input}: put a dash before its first key",
     "model_type": "must be a section with keys of its own, got {input}",
     "int_type": "must be a whole number, got {input}",
     "float_type": "must be a number, got {input}",
@@ -427,7 +428,12 @@ def _message(item: Mapping[str, Any]) -> str:
         return f"must be one text, got {what} ({given}): write a single value"
     if not item["input"] and item["type"] == "string_too_short":
         return "must not be empty"
-    text = _MESSAGES.get(item["type"])
+    kind = (
+        "section_for_list"
+        if item["type"] == "list_type" and isinstance(item["input"], dict)
+        else item["type"]
+    )
+    text = _MESSAGES.get(kind)
     if text is None:
         return f"{item['msg']}, got {given}"
     return text.format(**item.get("ctx", {}), input=given)

@@ -205,7 +205,7 @@ def test_a_dry_run_reserves_nothing(call, service):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--start", "tomorrow"), "is not like"),
+        (("--start", "tomorrow"), "is no time: write 18:00"),
         (("--duration", "5", "--end", "2033-05-18T03:33:20Z"), "give one of them"),
     ],
 )

@@ -1,11 +1,12 @@
 """Durations and times of day, as people write them."""
 
+import time
 from datetime import datetime, timedelta
 
 import click
 import pytest
 
-from apps.cli.parameters import Duration, read_coming_moment
+from apps.cli.parameters import Duration, read_coming_moment, read_past_moment
 
 ANY = Duration(min=0, min_open=True)
 
@@ -42,5 +43,17 @@ def test_a_time_of_day_is_the_next_one():
     assert read_coming_moment(None, None, None) is None
     at = "2026-12-01T08:00"
     assert read_coming_moment(None, None, at) == datetime.fromisoformat(at).timestamp()
-    with pytest.raises(click.BadParameter, match="is not like"):
-        read_coming_moment(None, None, "25:00")
+    for wrong in ("25:00", "tomorrow", "2026-13-01"):
+        with pytest.raises(click.BadParameter, match="is no time: write 18:00, 2026-12-01T08:00"):
+            read_coming_moment(None, None, wrong)
+
+
+@pytest.mark.parametrize("zone", ["Z", "+05:30", ""])
+def test_a_time_of_day_has_the_day_that_its_zone_has(zone):
+    for hours in range(24):
+        text, before_s = f"{hours:02}:00{zone}", time.time()
+        coming = read_coming_moment(None, None, text)
+        past = read_past_moment(None, None, text)
+        after_s = time.time()
+        assert before_s < coming <= after_s + 86_400
+        assert before_s - 86_400 < past <= after_s

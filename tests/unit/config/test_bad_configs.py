@@ -58,7 +58,8 @@ CASES = [
     ((*R, "servers"), [], "racks[0].servers", "needs at least one entry"),
     ((*R, "prefixes"), [], "racks[0].prefixes", "needs at least one entry"),
     ((*S, "addresses"), [], "racks[0].servers[0].addresses", "needs at least one entry"),
-    (("racks",), {"names": "r1"}, "racks", "must be a list"),
+    (("racks",), {"names": "r1"}, "racks", "got {'names': 'r1'}: put a dash before its first key"),
+    (("subnets",), "10.0.0.0/8", "subnets", "a list, got '10.0.0.0/8': write ['10.0.0.0/8']"),
     (("electrical",), 10, "electrical", "must be a section"),
     (("fabric",), 7, "fabric", "must be text, got 7: put it in quotes"),
     (
@@ -221,6 +222,12 @@ CASES = [
         "00:00:aa:bb:cc:dd:ee:01",
         "racks[0].servers[0].vswitch.datapath_id",
         "in hexadecimal: write 0x0000aabbccddee01",
+    ),
+    (
+        (*T, "datapath_id"),
+        "00000000000010{rack:02x}",
+        "racks[0].tor.datapath_id",
+        "'0000000000001001' is a datapath id as switches print it, in hexadecimal: write 0x0000",
     ),
     ((*V, "datapath_id"), 0, "racks[0].servers[0].vswitch.datapath_id", "between 1 and 2^64"),
     ((*V, "datapath_id"), 1 << 64, "racks[0].servers[0].vswitch.datapath_id", "between 1 and"),

@@ -1,27 +1,37 @@
 """deploy/prometheus and deploy/grafana, by Prometheus itself."""
 
+import contextlib
 import json
 import re
 import subprocess
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
+import httpx
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from apps.controller import auditor, loop, slots
 from apps.process.configuration import load_configuration
 from apps.process.metrics import TRIGGERS, Metrics
+from apps.process.worker_list import SessionEnd
 from apps.rest.app import create_app
 from apps.rest.routes import reconfigurations
 from apps.rest.server import RestServer
+from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState
+from hydra.reconfiguration.commands import Command
+from hydra.reconfiguration.gating import GATE
 from hydra.service import Reconfiguration
 from mininet_scenarios import plain_http
+from mininet_scenarios.emulators.ports import free_port
 from tests.prometheus import BIN, DEPLOY, ask, scraping
 from tests.unit.rest.fake_service import FakeService
 from tests.unit.rest.fake_workers import FakeWorkers
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[3]
 NAMES = re.compile(r"\b(?:hydra|process)_\w+")
@@ -61,7 +71,7 @@ def exposed(controller):
 def test_the_rules_and_the_configuration_are_sound():
     done = promtool("check", "config", "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "20 rules found" in done.stdout
+    assert "21 rules found" in done.stdout
 
 
 def test_the_rules_fire_when_they_should():
@@ -83,28 +93,128 @@ def test_every_alert_has_a_section_in_the_operators_guide():
         assert told == ["Symptom", "Meaning", "Check", "Cure"], name
 
 
-COUNTED = re.compile(r"(?:increase|rate)\((\w+)(?:\{(.*?)\})?\[")
-"""A counter in a rule, and what the rule picks of its labels."""
+COUNTED = re.compile(r"(?:increase|rate)\((\w+)[{\[]")
+"""A counter in a rule or a panel."""
+NOBODY_BEGINS = {"job", "instance"}
+"""Labels that Prometheus gives."""
+NAMED = {"worker", "device"}
+"""Labels whose values are names of one network."""
+BUSY = ("process_", "hydra_device_", "hydra_loop_", "hydra_command_", "hydra_reconfiguration_s")
+"""Names of counters that may stand above 0 at the first scrape."""
 
 
-def test_every_counter_that_an_alert_uses_is_there_from_the_start():
+def counters(text):
+    """Samples of counters and histograms on a metrics page, by name: labels and value."""
+    found = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        if family.type in {"counter", "histogram"}:
+            for one in family.samples:
+                found[one.name].append((one.labels, one.value))
+    return found
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """Counters of a controller that has just started, and whose devices are not there."""
+    folder = tmp_path_factory.mktemp("fresh")
+    rest = f"127.0.0.1:{free_port()}"
+    document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
+    document["controller"] |= {
+        "rest": rest,
+        "openflow": f"127.0.0.1:{free_port()}",
+        "journal": str(folder / "journal.db"),
+        "audit_log": str(folder / "audit.log"),
+    }
+    config = folder / "fabric.yaml"
+    config.write_text(yaml.safe_dump(document))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [BIN / "hydra", "run", "--config", config], cwd=folder, stdout=log, stderr=log
+        )
+    try:
+
+        def answers():
+            assert process.poll() is None, (folder / "log").read_text()
+            with contextlib.suppress(OSError, httpx.TransportError):
+                return plain_http.get(f"http://{rest}/healthz", timeout=PATIENCE_S)
+
+        wait_until(answers)
+        yield counters(plain_http.get(f"http://{rest}/metrics", timeout=PATIENCE_S).text)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def fresh_worker():
+    """The same of a worker that the controller has just heard of."""
+    fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
+    app = create_app(
+        FakeService(fabric), registry=Metrics().registry, held_by=FakeWorkers(known_for_s=119.0)
+    )
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    found = counters(plain_http.get(f"{server.url}/metrics").text)
+    server.stop()
+    return {name: some for name, some in found.items() if name.startswith("hydra_worker_sessions")}
+
+
+def test_every_counter_that_an_alert_uses_is_there_from_the_start(fresh, fresh_worker):
     """Prometheus sees no increase in a series that begins at 1."""
-    metrics = Metrics()
-    metrics.begin_devices(["p1", "r1"])
-    samples = [one for family in metrics.registry.collect() for one in family.samples]
     rules = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.yml").read_text())
     asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    counted = {name for expression in asked for name, _ in COUNTED.findall(expression)}
-    assert len(counted) >= 6
-    for name in counted - {"hydra_worker_sessions_ended_total"}:  # of workers that are known
-        assert [one.value for one in samples if one.name == name], name
-        assert {one.value for one in samples if one.name == name} == {0.0}, name
-    began = {
-        (one.labels["trigger"], one.labels["state"])
-        for one in samples
-        if one.name == "hydra_reconfigurations_total"
-    }
-    assert began == set(product(TRIGGERS, ("done", "partial", "refused", "failed")))
+    counted = {name for expression in asked for name in COUNTED.findall(expression)}
+    shown = {name for _, expression in asked_by_grafana() for name in COUNTED.findall(expression)}
+    counted |= {name for name in shown if name.endswith("_total")}  # not those of percentiles
+    assert len(counted) >= 12
+    for name in counted:
+        samples = fresh.get(name) or fresh_worker.get(name)
+        assert samples, name
+        # The start itself asks devices that are not there, and runs the stages of the loop.
+        busy = name.startswith(BUSY)
+        assert busy or {value for _, value in samples} == {0.0}, name
+
+
+LABELS = {
+    "hydra_reconfigurations_total": {
+        "trigger": TRIGGERS,
+        "state": ("done", "partial", "refused", "failed"),
+    },
+    "hydra_gate_failures_total": {"step": GATE, "kind": FailureKind},
+    "hydra_command_failures_total": {
+        "command": [one.__name__ for one in get_args(Command)],
+        "kind": FailureKind,
+    },
+    "hydra_dropped_lines_total": {"sink": ("log", "audit")},
+    "hydra_worker_sessions_ended_total": {"worker": ("w1", "w2"), "cause": SessionEnd},
+    "hydra_probes_total": {"event": ("sent", "heard")},
+}
+
+
+def test_counters_begin_with_every_value_of_their_labels(fresh, fresh_worker):
+    for name, labels in LABELS.items():
+        began = {tuple(one[key] for key in labels) for one, _ in {**fresh, **fresh_worker}[name]}
+        assert began == set(product(*labels.values())), name
+
+
+def test_rules_are_tested_with_series_that_begin_as_the_controllers_do(fresh, fresh_worker):
+    tests = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.test.yml").read_text())["tests"]
+    given = [one for test in tests for one in test["input_series"]]
+    series = re.compile(r"(\w+_total)\{(.*)\}")
+    tried = set()
+    for one in given:
+        if (found := series.fullmatch(one["series"])) is None:
+            continue
+        name, labels = found[1], dict(re.findall(r'(\w+)="(.*?)"', found[2]))
+        its_own = {key: value for key, value in labels.items() if key not in NOBODY_BEGINS | NAMED}
+        samples = {**fresh, **fresh_worker}[name]
+        began = [
+            {key: value for key, value in one.items() if key not in NAMED} for one, _ in samples
+        ]
+        assert its_own in began, one
+        assert re.match(r"0(\s|x|\+)", one["values"]), one
+        tried.add(name)
+    assert len(tried) >= 6
 
 
 def test_triggers_are_those_that_the_controller_names():

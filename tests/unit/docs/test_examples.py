@@ -28,7 +28,8 @@ pytestmark = pytest.mark.takes(8)
 
 EXAMPLES = ROOT / "examples"
 SPARK_EVENTS = Path(__file__).with_name("spark-4.3.0-events.jsonl")
-"""Those of executors and stages, without what describes their data; hosts are named as servers."""
+"""Those of executors, jobs and stages, without what describes their data, of a cluster on two
+servers of configs/demo.yaml."""
 MOST_LINES = 20
 ON_A_NETWORK = (ROOT / "tests" / "integration" / "test_tutorial.py").read_text()
 
@@ -68,13 +69,19 @@ def test_a_compressed_log_of_spark_is_refused_with_the_remedy():
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
-    """The events of a real run; the network behind REST is a stand-in."""
+    """The events of a real run, as they reach the file: Spark writes out its buffer with the end
+    of a stage, and not with the beginning of the next one, which fetches. The network behind REST
+    is a stand-in.
+    """
     service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.start()
-    *begun, completed, ended = SPARK_EVENTS.read_text().splitlines(keepends=True)
-    assert "SparkListenerStageCompleted" in completed
-    left = completed[:70] if torn else completed + ended
+    lines = SPARK_EVENTS.read_text().splitlines(keepends=True)
+    mapped, fetched = (n for n, line in enumerate(lines) if "StageCompleted" in line)
+    begun, left = lines[: mapped + 1], lines[mapped + 1 :]
+    assert "StageSubmitted" in left[0]
+    if torn:
+        left = [*lines[mapped + 1 : fetched], lines[fetched][:70]]
     job = subprocess.Popen(
         [sys.executable, EXAMPLES / "spark_job.py", "3"],
         env={**os.environ, "HYDRA_URL": server.url},
@@ -88,7 +95,7 @@ def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
         wait_until(lambda: service.reservations() != [])
         (shuffle,) = service.reservations()
         assert (shuffle.bandwidth_mbps, shuffle.state) == (3, ReservationState.ACTIVATING)
-        _, complaints = job.communicate(left, timeout=60)
+        _, complaints = job.communicate("".join(left), timeout=60)
         assert (job.returncode, complaints) == (0, "")
         assert [one.state for one in service.reservations()] == [ReservationState.RELEASING]
     finally:

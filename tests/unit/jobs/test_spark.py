@@ -16,8 +16,15 @@ def executor(number: str, host: str) -> str:
     return line("ExecutorAdded", **{"Executor ID": number, "Executor Info": {"Host": host}})
 
 
-def stage(what: str, number: int, *parents: int) -> str:
-    return line(f"Stage{what}", **{"Stage Info": {"Stage ID": number, "Parent IDs": [*parents]}})
+def stage(what: str, number: int, *parents: int, attempt: int = 0, **more: object) -> str:
+    info = {"Stage ID": number, "Stage Attempt ID": attempt, "Parent IDs": [*parents], **more}
+    return line(f"Stage{what}", **{"Stage Info": info})
+
+
+def job(number: int, **parents: list[int]) -> str:
+    """The start of a job, by the stages that each stage fetches from."""
+    infos = [{"Stage ID": int(one[1:]), "Parent IDs": some} for one, some in parents.items()]
+    return line("JobStart", **{"Job ID": number, "Stage Infos": infos})
 
 
 TWO_HOSTS = [executor("0", "h21"), executor("1", "h11"), executor("2", "h11")]
@@ -42,10 +49,38 @@ def test_hosts_are_those_with_executors_when_it_begins():
     assert told(*begun)[0] == (1, ("h11", "h31"), True)
 
 
-@pytest.mark.parametrize("end", [[], [stage("Submitted", 1, 0)]])
+@pytest.mark.parametrize("end", [[], [stage("Submitted", 1, 0, attempt=1)]])
 def test_what_begins_ends_with_the_log_or_before_the_next_attempt(end):
     found = told(stage("Submitted", 1, 0), *end)
     assert [begins for _, _, begins in found] == [True, False] * (1 + len(end))
+
+
+def test_a_shuffle_begins_when_all_stages_that_it_fetches_from_are_completed():
+    """Spark's own line of its beginning comes with its end: it waits in a buffer until then."""
+    events = [job(7, s0=[], s1=[], s2=[0, 1], s3=[2]), stage("Completed", 0)]
+    assert told(*events) == []
+    assert told(*events, stage("Completed", 1))[0] == (2, BOTH, True)
+    late = [stage("Completed", 1), stage("Submitted", 2, 0, 1), stage("Completed", 2, 0, 1)]
+    expected = [(2, BOTH, True), (2, BOTH, False), (3, BOTH, True), (3, BOTH, False)]
+    assert told(*events, *late) == expected
+
+
+def test_a_stage_that_failed_is_no_end_of_what_is_fetched():
+    events = [job(7, s0=[], s1=[0]), stage("Completed", 0, **{"Failure Reason": "killed"})]
+    assert told(*events) == []
+    again = [*events, stage("Completed", 0, attempt=1)]
+    assert told(*again)[0] == (1, BOTH, True)
+    failed = stage("Completed", 1, 0, **{"Failure Reason": "fetch failed"})
+    found = told(*again, failed, stage("Completed", 0, attempt=2))
+    assert [begins for _, _, begins in found] == [True, False, True, False]
+
+
+def test_a_job_that_ends_ends_its_shuffles_and_no_others():
+    events = [job(7, s0=[], s1=[0]), job(8, s2=[], s3=[2]), stage("Completed", 0)]
+    both = [*events, stage("Completed", 2), line("JobEnd", **{"Job ID": 7})]
+    assert told(*both)[:3] == [(1, BOTH, True), (3, BOTH, True), (1, BOTH, False)]
+    shared = [job(7, s0=[], s1=[0]), job(8, s0=[], s1=[0]), stage("Completed", 0)]
+    assert len(told(*shared, line("JobEnd", **{"Job ID": 7}), executor("4", "h12"))) == 2
 
 
 def test_it_is_told_as_lines_come():

@@ -14,6 +14,7 @@ import zmq
 import zmq.auth
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.refusals import Refusal, of_versions
 from apps.openflow.seam import PortInfo, SumRequest
 from apps.process.worker_list import SessionEnd
 from apps.workers import exchange as exchange_room
@@ -149,6 +150,12 @@ class Controller:
 
     def role_replied(self, connection, xid, generation):
         self.told.append(("role", xid, generation))
+
+    def switch_refused(self, datapath, address, why):
+        self.told.append(("refused", datapath, address, why))
+
+    def tell_of_second(self, datapath, cause, text):
+        self.told.append(("second", datapath, cause, text))
 
     def rule_ended(self, datapath, connection, cookie):
         self.told.append(("ended", datapath, cookie))
@@ -617,7 +624,65 @@ def test_a_second_connection_of_a_switch_is_refused_while_the_first_answers(stac
     assert (first.asked, second.closed, first.closed) == (1, True, False)
     w.hub.do(w.holder.switch_disconnected, SWITCH, second)
     w.hub.do(w.holder.barrier_replied, first, 1)
-    assert [one[0] for one in a.told if one[0] != "barrier"] == ["connected"]
+    assert [one[0] for one in a.told if one[0] not in {"barrier", "second"}] == ["connected"]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_controller_that_leads_is_told_of_a_second_connection(stack, answers):
+    port = free_port()
+    a, w = controller(stack, port), worker(stack, "w", port)
+    switch = w.connect(answers=answers)
+    a.connected()
+    a.send(b"lead")
+    wait_until(lambda: switch.sent)
+    w.connect()
+    text = (
+        "refused a second connection, from 192.0.2.1:1: the one from 192.0.2.1:1 answers"
+        if answers
+        else "no answer from 192.0.2.1:1 within 2 s: a new connection, from 192.0.2.1:1, is used"
+    )
+    a.await_told("second", SWITCH, "refused" if answers else "replaced", text)
+
+
+def test_every_controller_is_told_of_switches_that_are_kept_out(stack):
+    """Also before a switch is let in, which all switches of a wrong version never are."""
+    ports = free_port(), free_port()
+    leader, standby = (
+        controller(stack, port, leads=lambda n=n: n)
+        for port, n in zip(ports, (1, None), strict=True)
+    )
+    w = worker(stack, "w", *ports)
+    wait_until(lambda: leader.exchange.seen() and standby.exchange.seen())
+    why = of_versions({1})
+    for datapath, address in ((SWITCH, "192.0.2.1:40000"), (None, "[2001:db8::1]:40001")):
+        # Once both controllers have a session with the worker, and have heard.
+        def tell(datapath=datapath, address=address):
+            w.hub.do(w.holder.switch_refused, datapath, address, why)
+            event = "refused", datapath, address, why
+            return event in leader.told and event in standby.told
+
+        wait_until(tell)
+
+
+def test_a_switch_kept_out_at_a_worker_is_told_as_at_the_controller_itself(stack, caplog):
+    """Its name, log and condition come from the same place, the switchboard."""
+    port = free_port()
+    exchange = Exchange(WorkerSettings("127.0.0.1", port, 2, LEASE_S), FABRIC, lambda: 1)
+    fleet = Fleet(FABRIC, exchange.post, catch_up=exchange.catch_up)
+    exchange.start(fleet, lambda _job: None)
+    stack.callback(exchange.stop)
+    w = worker(stack, "w", port)
+    name, why = "v-h11", of_versions({1})
+
+    def tell():
+        w.hub.do(w.holder.switch_refused, SWITCH, "192.0.2.1:40000", why)
+        return fleet.refused() == [Refusal(name, why)]
+
+    wait_until(tell)
+    (line,) = [one for one in caplog.messages if "not let in" in one]
+    assert line.startswith(f"{name} (192.0.2.1, datapath id {SWITCH:#018x}) is not let in")
+    w.connect()
+    wait_until(lambda: fleet.refused() == [])
 
 
 def test_a_second_connection_takes_the_place_of_one_that_is_dead(stack):
@@ -627,7 +692,8 @@ def test_a_second_connection_takes_the_place_of_one_that_is_dead(stack):
     a.connected()
     second = w.connect()
     assert (first.closed, second.closed) == (True, False)
-    wait_until(lambda: [one[0] for one in a.told] == ["connected", "disconnected", "connected"])
+    kinds = ["connected", "disconnected", "connected"]
+    wait_until(lambda: [one[0] for one in a.told if one[0] != "second"] == kinds)
 
 
 @pytest.fixture
