@@ -133,6 +133,7 @@ class Controller:
             ledger,
             fleet,
             lambda datapath: (*classifier.rules_for(datapath), *policing.rules_for(datapath)),
+            lambda ports: self._upkeep.note_followed(ports),
         )
         people = frozenset(p.id for p in fabric.planes if devices.worked_by_people(p.id))
         care = DeviceCare(fabric, policy, ledger, switches, people)

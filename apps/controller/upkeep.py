@@ -295,9 +295,8 @@ class Upkeep:
         if :meth:`synchronise` has to.
         """
         while moved := self._switches.moved_ports():
-            followed = self._runner.run(self._switches.follow_numbers())
-            self._note_followed(followed)
-            if not followed and self._switches.moved_ports() == moved:
+            self._runner.run(self._switches.follow_numbers())
+            if self._switches.moved_ports() == moved:
                 return True
         return False
 
@@ -305,7 +304,8 @@ class Upkeep:
         """Do so while a change under way waits; :meth:`follow_numbers` sees to what it moves."""
         self._runner.run_meanwhile(self._switches.follow_numbers(self._ledger.under_way))
 
-    def _note_followed(self, ports: Iterable[MovedPort]) -> None:
+    def note_followed(self, ports: Iterable[MovedPort]) -> None:
+        """Tell of ports with another OpenFlow number which rules name by that now."""
         for one in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._ledger.state.topology.paths}

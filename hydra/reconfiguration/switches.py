@@ -164,14 +164,18 @@ class Switches:
         memory: Memory,
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
+        followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
     ) -> None:
-        """``added_rules``: rules that a switch holds beside the substrate's."""
+        """``added_rules``: rules that a switch holds beside the substrate's. ``followed`` is told,
+        in a course's thread, of ports with another OpenFlow number once rules name them by that.
+        """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
         self._memory = memory
         self._connections = connections
         self._added_rules = added_rules
+        self._tell_followed = followed
         self.owned: Final = self._substrate.owned()
         self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
         """Names of the switches that hold rules of ours: those, and learning ToRs."""
@@ -422,6 +426,14 @@ class Switches:
     def moved_ports(self) -> Sequence[MovedPort]:
         """Ports of connected switches whose rules may name other OpenFlow numbers."""
         return [
+            port
+            for datapath in sorted(self._moved.copy())
+            if datapath in self._connections.connected()
+            for port in self._moved_at(datapath)
+        ]
+
+    def _moved_at(self, datapath: DatapathId) -> list[MovedPort]:
+        return [
             MovedPort(
                 self.owned[datapath],
                 name,
@@ -429,9 +441,7 @@ class Switches:
                 0 if (port := self._connections.port(datapath, name)) is None else port.number,
                 self._rack_of(datapath),
             )
-            for datapath, ports in sorted(self._moved.copy().items())
-            if datapath in self._connections.connected()
-            for name, old in ports.items()
+            for name, old in self._moved.get(datapath, {}).items()
         ]
 
     def learn(self, execution: Execution) -> None:
@@ -566,8 +576,10 @@ class Switches:
         """Note that switches hold the present state's rules, and name the ports that had ``moved``
         before these were sent by their present numbers.
         """
-        for datapath in datapaths:
+        followed: list[MovedPort] = []
+        for datapath in sorted(datapaths):
             if self._moved.get(datapath) is moved.get(datapath):
+                followed += self._moved_at(datapath)
                 self._moved.pop(datapath, None)
         self._only_moved.difference_update(datapaths)
         self._slow.difference_update(datapaths)
@@ -576,6 +588,8 @@ class Switches:
         self._changes_of_synchronised += 1
         if self.all_ready:
             self._common_in, self._common = None, {}
+        if followed:
+            self._tell_followed(followed)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
         """Bring slow switches to the present state, with other courses and changes in between;
@@ -713,19 +727,17 @@ class Switches:
         yield from (Remove(rule) for key, rule in old.items() if key not in new)
         yield from (Install(rule) for key, rule in new.items() if old.get(key) != rule)
 
-    def follow_numbers(self, changes: Collection[Execution] = ()) -> Course[tuple[MovedPort, ...]]:
+    def follow_numbers(self, changes: Collection[Execution] = ()) -> Steps:
         """Have rules name ports by their present OpenFlow numbers, where a switch has given a port
         another one: in one bundle, which touches no other rule.
 
         While ``changes`` are under way, the rules of paths of the pairs that these move are left to
         them; their divert rules are right afterwards. They are followed once more after that.
-        Returns the ports that all rules follow.
         """
         connected = self._connections.connected()
         moved = {dp: some for dp, some in self._moved.copy().items() if dp in connected}
         if not self.settled or not moved:
-            return ()
-        ports = self.moved_ports()
+            return
         state = self._memory.state
         moving = frozenset().union(*(change.moving for change in changes))
         standing = without(
@@ -750,11 +762,8 @@ class Switches:
                 self.doubt([datapath])
             elif datapath in self._only_moved and self._moved.get(datapath) is moved[datapath]:
                 followed.add(datapath)
-        if changes:
-            return ()
-        self._note_brought(followed, moved)
-        names = {self.owned[datapath] for datapath in followed}
-        return tuple(one for one in ports if one.switch in names)
+        if not changes:
+            self._note_brought(followed, moved)
 
     def _renamed(
         self,

@@ -467,6 +467,7 @@ def test_rules_that_name_a_renumbered_port_follow_and_no_others(at_work):
         course.send([Outcome({first: None})])
     assert first in at_work.switches.ready()
     assert not at_work.switches.moved_ports()
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
 def test_a_port_that_moves_again_meanwhile_is_followed_again(at_work):
@@ -488,9 +489,23 @@ def test_a_switch_that_refuses_to_follow_is_brought_as_a_whole(at_work):
         course.send([Outcome({first: refused})])
     assert first in at_work.switches.late()
     assert at_work.switches.moved_ports()
+    assert not at_work.followed
     at_work.run(at_work.switches.synchronise([first]))
     assert first in at_work.switches.ready()
     assert not at_work.switches.moved_ports()
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
+
+
+def test_a_switch_in_doubt_whose_port_moves_is_told_of_once_it_is_brought(at_work):
+    """As one that was sent a way around the port's server between its loss and its return."""
+    first, *_ = sorted(at_work.switches.owned)
+    at_work.switches.doubt([first])
+    course, _ = following(at_work, first, optical=2)
+    with pytest.raises(StopIteration):
+        course.send([Outcome({first: None})])
+    assert not at_work.followed, "the switch may lack other rules"
+    at_work.run(at_work.switches.synchronise([first]))
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
 def test_a_switch_that_is_just_being_brought_when_a_port_moves_is_brought_again(core):

@@ -28,7 +28,7 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions, Execution
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.recovery import Recovery
-from hydra.reconfiguration.switches import SeenPort, Switches
+from hydra.reconfiguration.switches import MovedPort, SeenPort, Switches
 from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
 
 _ResultT = TypeVar("_ResultT")
@@ -98,7 +98,10 @@ class SimulatedUpkeep:
         self.memory = Remembered(state, unsettled)
         policy = CurrentPolicy(POLICY)
         fabric: Fabric = network.fabric
-        self.switches = Switches(fabric, policy, self.memory, Seen(network))
+        self.followed: list[MovedPort] = []
+        """Ports with another OpenFlow number, once rules name them by that."""
+        seen = Seen(network)
+        self.switches = Switches(fabric, policy, self.memory, seen, followed=self.followed.extend)
         network.electrical = lambda: self.switches.refused
         self.care = DeviceCare(fabric, policy, self.memory, self.switches)
         self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
