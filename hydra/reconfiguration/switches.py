@@ -141,7 +141,7 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
 
 
 class Switches:
-    """Courses run one at a time, but for :meth:`bring_beside`, beside which others do.
+    """Courses run one at a time, but for those of :meth:`bring_beside`, beside which others do.
     :meth:`renewed`, :meth:`answers_again` and methods that only ask are for any thread.
 
     Single operations of sets are atomic, which is all that is asked of them here.
@@ -149,7 +149,7 @@ class Switches:
 
     _electrical: frozenset[DatapathId] = frozenset()
     """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
-    _being_brought: frozenset[DatapathId] = frozenset()
+    being_brought: frozenset[DatapathId] = frozenset()
     """Switches that :meth:`bring_beside` is at work on."""
     _dead: frozenset[Pair] = frozenset()
     closed_meanwhile: frozenset[str] = frozenset()
@@ -264,7 +264,7 @@ class Switches:
 
     def slow(self) -> frozenset[DatapathId]:
         """Late switches that others do not wait for: they are brought by :meth:`bring_beside`."""
-        some = frozenset(self._slow) | self._being_brought
+        some = frozenset(self._slow) | self.being_brought
         return some & self.late() if some else some
 
     def soon_ready(self) -> frozenset[DatapathId]:
@@ -592,25 +592,29 @@ class Switches:
             self._tell_followed(followed)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
-        """Bring slow switches to the present state, with other courses and changes in between;
-        returns those that were brought. One at a time.
+        """Bring switches to the present state, with other courses and changes in between; returns
+        those that were brought. Several such courses may be under way, for different switches.
 
         Until they are, they are not ready: nobody else writes their rules, and changes leave the
         paths of their racks where they are, so what they hold and what they are about to be given
         both lead somewhere. They are given the state of the moment. If that asks for something else
         by the time that they have confirmed it, they are given that, too.
         """
-        self._being_brought = frozenset(filter(self._is_known, datapaths))
+        some = frozenset(filter(self._is_known, datapaths))
+        for stranger in set(datapaths) - some:
+            LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
+        self.being_brought |= some
         try:
-            return (yield from self._bring_beside(set(self._being_brought)))
+            return (yield from self._bring_beside(set(some)))
         finally:
-            self._untried -= self._being_brought
-            self._missed |= self._being_brought - self._synchronised
-            self._being_brought = frozenset()
+            self._untried -= some
+            self._missed |= some - self._synchronised
+            self.being_brought -= some
 
     def _bring_beside(self, left: set[DatapathId]) -> Course[frozenset[DatapathId]]:
         yield from self._note_and_go_around(left)
         left &= {*(yield from self._take(tuple(sorted(left)), beside=True))}
+        self._electrical -= left
         tables = dict(self._whole_tables(sorted(left)))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
         before: HeldRules = read.value or HeldRules()
@@ -636,10 +640,13 @@ class Switches:
                     held[datapath] = changes[datapath]
                     continue
                 self._tell(datapath, error)
-                left.discard(datapath)
-                if self._refuses(datapath, error):
+                if self._refuses(datapath, error) and datapath not in self._electrical:
+                    # Some rules may have taken effect: it is given a smaller table.
                     self._note_refused({datapath: self._refusal(datapath, error)})
                     self._electrical |= {datapath}
+                    held.pop(datapath, None)
+                else:
+                    left.discard(datapath)
         return frozenset()
 
     def _whole_tables(

@@ -301,13 +301,14 @@ def test_what_it_should_hold_besides_may_change_meanwhile(core):
     assert brought(course, {first: None}) == {first}
 
 
-def test_who_connects_anew_or_refuses_meanwhile_is_not_brought(core):
+def test_who_connects_anew_or_refuses_everything_meanwhile_is_not_brought(core):
     first, second, third, *_ = sorted(core.switches.owned)
     course, _ = under_way(core, first, second, third)
     core.switches.renewed(first)
     assert first not in core.switches.fresh(), "what it was told may be under way still"
     refused = Failure("openflow", "v", FailureKind.REFUSED, "no")
-    assert brought(course, {first: None, second: refused, third: None}) == {third}
+    smaller = {second: refused}
+    assert brought(course, {first: None, second: refused, third: None}, smaller) == {third}
     assert core.switches.fresh() == {first}
     assert core.switches.slow() == {second}
     assert not core.switches.soon_ready(), "it has been tried"
@@ -386,11 +387,13 @@ def test_a_switch_that_refuses_rules_of_circuits_goes_electrical_until_it_takes_
     if beside:
         core.run_beside(core.recovery.bring_beside([switch]))
         core.finish_beside()
-        assert switch not in switches.ready()
-    core.run(core.recovery.bring(every))
+        assert switch in switches.ready()
+    else:
+        core.run(core.recovery.bring([switch]))
     sentence = "h11 refuses the rules of r1 - r2 (no room, table 5 (circuits))"
     assert {dp: str(one) for dp, one in switches.refused.items()} == {switch: sentence}
     assert caplog.text.count(sentence) == 1
+    core.run(core.recovery.bring(every))
     assert switches.ready() >= set(every)
     held = {rule.kind for rule in network.tables[switch].values()}
     assert RuleKind.CIRCUIT not in held

@@ -147,9 +147,23 @@ class SimulatedUpkeep:
         return self.run(course)
 
     def run_beside(
-        self, course: Steps, put: Callable[[Callable[[], None]], None] | None = None
+        self,
+        course: Steps,
+        put: Callable[[Callable[[], None]], None] | None = None,
+        alone_s: float = 0.0,
     ) -> BesideOthers:
-        return BesideOthers(course, self._submit, self.perform, put or self.jobs.append)
+        """With ``alone_s``, whoever is asked answers promptly."""
+        if not alone_s:
+            return BesideOthers(course, self._submit, self.perform, put or self.jobs.append)
+        beside = BesideOthers(course, self._answered, self.perform, lambda _job: None)
+        beside.wait(alone_s)
+        return beside
+
+    def _answered(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        futures = [Future[Outcome]() for _ in batch.commands]
+        for future, outcome in zip(futures, self.perform(batch), strict=True):
+            future.set_result(outcome)
+        return futures
 
     def _submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
         self.steps.append(batch.step)
