@@ -175,8 +175,8 @@ class Runner:
         put: Callable[[Callable[[], None]], None],
         alone_s: float = 0.0,
     ) -> BesideOthers:
-        """Carry out a course for ``alone_s`` with nothing in between; if it takes longer, it goes on
-        by jobs that are ``put``.
+        """Carry out a course for ``alone_s`` with nothing in between; if it takes longer, the rest
+        of it by jobs that are ``put``.
         """
         beside = BesideOthers(course, self._submit, self.perform, put)
         if alone_s:

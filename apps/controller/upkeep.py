@@ -45,7 +45,7 @@ _LONGEST_GAP_S: Final = 5.0
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
 _PROMPT_S: Final = 1.0
-"""Time in which a switch is synchronised before anything else is done: a well one takes far less."""
+"""How long a switch is synchronised before anything else is done: a well one takes far less."""
 _PROMPT_EACH_S: Final = 0.05
 """More of it for each further switch."""
 

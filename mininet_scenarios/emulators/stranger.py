@@ -25,7 +25,7 @@ class Stranger:
         trust: ssl.SSLContext | None = None,
         nonsense: bool = False,
     ) -> None:
-        """With ``nonsense``, it answers what it is asked after its ports by another one's answers."""
+        """With ``nonsense``, it answers what it is asked after its ports by others' answers."""
         self.answers_echoes = True
         self._nonsense = nonsense
         self.echoed: list[int] = []

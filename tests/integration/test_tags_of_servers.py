@@ -74,7 +74,7 @@ def tags_read(limit):
 
 
 def met():
-    """Frames for the server so far: those of IPv4 that count for the reservation, and all others."""
+    """Frames for the server so far: those that count for the reservation, and all others."""
     table = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", BRIDGE, "table=0")
     lines = [line for line in table.splitlines() if "pop_vlan" in line]
     counts = {True: 0, False: 0}
