@@ -29,6 +29,7 @@ master (:mod:`benchmarks._two_leaders`).
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
@@ -45,7 +46,7 @@ from typing import Final
 import httpx
 
 from apps.client import ClientError, HydraClient, Refusal
-from apps.etcd.gateway import Etcd
+from apps.etcd.gateway import Etcd, get, put
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from benchmarks._two_leaders import Verdict, expression, judged
@@ -434,6 +435,42 @@ def _on_sqlite_ms(stage: Stage, changes: int) -> list[float]:
         return _changes_ms(client, changes)
 
 
+def _leases_s(number: int, lease_s: int, options: Sequence[str], folder: Path) -> list[float]:
+    """How long leases of ``lease_s`` lasted that were granted just before etcd's own leader was
+    stopped, and that nobody renewed.
+    """
+    lasted_s: list[float] = []
+    with EtcdMembers(folder, 3, options) as members:
+        etcd = Etcd(members.settings())
+        for one in range(number):
+            leading, key = members.leader(), f"lease-{one}"
+            lease = int(etcd.ask("/lease/grant", {"TTL": str(lease_s)})["ID"])
+            granted_s = time.monotonic()
+            etcd.transaction([], [put(key, "", lease)])
+            members.signal(leading, signal.SIGSTOP)
+            try:
+                while etcd.transaction([], [get(key)], patience_s=_READY_S).found[0]:
+                    time.sleep(_POLL_S)
+                lasted_s.append(time.monotonic() - granted_s)
+            finally:
+                members.signal(leading, signal.SIGCONT)
+            members.await_quorum()
+        etcd.close()
+    return lasted_s
+
+
+def _of_leases(number: int, lease_s: int) -> list[Result]:
+    results = []
+    for timers, options in (("timers of ours", QUICK), ("etcd's own timers", ())):
+        with tempfile.TemporaryDirectory() as folder:
+            lasted_s = _leases_s(number, lease_s, options, Path(folder))
+        what = f"a lease of {lease_s} s, etcd's leader stopped {number} times, {timers}"
+        results.append(
+            Result(what, "lasts, longest", "s", "lower", max(lasted_s), min(lasted_s), "shortest")
+        )
+    return results
+
+
 def _of_tcp(whole: str, found: Found) -> list[Result]:
     tcp = found.tcp
     if tcp is None:
@@ -464,6 +501,12 @@ def _parser() -> argparse.ArgumentParser:
     ):
         parser.add_argument(f"--{name}", type=int, default=number, help=f"{what} ({number})")
     parser.add_argument(
+        "--leases",
+        type=int,
+        default=0,
+        help="leases that are granted just before etcd's own leader is stopped, and nothing else",
+    )
+    parser.add_argument(
         "--lease-s",
         type=int,
         default=_LEASE_S,
@@ -474,6 +517,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] = ()) -> int:
     options = _parser().parse_args(argv)
+    if options.leases:
+        report("replicas_leases", _of_leases(options.leases, options.lease_s))
+        return 0
     with demo_stage() as stage, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         stack.callback(cool)
         sqlite_ms = _on_sqlite_ms(stage, options.changes)

@@ -62,7 +62,7 @@ from hydra.policy import CurrentPolicy, Mode
 from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.recovery import Recovery
-from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.switches import MovedPort, Switches
 from hydra.sharing.spill import Spills
 
 LOG = logging.getLogger("hydra.controller")
@@ -133,6 +133,7 @@ class Controller:
             ledger,
             fleet,
             lambda datapath: (*classifier.rules_for(datapath), *policing.rules_for(datapath)),
+            self._ports_followed,
         )
         people = frozenset(p.id for p in fabric.planes if devices.worked_by_people(p.id))
         care = DeviceCare(fabric, policy, ledger, switches, people)
@@ -457,6 +458,9 @@ class Controller:
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
             self._conductor.put_meanwhile(self._upkeep.divert_meanwhile)
+
+    def _ports_followed(self, ports: Sequence[MovedPort]) -> None:
+        self._upkeep.note_followed(ports)
 
     def _ports_renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         self._switches.renumbered(datapath, earlier)

@@ -66,6 +66,8 @@ from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
+_BEFORE: Final = "a controller that led before"
+"""Trigger of reconfigurations of which events alone tell."""
 _KEPT_RESERVATIONS: Final = 1000
 _PLACED: Final = "has another path or VLAN"
 _FIRST_PLACED: Final = "has its path"
@@ -166,19 +168,30 @@ class Ledger:
         if records:
             last = records[-1]
             self.events.resume(str(last["run"]), read, int(last["number"]))
-        states = {one.progress.id: one.progress.state for one in read if one.progress is not None}
         goes_on = {one.id for one in self.unfinished()}
-        for name, state in states.items():
-            if RECONFIGURATION_TRANSITIONS[state] and name not in goes_on:
-                self.events.publish(
-                    EventKind.RECONFIGURATION,
-                    time.time(),
-                    reason="the controller that carried it out has ended",
-                    progress=Progress(name, ReconfigurationState.FAILED),
-                )
+        for entry in self._told_of(read):
+            ended = entry
+            if not entry.is_over and entry.id not in goes_on:
+                reason = "the controller that carried it out has ended"
+                ended = replace(entry, state=ReconfigurationState.FAILED, reason=reason)
+                self._tell_progress(ended)
+            self._reconfigurations[entry.id] = ended
         self._teller = Teller(self._tell_waiting, lambda: self.events.can_wait)
         self.events.listen(self._teller.wake)
         self._teller.start()
+
+    def _told_of(self, events: Iterable[Event]) -> Sequence[Reconfiguration]:
+        """Reconfigurations of those that led before, as far as events tell; the last ones."""
+        entries: dict[str, Reconfiguration] = {}
+        for event in events:
+            if (progress := event.progress) is None:
+                continue
+            known = entries.get(progress.id) or Reconfiguration(
+                progress.id, progress.state, _BEFORE, self._state.epoch, event.unix_s
+            )
+            now = replace(known, state=progress.state, reason=event.reason)
+            entries[progress.id] = now
+        return list(entries.values())[-_HISTORY:]
 
     def _tell_waiting(self) -> None:
         """Write what waits to be told; not in the lock: it concerns nothing else. Raises

@@ -169,9 +169,19 @@ class Runner:
 
         return _drive(course, perform)
 
-    def run_beside(self, course: Steps, put: Callable[[Callable[[], None]], None]) -> BesideOthers:
-        """Begin to carry out a course, which goes on by jobs that are ``put``."""
-        return BesideOthers(course, self._submit, self.perform, put)
+    def run_beside(
+        self,
+        course: Steps,
+        put: Callable[[Callable[[], None]], None],
+        alone_s: float = 0.0,
+    ) -> BesideOthers:
+        """Carry out a course for ``alone_s`` with nothing in between; if it takes longer, the rest
+        of it by jobs that are ``put``.
+        """
+        beside = BesideOthers(course, self._submit, self.perform, put)
+        if alone_s:
+            beside.wait(alone_s)
+        return beside
 
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
         """Carry out a course of single commands while another waits; nothing comes in between."""
@@ -488,6 +498,14 @@ class BesideOthers:
         self._course.close()
         self.over = True
         wait(self._in_flight)
+
+    def wait(self, seconds: float) -> None:
+        """Return once it has ended, or after so many seconds."""
+        until_s = time.monotonic() + seconds
+        while not self.over:
+            if wait(self._in_flight, max(0.0, until_s - time.monotonic())).not_done:
+                return
+            self._go_on()
 
     def _go_on(self) -> None:
         """Carry out what follows, up to a batch that others may come beside."""

@@ -44,6 +44,10 @@ _LONGEST_GAP_S: Final = 5.0
 """The longest wait between looks for ports that a ToR lacks: it answers at once, unlike others."""
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
+_PROMPT_S: Final = 1.0
+"""How long a switch is synchronised before anything else is done: a well one takes far less."""
+_PROMPT_EACH_S: Final = 0.05
+"""More of it for each further switch."""
 
 
 class Retries:
@@ -59,6 +63,10 @@ class Retries:
         self._clock = clock
         self._longest_s = longest_s
         self._waits: dict[object, tuple[float, float]] = {}
+
+    def failing(self, some: Iterable[_KeyT]) -> list[_KeyT]:
+        """Items whose last attempt has failed."""
+        return [one for one in some if one in self._waits]
 
     def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
         """Items that may be tried now."""
@@ -104,8 +112,8 @@ class Upkeep:
     """Queues a job."""
     _synchronise_again: Callable[[], None]
     """Queues :meth:`synchronise`, and what waits for switches."""
-    _beside: BesideOthers | None = field(default=None, init=False)
-    """The course that brings slow switches to the present state."""
+    _beside: list[BesideOthers] = field(default_factory=list, init=False)
+    """Courses that bring switches to the present state while others go on."""
     in_command: bool = field(default=False, init=False)
     """True once no other controller is at work: devices and switches may be touched."""
     _spares_relays_until_s: float = field(default=0.0, init=False)
@@ -140,8 +148,8 @@ class Upkeep:
         if not self.in_command:
             return False
         if not self._recovery.done:
-            if self._beside is not None:
-                self._beside.drop()  # the state that it goes by is in doubt
+            for beside in self._beside:
+                beside.drop()  # the state that it goes by is in doubt
             self._spares_relays_until_s = time.monotonic() + CONNECT_S
             self._runner.run(self._recovery.run())
             return False
@@ -239,34 +247,44 @@ class Upkeep:
     def synchronise(self) -> bool:
         """Bring switches to the present state that connected anew, or may be tried again.
 
-        As many as go together; True if there are more. Slow ones are brought while others go on.
+        As many as go together; True if there are more. Those that do not answer promptly are
+        brought while others go on, and so are slow ones, and those whose last attempt has failed.
         """
         switches = self._switches
         if not switches.settled:
             return False  # the devices come first; every connected switch is synchronised after
         self._retries.forget(switches.ready() - switches.refused.keys())
-        fresh = switches.fresh()
-        refusing = switches.refused.keys() & switches.ready()
-        others = (switches.late() | refusing) - fresh - switches.slow()
-        due = [*sorted(fresh), *self._retries.due(sorted(others))]
-        if some := due[:_AT_ONCE]:
-            self._runner.run(self._recovery.bring(some))
-            self._retries.note(some, set(some) - (switches.ready() - switches.refused.keys()))
-        self._bring_slow()
-        return len(due) > len(some)
+        self._beside = [one for one in self._beside if not one.over]
+        if refusing := self._retries.due(sorted(switches.refused.keys() & switches.ready())):
+            self._runner.run(self._recovery.bring(refusing))
+            self._note_tried(refusing)
+        slow, fresh = switches.slow(), switches.fresh()
+        failing = frozenset(self._retries.failing(switches.late() - slow))
+        others = switches.late() - fresh - failing - slow
+        some = [*sorted(fresh - failing), *self._retries.due(sorted(others))]
+        self._bring_beside(some[:_AT_ONCE], _PROMPT_S + _PROMPT_EACH_S * len(some[:_AT_ONCE]))
+        # A switch that fails, connects again and so on is given its time, and takes nobody else's.
+        again = [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
+        for one in again[:_AT_ONCE]:
+            self._bring_beside([one], 0.0)
+        self._bring_beside(self._retries.due(sorted(switches.slow()))[:_AT_ONCE], 0.0)
+        return max(len(some), len(again)) > _AT_ONCE
 
-    def _bring_slow(self) -> None:
-        """Begin to bring slow switches to the present state, unless some are being brought."""
-        if self._beside is not None and not self._beside.over:
-            return
-        some = self._retries.due(sorted(self._switches.slow()))[:_AT_ONCE]
+    def _bring_beside(self, some: Collection[DatapathId], alone_s: float) -> None:
+        """Begin to bring switches to the present state, for ``alone_s`` before anything else."""
+        some = [one for one in some if one not in self._switches.being_brought]
         if some:
-            self._beside = self._runner.run_beside(self._brought_beside(some), self._put)
+            course = self._brought_beside(some)
+            self._beside.append(self._runner.run_beside(course, self._put, alone_s))
 
     def _brought_beside(self, some: Collection[DatapathId]) -> Steps:
         yield from self._recovery.bring_beside(some)
-        self._retries.note(some, set(some) - self._switches.ready())
+        self._note_tried(some)
         self._synchronise_again()
+
+    def _note_tried(self, some: Collection[DatapathId]) -> None:
+        ready = self._switches.ready() - self._switches.refused.keys()
+        self._retries.note(some, set(some) - ready)
 
     @property
     def refuses(self) -> bool:
@@ -295,9 +313,8 @@ class Upkeep:
         if :meth:`synchronise` has to.
         """
         while moved := self._switches.moved_ports():
-            followed = self._runner.run(self._switches.follow_numbers())
-            self._note_followed(followed)
-            if not followed and self._switches.moved_ports() == moved:
+            self._runner.run(self._switches.follow_numbers())
+            if self._switches.moved_ports() == moved:
                 return True
         return False
 
@@ -305,7 +322,8 @@ class Upkeep:
         """Do so while a change under way waits; :meth:`follow_numbers` sees to what it moves."""
         self._runner.run_meanwhile(self._switches.follow_numbers(self._ledger.under_way))
 
-    def _note_followed(self, ports: Iterable[MovedPort]) -> None:
+    def note_followed(self, ports: Iterable[MovedPort]) -> None:
+        """Tell of ports with another OpenFlow number which rules name by that now."""
         for one in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._ledger.state.topology.paths}

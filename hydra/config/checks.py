@@ -214,6 +214,22 @@ def check_guests(
                 )
 
 
+def warn_of_tags(document: Document, broken: frozenset[str], warnings: ProblemLog) -> None:
+    """Warn where vswitches let frames pass that servers have tagged: behind a circuit's tag, Open
+    vSwitch reads no second one by default. OpenFlow ToRs drop such frames.
+    """
+    open_flow = SubstrateKind.SINGLE_HOMED_OPENFLOW.value
+    if "policy" in broken or document.substrate == open_flow:
+        return
+    if document.policy.source_check is SourceCheck.OFF:
+        warnings.add(
+            ("policy", "source_check"),
+            "is off, so frames that servers tag pass: `hydra list` counts none of them on circuits "
+            "unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given on the "
+            "servers",
+        )
+
+
 def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
     """Check that slots hold a night and more, if policy asks for them."""
     if policy.sharing is not Sharing.SLOTTED:

@@ -156,6 +156,7 @@ def _check_fabric(
     checks.check_not_empty(document, broken, log)
     checks.check_rack_kinds(document, log)
     checks.check_guests(document, broken, log, warnings)
+    checks.warn_of_tags(document, broken, warnings)
     checks.check_unique(expansion, log)
     checks.check_interface_names(document, expansion, log)
     checks.check_wiring(expansion, log)

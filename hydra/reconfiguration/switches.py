@@ -141,7 +141,7 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
 
 
 class Switches:
-    """Courses run one at a time, but for :meth:`bring_beside`, beside which others do.
+    """Courses run one at a time, but for those of :meth:`bring_beside`, beside which others do.
     :meth:`renewed`, :meth:`answers_again` and methods that only ask are for any thread.
 
     Single operations of sets are atomic, which is all that is asked of them here.
@@ -149,7 +149,7 @@ class Switches:
 
     _electrical: frozenset[DatapathId] = frozenset()
     """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
-    _being_brought: frozenset[DatapathId] = frozenset()
+    being_brought: frozenset[DatapathId] = frozenset()
     """Switches that :meth:`bring_beside` is at work on."""
     _dead: frozenset[Pair] = frozenset()
     closed_meanwhile: frozenset[str] = frozenset()
@@ -164,14 +164,18 @@ class Switches:
         memory: Memory,
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
+        followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
     ) -> None:
-        """``added_rules``: rules that a switch holds beside the substrate's."""
+        """``added_rules``: rules that a switch holds beside the substrate's. ``followed`` is told,
+        in a course's thread, of ports with another OpenFlow number once rules name them by that.
+        """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
         self._memory = memory
         self._connections = connections
         self._added_rules = added_rules
+        self._tell_followed = followed
         self.owned: Final = self._substrate.owned()
         self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
         """Names of the switches that hold rules of ours: those, and learning ToRs."""
@@ -260,7 +264,7 @@ class Switches:
 
     def slow(self) -> frozenset[DatapathId]:
         """Late switches that others do not wait for: they are brought by :meth:`bring_beside`."""
-        some = frozenset(self._slow) | self._being_brought
+        some = frozenset(self._slow) | self.being_brought
         return some & self.late() if some else some
 
     def soon_ready(self) -> frozenset[DatapathId]:
@@ -422,6 +426,14 @@ class Switches:
     def moved_ports(self) -> Sequence[MovedPort]:
         """Ports of connected switches whose rules may name other OpenFlow numbers."""
         return [
+            port
+            for datapath in sorted(self._moved.copy())
+            if datapath in self._connections.connected()
+            for port in self._moved_at(datapath)
+        ]
+
+    def _moved_at(self, datapath: DatapathId) -> list[MovedPort]:
+        return [
             MovedPort(
                 self.owned[datapath],
                 name,
@@ -429,9 +441,7 @@ class Switches:
                 0 if (port := self._connections.port(datapath, name)) is None else port.number,
                 self._rack_of(datapath),
             )
-            for datapath, ports in sorted(self._moved.copy().items())
-            if datapath in self._connections.connected()
-            for name, old in ports.items()
+            for name, old in self._moved.get(datapath, {}).items()
         ]
 
     def learn(self, execution: Execution) -> None:
@@ -566,8 +576,10 @@ class Switches:
         """Note that switches hold the present state's rules, and name the ports that had ``moved``
         before these were sent by their present numbers.
         """
-        for datapath in datapaths:
+        followed: list[MovedPort] = []
+        for datapath in sorted(datapaths):
             if self._moved.get(datapath) is moved.get(datapath):
+                followed += self._moved_at(datapath)
                 self._moved.pop(datapath, None)
         self._only_moved.difference_update(datapaths)
         self._slow.difference_update(datapaths)
@@ -576,27 +588,33 @@ class Switches:
         self._changes_of_synchronised += 1
         if self.all_ready:
             self._common_in, self._common = None, {}
+        if followed:
+            self._tell_followed(followed)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
-        """Bring slow switches to the present state, with other courses and changes in between;
-        returns those that were brought. One at a time.
+        """Bring switches to the present state, with other courses and changes in between; returns
+        those that were brought. Several such courses may be under way, for different switches.
 
         Until they are, they are not ready: nobody else writes their rules, and changes leave the
         paths of their racks where they are, so what they hold and what they are about to be given
         both lead somewhere. They are given the state of the moment. If that asks for something else
         by the time that they have confirmed it, they are given that, too.
         """
-        self._being_brought = frozenset(filter(self._is_known, datapaths))
+        some = frozenset(filter(self._is_known, datapaths))
+        for stranger in set(datapaths) - some:
+            LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
+        self.being_brought |= some
         try:
-            return (yield from self._bring_beside(set(self._being_brought)))
+            return (yield from self._bring_beside(set(some)))
         finally:
-            self._untried -= self._being_brought
-            self._missed |= self._being_brought - self._synchronised
-            self._being_brought = frozenset()
+            self._untried -= some
+            self._missed |= some - self._synchronised
+            self.being_brought -= some
 
     def _bring_beside(self, left: set[DatapathId]) -> Course[frozenset[DatapathId]]:
         yield from self._note_and_go_around(left)
         left &= {*(yield from self._take(tuple(sorted(left)), beside=True))}
+        self._electrical -= left
         tables = dict(self._whole_tables(sorted(left)))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
         before: HeldRules = read.value or HeldRules()
@@ -622,10 +640,13 @@ class Switches:
                     held[datapath] = changes[datapath]
                     continue
                 self._tell(datapath, error)
-                left.discard(datapath)
-                if self._refuses(datapath, error):
+                if self._refuses(datapath, error) and datapath not in self._electrical:
+                    # Some rules may have taken effect: it is given a smaller table.
                     self._note_refused({datapath: self._refusal(datapath, error)})
                     self._electrical |= {datapath}
+                    held.pop(datapath, None)
+                else:
+                    left.discard(datapath)
         return frozenset()
 
     def _whole_tables(
@@ -713,19 +734,17 @@ class Switches:
         yield from (Remove(rule) for key, rule in old.items() if key not in new)
         yield from (Install(rule) for key, rule in new.items() if old.get(key) != rule)
 
-    def follow_numbers(self, changes: Collection[Execution] = ()) -> Course[tuple[MovedPort, ...]]:
+    def follow_numbers(self, changes: Collection[Execution] = ()) -> Steps:
         """Have rules name ports by their present OpenFlow numbers, where a switch has given a port
         another one: in one bundle, which touches no other rule.
 
         While ``changes`` are under way, the rules of paths of the pairs that these move are left to
         them; their divert rules are right afterwards. They are followed once more after that.
-        Returns the ports that all rules follow.
         """
         connected = self._connections.connected()
         moved = {dp: some for dp, some in self._moved.copy().items() if dp in connected}
         if not self.settled or not moved:
-            return ()
-        ports = self.moved_ports()
+            return
         state = self._memory.state
         moving = frozenset().union(*(change.moving for change in changes))
         standing = without(
@@ -750,11 +769,8 @@ class Switches:
                 self.doubt([datapath])
             elif datapath in self._only_moved and self._moved.get(datapath) is moved[datapath]:
                 followed.add(datapath)
-        if changes:
-            return ()
-        self._note_brought(followed, moved)
-        names = {self.owned[datapath] for datapath in followed}
-        return tuple(one for one in ports if one.switch in names)
+        if not changes:
+            self._note_brought(followed, moved)
 
     def _renamed(
         self,

@@ -194,6 +194,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "ocs-loops": _device(FaultKind.LOOP),
     "ocs-swaps": _device(FaultKind.SWAP),
     "ocs-one-way": _device(FaultKind.ONE_WAY),
+    "ocs-broadcasts": _device(FaultKind.BROADCAST),
     "ocs-aims-late": _device(FaultKind.LATE, delay_s=3.0),
     "ocs-half-done": _device(FaultKind.PARTIAL),
     "ocs-no-light": _device(FaultKind.NO_LIGHT),

@@ -28,7 +28,7 @@ from mininet_scenarios.testbed.shell import run
 _TIMEOUT_S: Final = 5.0
 _SAMPLE_S: Final = 0.25
 _CIRCUIT_RULE: Final = re.compile(
-    r"table=5, .*\bmetadata=(0x[0-9a-f]+) .*set_field:(\d+)->vlan_vid"
+    r"table=[56], .*\bmetadata=(0x[0-9a-f]+) .*set_field:(\d+)->vlan_vid"
 )
 _DIVERT_RULE: Final = re.compile(r"table=2, priority=(?!0 )\d+,")
 _PRESENT: Final = 0x1000

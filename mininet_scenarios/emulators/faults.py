@@ -23,6 +23,9 @@ class FaultKind(Enum):
     """The light of each port that a command connects comes out of the next one's egress port."""
     ONE_WAY = "one-way"
     """Of the cross-connects of a command, each second one leads nowhere, and gives light."""
+    BROADCAST = "broadcast"
+    """The light of each port that a command connects comes out where it is said to, and at another
+    port in use, too."""
     LATE = "late"
     """Mirrors move, by ``delay_s``, only after the switch has said that they have."""
     STEAL = "steal"
@@ -62,7 +65,13 @@ class FaultKind(Enum):
     """VLANs are added to those that a port has, instead of replacing them (ToR switches)."""
 
 
-LIES: Final = (FaultKind.LOOP, FaultKind.SWAP, FaultKind.ONE_WAY, FaultKind.LATE)
+LIES: Final = (
+    FaultKind.LOOP,
+    FaultKind.SWAP,
+    FaultKind.ONE_WAY,
+    FaultKind.BROADCAST,
+    FaultKind.LATE,
+)
 """What light does otherwise than the switch says."""
 
 

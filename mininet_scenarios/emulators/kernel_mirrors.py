@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mininet_scenarios.emulators.fibre_links import FibreLinks, LinkCounts
 from mininet_scenarios.emulators.mirrors import (
+    NO_COPIES,
     CrossConnects,
     FibrePair,
     MirrorCounters,
@@ -82,12 +83,15 @@ class KernelMirrors:
         self._links.darken(self._target.keys() & set(egress))
         self._keep()
 
-    def aim(self, cross_connects: CrossConnects) -> None:
+    def aim(self, cross_connects: CrossConnects, copies: CrossConnects = NO_COPIES) -> None:
         wired = {a: b for a, b in cross_connects.items() if a in self._source and b in self._target}
         for port in wired:
             reached = self._received(port) - self._received_when_unaimed.pop(port)
             self._unaimed_before[port] += reached
-        self._redirections.add({self._source[a]: self._target[b] for a, b in wired.items()})
+        self._redirections.add(
+            {self._source[a]: self._target[b] for a, b in wired.items()},
+            {self._source[a]: self._target[b] for a, b in copies.items() if b in self._target},
+        )
         self._keep()
 
     def light(self, egress: Collection[int]) -> None:

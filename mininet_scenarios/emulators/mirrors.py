@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 CrossConnects = Mapping[int, int]
 """Egress port by ingress port."""
+NO_COPIES: Final[CrossConnects] = MappingProxyType({})
 
 
 class MirrorError(Exception):
@@ -71,8 +73,10 @@ class Mirrors(Protocol):
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
         """Let these ingress ports lead nowhere, and these egress ports give no light."""
 
-    def aim(self, cross_connects: CrossConnects) -> None:
-        """Settle the mirrors on these cross-connects, without light yet."""
+    def aim(self, cross_connects: CrossConnects, copies: CrossConnects = NO_COPIES) -> None:
+        """Settle the mirrors on these cross-connects, without light yet. Of ingress ports among
+        ``copies``, light comes out of that egress port, too.
+        """
 
     def light(self, egress: Collection[int]) -> None:
         """Let light out of these ports."""
@@ -87,6 +91,8 @@ class MemoryMirrors:
     """Mirrors for tests of the protocol: every port is wired, no frame ever flows."""
 
     aimed: dict[int, int] = field(default_factory=dict)
+    copies: dict[int, int] = field(default_factory=dict)
+    """Of the cross-connects that were made last."""
     _lit: set[int] = field(default_factory=set)
 
     @property
@@ -104,8 +110,9 @@ class MemoryMirrors:
             self.aimed.pop(port, None)
         self._lit.difference_update(egress)
 
-    def aim(self, cross_connects: CrossConnects) -> None:
+    def aim(self, cross_connects: CrossConnects, copies: CrossConnects = NO_COPIES) -> None:
         self.aimed.update(cross_connects)
+        self.copies = dict(copies)
 
     def light(self, egress: Collection[int]) -> None:
         self._lit.update(egress)

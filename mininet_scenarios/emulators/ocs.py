@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, cycle
 from typing import Final, TypeVar
 
 from mininet_scenarios.emulators.faults import LIES, FaultKind, Faults
-from mininet_scenarios.emulators.mirrors import MirrorCounters, Mirrors
+from mininet_scenarios.emulators.mirrors import NO_COPIES, MirrorCounters, Mirrors
 
 _log: Final = logging.getLogger(__name__)
 _LASER_DBM: Final = -2.0
@@ -377,7 +377,8 @@ class EmulatedOcs:
             self._track(self._unlit, asyncio.create_task(self._aim_late(aimed, generation, late_s)))
             return
         truly = self._lied_about(aimed, lie)
-        await self._in_worker(lambda: self._mirrors.aim(truly))
+        copies = self._copied(aimed) if lie is FaultKind.BROADCAST else NO_COPIES
+        await self._in_worker(lambda: self._mirrors.aim(truly, copies))
         if not broken and self._timing.debounce_s == 0:
             await self._light(aimed, generation)
         self._aimed |= self._not_moved_again(aimed.items(), generation).keys()
@@ -394,6 +395,11 @@ class EmulatedOcs:
         if lie is FaultKind.ONE_WAY:
             return dict(list(aimed.items())[::2])
         return aimed
+
+    def _copied(self, aimed: Mapping[int, int]) -> Mapping[int, int]:
+        """Where light comes out as well: at ports that others are connected to."""
+        others = [b for a, b in self._cross_connects.items() if a not in aimed]
+        return dict(zip(aimed, cycle(others), strict=False)) if others else NO_COPIES
 
     async def _aim_late(self, aimed: Mapping[int, int], generation: int, late_s: float) -> None:
         await asyncio.sleep(late_s)

@@ -23,8 +23,11 @@ class Stranger:
         datapath: int,
         auxiliary: int = 0,
         trust: ssl.SSLContext | None = None,
+        nonsense: bool = False,
     ) -> None:
+        """With ``nonsense``, it answers what it is asked after its ports by others' answers."""
         self.answers_echoes = True
+        self._nonsense = nonsense
         self.echoed: list[int] = []
         """Transaction ids of echo requests that were answered."""
         self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
@@ -48,6 +51,8 @@ class Stranger:
                 body = messages.read(length - 8)
                 if kind == _ECHO_REQUEST and self.answers_echoes:
                     self.say(_ECHO_REPLY, xid, body)
+                elif self._nonsense and self.is_switch.is_set():
+                    self.say(_BARRIER_REPLY, xid + 1, body[:8])
                 elif kind == _ECHO_REPLY:
                     self.echoed.append(xid)
                 elif kind == _FEATURES_REQUEST:

@@ -80,3 +80,23 @@ def test_a_clock_that_is_set_moves_nothing(demo_testbed, tmp_path, clock):
         changes = network.client.reconfigurations()
         assert [one.state for one in changes[:4]] == ["done"] * 4
         assert network.everyone_reaches_everyone()
+
+
+def test_a_clock_that_steps_back_as_reservations_begin_costs_no_frame(
+    demo_testbed, tmp_path, clock
+):
+    with live(demo_testbed, tmp_path, cold=True) as network:
+        dark = network.dark_frames()
+        with paced_stream(network.stage, "h11", "h21", pps=300, payload_bytes=200) as udp:
+            for jump_s in (-3_600, 0) * 2:
+                body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 40, **FOR_EVER}
+                answer = network.api("POST", "/v1/reservations", json=body)
+                clock(jump_s)
+                path = f"/v1/reservations/{answer.json()['id']}"
+                wait_until(lambda it=path: network.get(it)["state"] == "active")
+                assert network.planes_between("r1", "r2")
+                assert network.api("DELETE", path).is_success
+                wait_until(lambda it=path: network.get(it)["state"] == "released")
+            result = udp.stop()
+        assert network.lost_but_in_queues(result) == 0
+        assert network.dark_frames() == dark

@@ -13,6 +13,7 @@ from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.stage.controller_client import ControllerError
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
+from mininet_scenarios.testbed.capture import Capture, JointCapture
 from tests.waiting import PATIENCE_S
 
 from .live import live, on_each_substrate, silent, wait_until
@@ -442,4 +443,34 @@ def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
     assert network.planes_between("r1", "r2") != ("p1",)
     assert network.planes_between("r1", "r3") == ("p2",)
     assert network.lost_but_in_queues(result) == 0
+    assert network.everyone_reaches_everyone()
+
+
+def test_a_plane_that_broadcasts_disturbs_no_path_that_stands(network):
+    """What it is to lead from a to b comes out at c, too, where another path arrives."""
+    assert network.change("r3", "r4", "p1").state == "done"
+    network.testbed.ocs("p1").admin.fault(FaultKind.BROADCAST)
+    with (
+        paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200) as there,
+        paced_stream(network.stage, "h42", "h32", pps=500, payload_bytes=200) as back,
+    ):
+        change = network.begin_change("r1", "r2", "p1")
+        wait_until(lambda: network.state_of(change) == "done")  # its light arrives
+        tors = [
+            Capture(f"hyt-{rack}-p1", expression="vlan and udp and src host 10.0.1.1")
+            for rack in ("r3", "r4")
+        ]
+        with (
+            JointCapture(tors) as copies,
+            network.testbed.frames_at("h31", expression="udp and src host 10.0.1.1") as foreign,
+            network.testbed.frames_at("h41", expression="udp and src host 10.0.1.1") as others,
+            paced_stream(network.stage, "h11", "h21", pps=500, payload_bytes=200, count=500) as own,
+        ):
+            theirs = own.finish(PATIENCE_S)
+        results = there.stop(), back.stop(), theirs
+    assert len(copies.frames()) >= 500, "the plane does broadcast"
+    assert not foreign.frames() + others.frames(), "what is for others reaches no server"
+    assert network.planes_between("r1", "r2") == network.planes_between("r3", "r4") == ("p1",)
+    assert network.lost_but_in_queues(*results) == 0
+    assert [one.duplicates for one in results] == [0, 0, 0]
     assert network.everyone_reaches_everyone()

@@ -1,10 +1,14 @@
-"""A vswitch that forwards and no longer answers, where the policy closes it out."""
+"""A vswitch that forwards and no longer answers, where the policy closes it out; a switch that
+answers nonsense.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ALL_THERE
+from tests.waiting import HANGS_S, PATIENCE_S
 
 from .live import live, silent, wait_until
 
@@ -40,3 +44,25 @@ def test_its_port_is_closed_circuits_move_and_it_comes_back(demo_testbed, tmp_pa
         wait_until(lambda: network.reaches("h11", "h21"))
         wait_until(lambda: network.get("/v1/drift")["items"] == [])
         assert network.planes_between("r1", "r2") == ("p2",)
+
+
+def test_a_switch_that_answers_nonsense_holds_no_other_rack_up(demo_testbed, tmp_path):
+    """It has a vswitch's datapath id, greets, answers echoes, and else what nobody has asked; again
+    and again.
+    """
+    vswitch = demo_testbed.fabric.server_by_name["h41"].vswitch
+    policy = {"timeouts": {"vswitch_s": PATIENCE_S, "probe_s": 5.0}}
+    with live(demo_testbed, tmp_path, policy) as network, silent(vswitch.bridge):
+        settings = network.process.settings
+        wait_until(lambda: not status_of(network, vswitch.bridge)["connected"])
+        for plane in ("p1", "p2", "p1"):
+            address = settings.openflow_host, settings.openflow_port
+            stranger = Stranger(address, vswitch.datapath_id, nonsense=True)
+            try:
+                assert stranger.is_switch.wait(PATIENCE_S)
+                wait_until(lambda: status_of(network, vswitch.bridge)["connected"])
+                change = network.begin_change("r1", "r2", plane)
+                wait_until(lambda it=change: network.state_of(it) == "done", HANGS_S)
+            finally:
+                stranger.leave()
+        assert network.reaches("h11", "h21")

@@ -18,7 +18,10 @@ RULES = """\
  cookie=0x4828000000000000, table=3, priority=0 actions=goto_table:4
  cookie=0x4832000100000002, table=5, metadata=0x2 actions=set_field:4196->vlan_vid,output:2
  cookie=0x4832000300000003, table=5, metadata=0xa actions=set_field:4197->vlan_vid,output:2
+ cookie=0x4836000600000005, table=5, metadata=0x5 actions=multipath(hrw),goto_table:6
  cookie=0x4833000000000000, table=5, priority=0 actions=output:3
+ cookie=0x4837000600000005, table=6, reg0=0,metadata=0x5 actions=set_field:4198->vlan_vid,output:2
+ cookie=0x4837000600000005, table=6, reg0=0x1,metadata=0x5 actions=set_field:4199->vlan_vid,output:2
 """
 
 
@@ -34,7 +37,7 @@ def told(*, one_way):
 
 def test_rules_are_circuits_by_rack_and_vlan_and_diverts():
     found = readers.steering_in(RULES)
-    assert found.circuits == {(2, 100), (10, 101)}
+    assert found.circuits == {(2, 100), (10, 101), (5, 102), (5, 103)}
     assert found.diverts == 1
 
 

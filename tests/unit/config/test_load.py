@@ -346,6 +346,19 @@ def test_guests_that_are_not_named_send_at_most_where_sources_are_not_checked(
     demo["policy"]["source_check"] = "off"
     loaded = load_data(demo)
     assert not any(server.guests for server in loaded.fabric.servers)
-    (warning,) = loaded.warnings
-    assert warning.path == "racks[0].servers[0].guests"
-    assert "no unicast reaches guests that are not listed" in warning.message
+    guests, tags = loaded.warnings
+    assert guests.path == "racks[0].servers[0].guests"
+    assert tags.path == "policy.source_check"
+    assert "no unicast reaches guests that are not listed" in guests.message
+
+
+@pytest.mark.parametrize(
+    ("shipped", "warned"), [("demo", True), ("single-homed", True), ("openflow-only", False)]
+)
+def test_tags_of_servers_that_pass_are_warned_of(shipped, warned, load_data):
+    """OpenFlow ToRs drop them whatever the policy says."""
+    document = yaml.safe_load((CONFIGS / f"{shipped}.yaml").read_text())
+    assert not load_data(document).warnings
+    document["policy"]["source_check"] = "off"
+    told = [str(one) for one in load_data(document).warnings]
+    assert ["vlan-limit=2" in one for one in told] == [True] * warned

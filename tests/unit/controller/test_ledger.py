@@ -630,6 +630,14 @@ def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
     *before, last = again.events.after(0)[0]
     assert before == first
     assert last.progress == Progress(broken_off.id, ReconfigurationState.FAILED)
+    known = {one.id: one for one in again.reconfigurations()}
+    assert {name: one.state for name, one in known.items()} == {
+        ended.id: ReconfigurationState.DONE,
+        broken_off.id: ReconfigurationState.FAILED,
+    }
+    assert known[broken_off.id].reason == "the controller that carried it out has ended"
+    assert known[ended.id].created_unix_s == pytest.approx(ended.created_unix_s, abs=60.0)
+    assert again.reconfiguration(ended.id).trigger == "a controller that led before"
     of_others = {"run": again.events.run, "number": last.number + 1, "kind": "of another release"}
     journal = SqliteJournal(disk.name)
     journal.write([Change(Kind.EVENT, None, of_others)])

@@ -653,7 +653,7 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     change.late_until_s = 0.0
     course = []
     runner = staged.rooms._runner
-    monkeypatch.setattr(runner, "run_beside", lambda one, _put: course.append(one))
+    monkeypatch.setattr(runner, "run_beside", lambda one, _put, _s: course.append(one))
     staged.rooms._switches.answers_again(LATE.vswitch.datapath_id)
     staged.rooms._switch_answers(LATE.vswitch.datapath_id)
     staged.rooms._upkeep.synchronise()

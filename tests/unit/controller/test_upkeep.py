@@ -389,7 +389,7 @@ def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(
     assert not stage.upkeep.synchronise()
     assert len(stage.reach.ready_switches() & names) == len(names) == 3
     assert not stage.upkeep.synchronise()
-    assert stage.core.steps.count("synchronise") == 2
+    assert stage.core.steps.count("confirm") == 2
 
 
 def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
@@ -406,6 +406,8 @@ def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     stage.network.connected.add(first)  # the refusal may have ended its connection
     stage.core.switches.renewed(first)
     stage.upkeep.synchronise()
+    assert first not in stage.reach.ready_switches(), "others do not wait for it again"
+    stage.core.finish_beside()
     assert first in stage.reach.ready_switches()
 
 
@@ -447,13 +449,14 @@ def test_who_connects_is_brought_at_once_beside_slow_ones(stage, slow):
     assert slow in stage.reach.ready_switches()
 
 
-def test_slow_ones_that_answer_later_are_brought_after_those(stage, slow):
+def test_slow_ones_that_answer_later_do_not_wait_for_those(stage, slow):
     stage.upkeep.synchronise()
     other = max(stage.network.names)
     stage.network.tables[other].clear()
     stage.core.switches.answers_again(other)
     stage.upkeep.synchronise()
-    assert stage.core.steps.count("take") == 1
+    stage.upkeep.synchronise()
+    assert stage.core.steps.count("take") == 2, "and each is brought once"
     stage.core.finish_beside()
     assert stage.core.steps.count("take") == 2
     assert stage.reach.ready_switches() >= {slow, other}
@@ -462,7 +465,8 @@ def test_slow_ones_that_answer_later_are_brought_after_those(stage, slow):
 def test_nothing_of_a_slow_switch_is_under_way_when_devices_are_read_anew(stage, slow):
     stage.upkeep.synchronise()
     ended = []
-    stage.upkeep._beside = SimpleNamespace(drop=lambda: ended.append(list(stage.core.steps)))
+    dropped = SimpleNamespace(drop=lambda: ended.append(list(stage.core.steps)))
+    stage.upkeep._beside = [dropped]
     stage.core.recovery.done = False
     stage.upkeep.look_after()
     assert ended == [["take"]], "before anything else"

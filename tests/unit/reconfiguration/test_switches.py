@@ -301,13 +301,14 @@ def test_what_it_should_hold_besides_may_change_meanwhile(core):
     assert brought(course, {first: None}) == {first}
 
 
-def test_who_connects_anew_or_refuses_meanwhile_is_not_brought(core):
+def test_who_connects_anew_or_refuses_everything_meanwhile_is_not_brought(core):
     first, second, third, *_ = sorted(core.switches.owned)
     course, _ = under_way(core, first, second, third)
     core.switches.renewed(first)
     assert first not in core.switches.fresh(), "what it was told may be under way still"
     refused = Failure("openflow", "v", FailureKind.REFUSED, "no")
-    assert brought(course, {first: None, second: refused, third: None}) == {third}
+    smaller = {second: refused}
+    assert brought(course, {first: None, second: refused, third: None}, smaller) == {third}
     assert core.switches.fresh() == {first}
     assert core.switches.slow() == {second}
     assert not core.switches.soon_ready(), "it has been tried"
@@ -386,11 +387,13 @@ def test_a_switch_that_refuses_rules_of_circuits_goes_electrical_until_it_takes_
     if beside:
         core.run_beside(core.recovery.bring_beside([switch]))
         core.finish_beside()
-        assert switch not in switches.ready()
-    core.run(core.recovery.bring(every))
+        assert switch in switches.ready()
+    else:
+        core.run(core.recovery.bring([switch]))
     sentence = "h11 refuses the rules of r1 - r2 (no room, table 5 (circuits))"
     assert {dp: str(one) for dp, one in switches.refused.items()} == {switch: sentence}
     assert caplog.text.count(sentence) == 1
+    core.run(core.recovery.bring(every))
     assert switches.ready() >= set(every)
     held = {rule.kind for rule in network.tables[switch].values()}
     assert RuleKind.CIRCUIT not in held
@@ -467,6 +470,7 @@ def test_rules_that_name_a_renumbered_port_follow_and_no_others(at_work):
         course.send([Outcome({first: None})])
     assert first in at_work.switches.ready()
     assert not at_work.switches.moved_ports()
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
 def test_a_port_that_moves_again_meanwhile_is_followed_again(at_work):
@@ -488,9 +492,23 @@ def test_a_switch_that_refuses_to_follow_is_brought_as_a_whole(at_work):
         course.send([Outcome({first: refused})])
     assert first in at_work.switches.late()
     assert at_work.switches.moved_ports()
+    assert not at_work.followed
     at_work.run(at_work.switches.synchronise([first]))
     assert first in at_work.switches.ready()
     assert not at_work.switches.moved_ports()
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
+
+
+def test_a_switch_in_doubt_whose_port_moves_is_told_of_once_it_is_brought(at_work):
+    """As one that was sent a way around the port's server between its loss and its return."""
+    first, *_ = sorted(at_work.switches.owned)
+    at_work.switches.doubt([first])
+    course, _ = following(at_work, first, optical=2)
+    with pytest.raises(StopIteration):
+        course.send([Outcome({first: None})])
+    assert not at_work.followed, "the switch may lack other rules"
+    at_work.run(at_work.switches.synchronise([first]))
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
 def test_a_switch_that_is_just_being_brought_when_a_port_moves_is_brought_again(core):

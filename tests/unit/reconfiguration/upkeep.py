@@ -28,7 +28,7 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions, Execution
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.recovery import Recovery
-from hydra.reconfiguration.switches import SeenPort, Switches
+from hydra.reconfiguration.switches import MovedPort, SeenPort, Switches
 from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
 
 _ResultT = TypeVar("_ResultT")
@@ -98,7 +98,10 @@ class SimulatedUpkeep:
         self.memory = Remembered(state, unsettled)
         policy = CurrentPolicy(POLICY)
         fabric: Fabric = network.fabric
-        self.switches = Switches(fabric, policy, self.memory, Seen(network))
+        self.followed: list[MovedPort] = []
+        """Ports with another OpenFlow number, once rules name them by that."""
+        seen = Seen(network)
+        self.switches = Switches(fabric, policy, self.memory, seen, followed=self.followed.extend)
         network.electrical = lambda: self.switches.refused
         self.care = DeviceCare(fabric, policy, self.memory, self.switches)
         self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
@@ -144,9 +147,23 @@ class SimulatedUpkeep:
         return self.run(course)
 
     def run_beside(
-        self, course: Steps, put: Callable[[Callable[[], None]], None] | None = None
+        self,
+        course: Steps,
+        put: Callable[[Callable[[], None]], None] | None = None,
+        alone_s: float = 0.0,
     ) -> BesideOthers:
-        return BesideOthers(course, self._submit, self.perform, put or self.jobs.append)
+        """With ``alone_s``, whoever is asked answers promptly."""
+        if not alone_s:
+            return BesideOthers(course, self._submit, self.perform, put or self.jobs.append)
+        beside = BesideOthers(course, self._answered, self.perform, lambda _job: None)
+        beside.wait(alone_s)
+        return beside
+
+    def _answered(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        futures = [Future[Outcome]() for _ in batch.commands]
+        for future, outcome in zip(futures, self.perform(batch), strict=True):
+            future.set_result(outcome)
+        return futures
 
     def _submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
         self.steps.append(batch.step)
