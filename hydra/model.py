@@ -336,8 +336,9 @@ class NetworkState:
         last = len(self.freed) + 1
         order = dict.fromkeys(self.resting, last)  # just now, if a change broke off that tried them
         order |= {vlan: place for place, vlan in enumerate(self.freed, start=1)}
-        ids = map(VlanId, range(vlans.first, vlans.last + 1))
-        return sorted(ids, key=lambda vlan: order.get(vlan, 0))
+        ids = [VlanId(vlan) for vlan in range(vlans.first, vlans.last + 1)]
+        waited = sorted((vlan for vlan in ids if vlan in order), key=order.__getitem__)
+        return [vlan for vlan in ids if vlan not in order] + waited
 
     @property
     def spare(self) -> frozenset[VlanId]:

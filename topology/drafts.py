@@ -200,7 +200,10 @@ class Ground:
         more = replace(rule, whole=False, partial=True, direct_share=1.0)
         beside = self.open_paths - (self.n_standing == 0)  # the rounds above were for a first path
         for _ in range(beside.max(initial=0)):
+            circuits = rounds.n_links
             found.append(self._one_more(rounds, more, FoundPaths.joined(found)))
+            if not len(found[-1].pair) and rounds.n_links == circuits:
+                break  # every further round would begin, and end, as this one did
         paths = FoundPaths.joined(found)
         capacity = rounds.rates_mbps()
         capacity[: len(given)] = given_mbps

@@ -35,7 +35,6 @@ _PORT_MBPS: Final = 10_000.0
 _ELECTRICAL_SHARE: Final = 0.1
 """Rate of a rack's electrical link as a part of its optical rate."""
 _LOAD: Final = 0.8
-_WINDOW_S: Final = 10.0
 _TOLERANCE: Final = 1e-6
 
 
@@ -45,10 +44,12 @@ class Size:
     planes: int
     periods: int
     """Number of demands of each workload, one after the other."""
+    window_s: float
+    """Time that each demand lasts."""
 
 
-FULL: Final = Size(64, 8, 10)
-SHORT: Final = Size(16, 4, 2)
+FULL: Final = Size(64, 8, 10, 10.0)
+SHORT: Final = Size(8, 4, 2, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,14 @@ def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]
 
     def made_up(kind: str) -> list[Window]:
         seeds = range(seed * 1000, seed * 1000 + size.periods)
-        return _numbered([synthetic_demand(kind, size.racks, s, busiest_mbps) for s in seeds])
+        made = [synthetic_demand(kind, size.racks, s, busiest_mbps) for s in seeds]
+        return _numbered(made, size.window_s)
 
     def pattern(name: str) -> list[Window]:
         chance = np.random.default_rng(seed)
         small = [patterns.PATTERNS[name](period, chance) for period in range(size.periods)]
-        return _numbered([_tiled(demand, size.racks, busiest_mbps) for demand in small])
+        made = [_tiled(demand, size.racks, busiest_mbps) for demand in small]
+        return _numbered(made, size.window_s)
 
     made: dict[str, Callable[[], list[Window]]] = {}
     for kind in KINDS:
@@ -95,9 +98,9 @@ def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]
     return MappingProxyType(made)
 
 
-def _numbered(demands: Sequence[DemandMatrix]) -> list[Window]:
+def _numbered(demands: Sequence[DemandMatrix], window_s: float) -> list[Window]:
     return [
-        Window(number, number * _WINDOW_S, int((demand > 0).sum()), demand)
+        Window(number, number * window_s, int((demand > 0).sum()), demand)
         for number, demand in enumerate(demands)
     ]
 
@@ -125,9 +128,10 @@ def _trace(size: Size, busiest_mbps: float, seed: int) -> list[Window]:
         lines = coflow_lines(SAMPLE_RACKS, coflows, seed)
         trace.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         numbers = rack_numbers(summarise(trace).racks, size.racks, fold=True)
-        cut = islice(windows(read_trace(trace), numbers, size.racks, _WINDOW_S), size.periods)
+        cut = islice(windows(read_trace(trace), numbers, size.racks, size.window_s), size.periods)
         return _numbered(
-            [window.demand_mbps * (busiest_mbps / window.busiest_rack_mbps) for window in cut]
+            [window.demand_mbps * (busiest_mbps / window.busiest_rack_mbps) for window in cut],
+            size.window_s,
         )
 
 
@@ -148,7 +152,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Tournament:
             cut = make()
             matches.append(_match(fabric, name, cut))
             for network in shared:
-                courses += policy_matrix.courses(network, name, cut, _WINDOW_S)
+                courses += policy_matrix.courses(network, name, cut, size.window_s)
     return Tournament(size.racks, size.planes, tuple(matches), tuple(courses))
 
 
@@ -367,7 +371,7 @@ def _heat_map(
 
 
 def _expected_s(full: bool) -> float:
-    return 600.0 if full else 20.0
+    return 600.0 if full else 10.0
 
 
 EXPERIMENT: Final = Experiment(

@@ -53,7 +53,7 @@ def test_each_repetition_has_demands_of_its_own(name):
 
 def test_the_first_repetition_plays_the_sample():
     numbers = rack_numbers(summarise(SAMPLE).racks, SHORT.racks, fold=True)
-    cut = windows(read_trace(SAMPLE), numbers, SHORT.racks, 10.0)
+    cut = windows(read_trace(SAMPLE), numbers, SHORT.racks, SHORT.window_s)
     sample = [window.demand_mbps / window.busiest_rack_mbps for window in islice(cut, 2)]
     ours = [demand / demand.sum() for demand in demands("coflows", SAMPLE_SEED)]
     assert np.allclose(ours, [demand / demand.sum() for demand in sample])
