@@ -53,6 +53,7 @@ def improve_links(
     mate: NDArray[int32],
     disturbance_mbps: NDArray[float64],
     steps: int,
+    reroute_steps: int,
     seed: int,
     n_fixed: int,
     n_links: int,

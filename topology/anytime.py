@@ -28,11 +28,13 @@ _RUNGS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 """Numbers of paths of a pair that are planned for, the smaller ones first."""
 _FEW_RUNGS: Final = (1, 4, 16)
 """The same where no topology is improved, since routing one takes long."""
-_LEAST_STEPS: Final = 300_000
+_LEAST_STEPS: Final = 150_000
 _STEPS_PER_PAIR: Final = 300
 """Circuits that the local search may look at for each of its limits: the least, and more for each
 pair and port of a rack."""
 _MOST_STEPS: Final = 20_000_000
+_LEAST_REROUTE: Final = 20_000
+"""Least number of circuits that may be looked at for better paths on one topology."""
 _CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True),
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, order=1),
@@ -110,6 +112,7 @@ class _Search:
         degree = int(fabric.ports_per_rack.max(initial=0))
         wanted = _LEAST_STEPS + _STEPS_PER_PAIR * len(ground.pairs) * degree
         self._steps = min(_MOST_STEPS, wanted)
+        self._reroute_steps = max(_LEAST_REROUTE, wanted // 16)
         self._improves = 10 * len(ground.pairs) * degree**2 <= self._steps
         self._disturbance_mbps = ground.budget.disturbance_mbps
         self._in_use = ground.in_use() if self._disturbance_mbps > 0 else []
@@ -198,6 +201,7 @@ class _Search:
             self._mate,
             np.array([self._disturbance_mbps]),
             self._steps,
+            self._reroute_steps,
             ground.budget.max_hops,
             fixed,
             count,

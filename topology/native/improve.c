@@ -8,6 +8,13 @@
 /* Random rewirings at a time, when no single one serves more. */
 enum { KICKS = 3 };
 
+/* The paths of a pair, put aside. */
+typedef struct {
+    int32_t pair, n_paths;
+    int32_t *hops, *links;
+    double *given;
+} Aside;
+
 typedef struct {
     const Wiring *wiring;
     const uint8_t *is_free;
@@ -21,6 +28,12 @@ typedef struct {
     double *residual;
     double *left;     /* per demand */
     int32_t *n_paths; /* per demand */
+    int32_t *first;   /* per demand: the place of its first path; the others follow */
+    int32_t *path_hops, *path_links; /* per place, LONGEST_PATH links each */
+    double *given;                   /* per place: what the path carries */
+    Aside aside[2];
+    double *turn_residual; /* per circuit, and per demand: what paths in turn leave */
+    double *unserved;
     int32_t *at_port; /* per port: its circuit, or -1 */
     int32_t *plane_start, *plane_port; /* ports where circuits may end, by plane */
     int32_t *rack_start, *rack_port;   /* the same by rack */
@@ -135,14 +148,49 @@ static bool carries_more(const Work *w, int32_t pair, double width)
     return old + lesser(share, width) > carried + RATE_TOLERANCE_MBPS;
 }
 
+static int32_t most_paths(const Work *w, int32_t pair)
+{
+    return w->first[pair + 1] - w->first[pair];
+}
+
+/* Take `mbps` from the circuits of a path, or give them back if it is negative. */
+static void book(Work *w, const int32_t *links, int32_t hops, double mbps)
+{
+    const Links *l = w->links;
+    for (int32_t i = 0; i < hops; i++) {
+        w->residual[links[i]] -= mbps;
+        find_best(w, w->wiring->port_rack[l->link_a[links[i]]],
+                  w->wiring->port_rack[l->link_b[links[i]]]);
+    }
+}
+
+static void add_path(Work *w, int32_t pair, int32_t hops, const int32_t *links, double given)
+{
+    int32_t path = w->first[pair] + w->n_paths[pair]++;
+    for (int32_t i = 0; i < LONGEST_PATH; i++)
+        w->path_links[(size_t)path * LONGEST_PATH + i] = i < hops ? links[i] : -1;
+    w->path_hops[path] = hops;
+    w->given[path] = given;
+    w->left[pair] -= given;
+    book(w, links, hops, given);
+}
+
+static void drop_paths(Work *w, int32_t pair)
+{
+    for (int32_t n = 0; n < w->n_paths[pair]; n++) {
+        int32_t path = w->first[pair] + n;
+        book(w, w->path_links + (size_t)path * LONGEST_PATH, w->path_hops[path], -w->given[path]);
+    }
+    w->n_paths[pair] = 0;
+    w->left[pair] = w->demands.open_mbps[pair];
+}
+
 /* One more path of `hops` circuits for a pair; false if that gives it nothing. */
 static bool serve_once(Work *w, int32_t pair, int32_t hops)
 {
     const DemandList *d = &w->demands;
-    Found *found = w->found;
     int32_t links[LONGEST_PATH];
-    if (w->left[pair] <= RATE_TOLERANCE_MBPS || w->n_paths[pair] >= d->open_paths[pair] ||
-        found->count == found->room)
+    if (w->left[pair] <= RATE_TOLERANCE_MBPS || w->n_paths[pair] >= most_paths(w, pair))
         return false;
     double width = widest_path(w, d->src[pair], d->dst[pair], hops, links);
     if (width <= RATE_TOLERANCE_MBPS)
@@ -150,21 +198,83 @@ static bool serve_once(Work *w, int32_t pair, int32_t hops)
     if (w->search->whole ? width < w->left[pair] - RATE_TOLERANCE_MBPS
                          : !carries_more(w, pair, width))
         return false;
-    double given = lesser(width, w->left[pair]);
-    int32_t *written = found->links + (size_t)found->count * LONGEST_PATH;
-    for (int32_t i = 0; i < LONGEST_PATH; i++)
-        written[i] = i < hops ? links[i] : -1;
-    for (int32_t i = 0; i < hops; i++) {
-        const Links *l = w->links;
-        w->residual[links[i]] -= given;
-        find_best(w, w->wiring->port_rack[l->link_a[links[i]]],
-                  w->wiring->port_rack[l->link_b[links[i]]]);
-    }
-    w->left[pair] -= given;
-    w->n_paths[pair]++;
-    found->pair[found->count] = pair;
-    found->hops[found->count++] = hops;
+    add_path(w, pair, hops, links, lesser(width, w->left[pair]));
     return true;
+}
+
+/* Below 0 if circuit `one` comes before `other` in the order of paths, above 0 if after it. */
+static int32_t compare_links(const Work *w, int32_t one, int32_t other)
+{
+    const Links *l = w->links;
+    const int32_t *plane = w->wiring->port_plane;
+    int32_t by_plane = plane[l->link_a[one]] - plane[l->link_a[other]];
+    if (by_plane)
+        return by_plane;
+    int32_t by_port = l->link_a[one] - l->link_a[other];
+    return by_port ? by_port : l->link_b[one] - l->link_b[other];
+}
+
+static bool goes_before(const Work *w, int32_t one, int32_t other)
+{
+    if (w->path_hops[one] != w->path_hops[other])
+        return w->path_hops[one] < w->path_hops[other];
+    const int32_t *a = w->path_links + (size_t)one * LONGEST_PATH;
+    const int32_t *b = w->path_links + (size_t)other * LONGEST_PATH;
+    for (int32_t i = 0; i < w->path_hops[one]; i++) {
+        int32_t by_link = a[i] == b[i] ? 0 : compare_links(w, a[i], b[i]);
+        if (by_link)
+            return by_link < 0;
+    }
+    return false;
+}
+
+/* Put a pair's paths into the order in which they take turns. */
+static void sort_paths(Work *w, int32_t pair)
+{
+    int32_t first = w->first[pair];
+    for (int32_t i = first + 1; i < first + w->n_paths[pair]; i++)
+        for (int32_t k = i; k > first && goes_before(w, k, k - 1); k--) {
+            int32_t *a = w->path_links + (size_t)k * LONGEST_PATH, *b = a - LONGEST_PATH;
+            int32_t hops = w->path_hops[k], links[LONGEST_PATH];
+            double given = w->given[k];
+            memcpy(links, a, sizeof links);
+            memcpy(a, b, sizeof links);
+            memcpy(b, links, sizeof links);
+            w->path_hops[k] = w->path_hops[k - 1];
+            w->path_hops[k - 1] = hops;
+            w->given[k] = w->given[k - 1];
+            w->given[k - 1] = given;
+        }
+}
+
+/* Mbps served if paths take turns as in topology.problem.serve; notes what is unserved. */
+static double served_in_turn(Work *w)
+{
+    const DemandList *d = &w->demands;
+    double served = 0;
+    bool more = true;
+    w->used += d->count / 4;
+    memcpy(w->turn_residual, w->links->capacity_mbps,
+           w->links->n_links * sizeof *w->turn_residual);
+    memcpy(w->unserved, d->open_mbps, d->count * sizeof *w->unserved);
+    for (int32_t turn = 0; more; turn++) {
+        more = false;
+        for (int32_t pair = 0; pair < d->count; pair++) {
+            if (turn >= w->n_paths[pair])
+                continue;
+            int32_t path = w->first[pair] + turn;
+            const int32_t *links = w->path_links + (size_t)path * LONGEST_PATH;
+            double given = w->unserved[pair];
+            for (int32_t i = 0; i < w->path_hops[path]; i++)
+                given = lesser(given, w->turn_residual[links[i]]);
+            for (int32_t i = 0; i < w->path_hops[path]; i++)
+                w->turn_residual[links[i]] -= given;
+            w->unserved[pair] -= given;
+            served += given;
+            more |= turn + 1 < w->n_paths[pair];
+        }
+    }
+    return served;
 }
 
 /* What the circuits are worth in Mbps: short paths first, the largest demands first. */
@@ -174,7 +284,6 @@ static double route(Work *w)
     double worth = 0;
     w->used += w->links->n_links + d->count + w->wiring->n_racks * w->wiring->n_racks / 16;
     lay_out(w);
-    w->found->count = 0;
     memcpy(w->left, d->open_mbps, d->count * sizeof *w->left);
     memset(w->n_paths, 0, d->count * sizeof *w->n_paths);
     for (int32_t hops = 1; hops <= w->search->max_hops; hops++)
@@ -182,12 +291,126 @@ static double route(Work *w)
             while (serve_once(w, pair, hops))
                 ;
     for (int32_t pair = 0; pair < d->count; pair++)
-        worth += d->open_mbps[pair] - w->left[pair];
+        sort_paths(w, pair);
+    worth += served_in_turn(w);
     if (w->search->disturbance_mbps > 0)
         for (int32_t i = w->links->n_fixed; i < w->links->n_links; i++)
             if (w->search->mate[w->links->link_a[i]] == w->links->link_b[i])
                 worth += w->search->disturbance_mbps;
     return worth;
+}
+
+/* ---- rerouting -------------------------------------------------------------------------------- */
+
+static void put_aside(const Work *w, int32_t pair, Aside *aside)
+{
+    size_t first = w->first[pair], count = w->n_paths[pair];
+    aside->pair = pair;
+    aside->n_paths = w->n_paths[pair];
+    memcpy(aside->hops, w->path_hops + first, count * sizeof *aside->hops);
+    memcpy(aside->given, w->given + first, count * sizeof *aside->given);
+    memcpy(aside->links, w->path_links + first * LONGEST_PATH,
+           count * LONGEST_PATH * sizeof *aside->links);
+}
+
+static void put_back(Work *w, const Aside *aside)
+{
+    for (int32_t n = 0; n < aside->n_paths; n++)
+        add_path(w, aside->pair, aside->hops[n], aside->links + (size_t)n * LONGEST_PATH,
+                 aside->given[n]);
+}
+
+static void serve_pair(Work *w, int32_t pair)
+{
+    for (int32_t hops = 1; hops <= w->search->max_hops; hops++)
+        while (serve_once(w, pair, hops))
+            ;
+    sort_paths(w, pair);
+}
+
+/* Whether a path of `other` uses a circuit of one of the racks of `pair`. */
+static bool in_the_way(const Work *w, int32_t pair, int32_t other)
+{
+    int32_t src = w->demands.src[pair], dst = w->demands.dst[pair];
+    const int32_t *rack = w->wiring->port_rack;
+    for (int32_t n = 0; n < w->n_paths[other]; n++) {
+        int32_t path = w->first[other] + n;
+        for (int32_t i = 0; i < w->path_hops[path]; i++) {
+            int32_t link = w->path_links[(size_t)path * LONGEST_PATH + i];
+            int32_t a = rack[w->links->link_a[link]], b = rack[w->links->link_b[link]];
+            if (a == src || a == dst || b == src || b == dst)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Route `pair` anew, then `other`; true, with the new rate, if all get more, else nothing changed. */
+static bool give_way(Work *w, int32_t pair, int32_t other, double *served)
+{
+    put_aside(w, pair, &w->aside[0]);
+    put_aside(w, other, &w->aside[1]);
+    drop_paths(w, pair);
+    drop_paths(w, other);
+    serve_pair(w, pair);
+    serve_pair(w, other);
+    double then = served_in_turn(w);
+    if (then > *served + LEAST_GAIN) {
+        *served = then;
+        return true;
+    }
+    drop_paths(w, pair);
+    drop_paths(w, other);
+    put_back(w, &w->aside[0]);
+    put_back(w, &w->aside[1]);
+    return false;
+}
+
+/* Demands that miss something as routed last, the most wanting first; returns their number. */
+static int32_t list_short(Work *w)
+{
+    int32_t count = 0;
+    for (int32_t pair = 0; pair < w->demands.count; pair++)
+        if (w->unserved[pair] > RATE_TOLERANCE_MBPS) {
+            w->short_of[count] = pair;
+            w->missing[count++] = w->unserved[pair];
+        }
+    for (int32_t gap = count / 2; gap > 0; gap /= 2) /* Shell's sort */
+        for (int32_t i = gap; i < count; i++) {
+            int32_t pair = w->short_of[i], k = i;
+            double missing = w->missing[i];
+            for (; k >= gap && w->missing[k - gap] < missing; k -= gap) {
+                w->short_of[k] = w->short_of[k - gap];
+                w->missing[k] = w->missing[k - gap];
+            }
+            w->short_of[k] = pair;
+            w->missing[k] = missing;
+        }
+    return count;
+}
+
+/* Let demands that miss something go before others, two at a time, while that serves more; returns
+   the gain in Mbps. */
+static double reroute(Work *w)
+{
+    const DemandList *d = &w->demands;
+    int64_t last = w->used + w->search->reroute_steps;
+    double before = served_in_turn(w), served = before;
+    bool better = true;
+    while (better && w->used < last) {
+        better = false;
+        int32_t count = list_short(w);
+        for (int32_t i = 0; i < count; i++)
+            for (int32_t other = 0; other < d->count; other++) {
+                int32_t pair = w->short_of[i];
+                if (w->used >= last)
+                    break;
+                if (other != pair && w->n_paths[other] && in_the_way(w, pair, other))
+                    better |= give_way(w, pair, other, &served);
+            }
+        served_in_turn(w);
+    }
+    return served - before;
 }
 
 /* ---- rewiring --------------------------------------------------------------------------------- */
@@ -301,29 +524,6 @@ static bool try_to_join(Work *w, int32_t one, int32_t other, double *worth)
     return false;
 }
 
-/* Demands that miss something as routed last, the most wanting first; returns their number. */
-static int32_t list_short(Work *w)
-{
-    int32_t count = 0;
-    for (int32_t pair = 0; pair < w->demands.count; pair++)
-        if (w->left[pair] > RATE_TOLERANCE_MBPS) {
-            w->short_of[count] = pair;
-            w->missing[count++] = w->left[pair];
-        }
-    for (int32_t gap = count / 2; gap > 0; gap /= 2) /* Shell's sort */
-        for (int32_t i = gap; i < count; i++) {
-            int32_t pair = w->short_of[i], k = i;
-            double missing = w->missing[i];
-            for (; k >= gap && w->missing[k - gap] < missing; k -= gap) {
-                w->short_of[k] = w->short_of[k - gap];
-                w->missing[k] = w->missing[k - gap];
-            }
-            w->short_of[k] = pair;
-            w->missing[k] = missing;
-        }
-    return count;
-}
-
 /* One pass over the demands that miss something: a circuit between their racks, on each plane. True
    if that served more. */
 static bool mend(Work *w, double *worth)
@@ -400,6 +600,8 @@ static bool set_up(Work *w)
     ROOM(&failed, w->slot_peer, 2 * links + f->n_ports);
     ROOM(&failed, w->best, (size_t)f->n_racks * f->n_racks);
     ROOM(&failed, w->residual, links);
+    ROOM(&failed, w->turn_residual, links);
+    ROOM(&failed, w->unserved, w->demands.count);
     ROOM(&failed, w->left, w->demands.count);
     ROOM(&failed, w->n_paths, w->demands.count);
     ROOM(&failed, w->at_port, f->n_ports);
@@ -412,6 +614,25 @@ static bool set_up(Work *w)
     ROOM(&failed, w->kept_a, links);
     ROOM(&failed, w->kept_b, links);
     ROOM(&failed, w->kept_mbps, links);
+    ROOM(&failed, w->first, (size_t)w->demands.count + 1);
+    ROOM(&failed, w->path_hops, w->found->room);
+    ROOM(&failed, w->path_links, (size_t)w->found->room * LONGEST_PATH);
+    ROOM(&failed, w->given, w->found->room);
+    if (failed)
+        return false;
+    int32_t widest = 0;
+    for (int32_t pair = 0; pair < w->demands.count; pair++) {
+        int32_t most = w->demands.open_paths[pair], room = w->found->room - w->first[pair];
+        most = most > f->n_ports ? f->n_ports : most;
+        most = most > room ? room : most;
+        w->first[pair + 1] = w->first[pair] + most;
+        widest = most > widest ? most : widest;
+    }
+    for (int32_t n = 0; n < 2; n++) {
+        ROOM(&failed, w->aside[n].hops, widest);
+        ROOM(&failed, w->aside[n].links, (size_t)widest * LONGEST_PATH);
+        ROOM(&failed, w->aside[n].given, widest);
+    }
     if (failed)
         return false;
     for (int32_t port = 0; port < f->n_ports; port++)
@@ -448,7 +669,11 @@ static bool set_up(Work *w)
 
 static void release(Work *w)
 {
-    void *all[] = {w->rack_start, w->rack_port,   w->short_of,   w->missing,
+    void *all[] = {w->first,      w->path_hops,   w->path_links, w->given,
+                   w->aside[0].hops, w->aside[0].links, w->aside[0].given,
+                   w->aside[1].hops, w->aside[1].links, w->aside[1].given,
+                   w->turn_residual, w->unserved,
+                   w->rack_start, w->rack_port,   w->short_of,   w->missing,
                    w->slot_start, w->slot_count,  w->slot_link,  w->slot_peer, w->best,
                    w->residual,   w->left,        w->n_paths,    w->at_port,   w->plane_start,
                    w->plane_port, w->kept_a,      w->kept_b,     w->kept_mbps};
@@ -462,6 +687,21 @@ static double all_wanted(const Work *w)
     for (int32_t pair = 0; pair < w->demands.count; pair++)
         wanted += w->demands.open_mbps[pair];
     return wanted - LEAST_GAIN;
+}
+
+static void write_paths(Work *w)
+{
+    Found *found = w->found;
+    found->count = 0;
+    for (int32_t pair = 0; pair < w->demands.count; pair++)
+        for (int32_t n = 0; n < w->n_paths[pair]; n++) {
+            int32_t path = w->first[pair] + n, to = found->count++;
+            found->pair[to] = pair;
+            found->hops[to] = w->path_hops[path];
+            memcpy(found->links + (size_t)to * LONGEST_PATH,
+                   w->path_links + (size_t)path * LONGEST_PATH,
+                   LONGEST_PATH * sizeof *found->links);
+        }
 }
 
 int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList demands,
@@ -478,6 +718,8 @@ int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList d
         while (!time_is_up(w) && (costly || best < all)) {
             while (mend(w, &now) || sweep(w, &now))
                 ;
+            now = route(w);
+            now += reroute(w);
             if (now > best + LEAST_GAIN) {
                 best = now;
                 keep(w);
@@ -492,6 +734,8 @@ int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList d
         restore(w);
         used = w->used < INT32_MAX ? (int32_t)w->used : INT32_MAX;
         *worth = route(w);
+        *worth += reroute(w);
+        write_paths(w);
     }
     release(w);
     return used;

@@ -37,6 +37,7 @@ typedef struct {
     const int32_t *mate;       /* per port: the other end of its circuit in use, or -1 */
     double disturbance_mbps;   /* cost of giving up a circuit in use */
     int32_t steps, seed;       /* most circuits looked at; start of the random moves */
+    int32_t reroute_steps;     /* most circuits looked at for new paths on one topology */
 } Search;
 
 /* Rewires circuits on their planes while that serves more. `is_free` (n_ports) is true where new

@@ -146,6 +146,7 @@ static PyObject *py_improve_links(PyObject *self, PyObject *args)
     int32_t single = 1;
     const double *disturbance = doubles(&a, &single);
     search.steps = integer(&a, 1);
+    search.reroute_steps = integer(&a, 0);
     search.seed = integer(&a, 0);
     Links links = {.n_fixed = integer(&a, 0)};
     links.n_links = integer(&a, 0);
