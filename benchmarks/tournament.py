@@ -45,7 +45,7 @@ from mininet_scenarios.experiments.tournament.experiment import Size, workloads
 from topology.demand import max_min_rates, routes
 from topology.problem import FabricArrays
 
-SIZE: Final = Size(16, 4, 4)
+SIZE: Final = Size(16, 4, 4, 10.0)
 ELECTRICAL_SHARE: Final = 0.1
 PERIOD_S: Final = 10.0
 POLL_S: Final = 0.5
@@ -202,7 +202,7 @@ def main(argv: Sequence[str] = ()) -> int:
     for key in ("racks", "planes", "periods"):
         parser.add_argument(f"--{key}", type=int, default=getattr(SIZE, key))
     given = parser.parse_args(argv)
-    size = Size(given.racks, given.planes, given.periods)
+    size = Size(given.racks, given.planes, given.periods, SIZE.window_s)
     cuts = {name: make() for name, make in workloads(size, SEED).items()}
     contestants = list(policies(size))
     results = []
