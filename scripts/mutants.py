@@ -15,11 +15,13 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import venv
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -103,29 +105,26 @@ def measure(options: argparse.Namespace) -> None:
     """Run the mutants, and write the results into the working folder."""
     from mutmut import __main__ as mutmut  # noqa: PLC0415
 
+    made = Path("mutants/made")
+    if not made.exists():  # what an interrupted run left: mutmut would take a torn file as whole
+        shutil.rmtree("mutants", ignore_errors=True)
+    made.unlink(missing_ok=True)
     with mutmut.CatchOutput(spinner_title="Making mutants"):
         mutmut.copy_src_dir()
         mutmut.copy_also_copy_files()
         mutmut.create_mutants(AT_A_TIME)
+    made.touch()
     found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
     everything = sorted(name for _, name, _ in found)
     plugin = Mutants(options.mutants or draw(everything, options.count, options.seed))
     sys.path.insert(0, str(Path("mutants").absolute()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     marker = "not ovs and not quiet" + ("" if options.long else " and not takes")
-    arguments = [
-        "-s",
-        "-q",
-        "-m",
-        marker,
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
-        "--rootdir=.",
-    ]
+    arguments = ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--rootdir=."]
     with mutmut.change_cwd("mutants"):
-        pytest.main([*arguments, *(options.tests or [TESTS[options.room]])], plugins=[plugin])
+        pytest.main(
+            [*arguments, "-m", marker, *(options.tests or [TESTS[options.room]])], plugins=[plugin]
+        )
     Path("results.json").write_text(json.dumps(vars(plugin), indent=1))
     texts = (f"# {name}\n{mutmut.get_diff_for_mutant(name)}\n" for name in plugin.living())
     Path("survivors.diff").write_text("\n".join(texts))
@@ -242,7 +241,9 @@ def file_of(test: str) -> str:
 
 def fork(work: Callable[[TextIO], None]) -> int:
     """The process id of a child that does the work, with a file for its notes."""
-    if pid := os.fork():
+    with warnings.catch_warnings(action="ignore"):  # packages that fear for their threads
+        pid = os.fork()
+    if pid:
         return pid
     status = 1
     try:

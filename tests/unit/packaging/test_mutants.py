@@ -64,15 +64,20 @@ def test_that_fails_anyway():
     assert room.half(4) == 3
 """,
     "run.py": """
-import importlib.util, json, sys
+import importlib.util, json, os, sys, warnings
 import pytest
+
+def warn():  # as eventlet does
+    warnings.warn("a process with a hub forks", DeprecationWarning)
+
+os.register_at_fork(before=warn)
 
 spec = importlib.util.spec_from_file_location("mutants", sys.argv[1])
 mutants = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(mutants)
 mutants.LIMIT_S = 1
 plugin = mutants.Mutants(sys.argv[2:])
-pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:randomly", "."], plugins=[plugin])
+pytest.main(["-q", "-s", "-W", "error", "-p", "no:cacheprovider", "-p", "no:randomly", "."], plugins=[plugin])
 with open("results.json", "w") as file:
     json.dump({"results": plugin.results, "calls": plugin.calls}, file)
 """,
