@@ -11,6 +11,7 @@ test that killed each of the others: a test that killed none could go, as far as
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -121,7 +122,7 @@ def measure(options: argparse.Namespace) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     marker = "not ovs and not quiet" + ("" if options.long else " and not takes")
     arguments = ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--rootdir=."]
-    with mutmut.change_cwd("mutants"):
+    with contextlib.chdir("mutants"):
         pytest.main(
             [*arguments, "-m", marker, *(options.tests or [TESTS[options.room]])], plugins=[plugin]
         )
