@@ -203,6 +203,41 @@ def test_reservations_of_a_rack_pair_share_one_path_and_add_up(fabric):
     assert book.get("a").path == first, "a reservation that is over remembers its path"
 
 
+@pytest.mark.parametrize("end", [State.RELEASING, State.EXPIRED, State.PREEMPTED])
+def test_circuits_of_what_ended_are_leaving_until_they_are_gone(fabric, end):
+    book = ReservationBook(fabric)
+    for name in "ab":
+        book.add(name, request(bandwidth_mbps=10.0), now=0.0)
+        book.transition(name, State.ACTIVE)
+        assert not book.get(name).leaves_path
+    book.transition("a", end)
+    assert [r.id for r in book.leaving()] == ["a"]
+    if end is State.RELEASING:
+        book.transition("a", State.RELEASED)
+        assert [r.id for r in book.leaving()] == ["a"]
+    (gone,) = book.leave_nothing(["a"])
+    assert gone == book.get("a")
+    assert not gone.leaves_path
+    assert book.leaving() == ()
+
+
+def test_what_had_no_circuits_leaves_none(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", replace(request(), start_unix_s=60.0, duration_s=10.0), now=0.0)
+    book.transition("a", State.EXPIRED)
+    assert book.leaving() == ()
+
+
+def test_reservations_on_a_circuit(fabric):
+    book = ReservationBook(fabric)
+    for name, change in {"a": {}, "b": {"dst": "r3"}, "c": {"start_unix_s": 60.0}}.items():
+        book.add(name, replace(request(bandwidth_mbps=10.0), **change), now=0.0)
+    (circuit,) = book.get("a").booked.circuits
+    assert book.get("c").booked.circuits == (circuit,)
+    assert [r.id for r in book.on(circuit)] == ["a"], "c has not begun"
+    assert book.on(direct_path(fabric, 2, 3).circuits[0]) == ()
+
+
 def test_pruning_forgets_those_that_ended_first(fabric):
     book = ReservationBook(fabric)
     for number in range(5):
@@ -401,3 +436,13 @@ def test_what_would_fit_of_one_that_has_failed(fabric):
     assert book.fitting_mbps("a", 10.0, blocked) is None
     with pytest.raises(UnknownName):
         book.fitting_mbps("z", 10.0, limits)
+
+
+def test_standing_paths_take_nothing_from_what_would_fit(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(), 0.0)
+    book.transition("a", State.FAILED, "cut", now=1.0)
+    standing = tuple(
+        direct_path(fabric, rack, 2, plane.id) for rack in (0, 1) for plane in fabric.planes
+    )
+    assert book.fitting_mbps("a", 10.0, AdmissionLimits(1, standing=standing)) == 80.0

@@ -58,6 +58,13 @@ def test_what_needs_other_circuits_is_refused_and_says_what_there_is(book):
     assert len(book.pinned()) == 1
 
 
+def test_a_refusal_names_the_end_of_what_has_one(book):
+    with pytest.raises(NotHitless, match="have 70 Mb/s for it until 1970-01-01T00:01:40Z; ask"):
+        book.modify("a", Modification(bandwidth_mbps=80.0), NOW)
+    with pytest.raises(NotHitless, match="have 60 Mb/s for it; ask"):
+        book.modify("b", Modification(bandwidth_mbps=80.0), NOW)
+
+
 def test_what_no_circuit_carries_is_refused_as_ever(book):
     with pytest.raises(AdmissionError, match="fastest circuit") as refusal:
         book.modify("a", Modification(bandwidth_mbps=1000.0), NOW)

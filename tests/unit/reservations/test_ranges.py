@@ -57,6 +57,25 @@ def test_the_quota_bounds_it(fabric):
         book.add("b", request(80.0, 10.0, **mine), 0.0)
 
 
+def test_less_than_one_mbps_of_a_quota_is_no_more_than_that(fabric):
+    book = ReservationBook(fabric)
+    mine = {"owner": "tina", "quota": Quota(max_mbps=50.5)}
+    book.add("a", request(50.0, None, **mine), 0.0)
+    with pytest.raises(QuotaExceeded, match=r"0\.75 Mb/s exceed .* of which 0\.5 Mb/s are left"):
+        book.add("b", request(0.75, None, **mine), 0.0)
+    assert book.add("c", request(0.75, 0.25, **mine), 0.0).bandwidth_mbps == 0.5
+
+
+def test_a_quota_counts_no_later_time_than_is_asked_for(fabric):
+    book = ReservationBook(fabric)
+    mine = {"owner": "tina", "quota": Quota(max_mbps=50.0)}
+    book.add("later", request(40.0, None, start_unix_s=60.0, **mine), 0.0)
+    assert book.add("a", request(50.0, None, duration_s=60.0, **mine), 0.0).bandwidth_mbps == 50.0
+    with pytest.raises(QuotaExceeded, match="of which 0 Mb/s are left"):
+        book.add("b", request(1.0, None, duration_s=60.0, **mine), 0.0)
+    assert book.add("c", request(50.0, 5.0, start_unix_s=60.0, **mine), 0.0).bandwidth_mbps == 10.0
+
+
 @pytest.mark.parametrize("least", [81.0, 0.0, -1.0, float("nan")])
 def test_minima_that_are_none(fabric, least):
     with pytest.raises(AdmissionError, match="minimum_mbps"):

@@ -1,0 +1,269 @@
+"""Measure what tests are worth: count the random mutants of a room's code that its tests kill.
+
+    .venv/bin/python scripts/mutants.py hydra/reservations --count 200 --seed 49
+
+mutmut makes the mutants. Each runs in a process of its own, forked after pytest has collected the
+tests, with those that call the changed function, the quick ones first, until one test fails.
+``build/mutants/ROOM/survivors.diff`` has the mutants on which no test fails, ``results.json`` the
+test that killed each of the others: a test that killed none could go, as far as the sample tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+MUTMUT = "mutmut==3.8.1"
+TESTS = {
+    "hydra/reconfiguration": "tests/unit/reconfiguration",
+    "hydra/reservations": "tests/unit/reservations",
+    "topology": "tests/unit/topology",
+    "drivers/codecs": "tests/unit/drivers",
+    "apps/openflow": "tests/unit/openflow",
+}
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "mutants"
+AT_A_TIME = 2
+MEMORY_BYTES = 8 << 30  # a mutant may never stop filling a list
+SLOW_S = 0.3
+LIMIT_S = 5
+FAILED = "failed"
+NOTES = "../notes-{}"
+PACKAGES = ("apps", "drivers", "hydra", "mininet_scenarios", "topology")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("room", choices=TESTS)
+    parser.add_argument("--count", type=int, default=200, help="mutants to draw")
+    parser.add_argument("--seed", type=int, default=49)
+    parser.add_argument("--long", action="store_true", help="run tests marked `takes`, too")
+    parser.add_argument("--tests", nargs="+", help="files or folders, instead of the room's")
+    parser.add_argument("--mutants", nargs="+", help="these, instead of a sample")
+    options = parser.parse_args()
+    environment, folder = WORK / "venv", WORK / options.room.replace("/", "-")
+    if Path(sys.prefix) == environment:
+        measure(options)
+        return
+    if not (environment / "installed").exists():
+        install(environment)
+    lay_out(folder, options.room)
+    os.chdir(folder)
+    python = environment / "bin" / "python"
+    os.execv(python, [python, ROOT / "scripts" / "mutants.py", *sys.argv[1:]])  # noqa: S606
+
+
+def install(folder: Path) -> None:
+    """Make a virtual environment with mutmut, and with the packages and programs of this one."""
+    venv.create(folder, with_pip=True, clear=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "project.pth").write_text(f"{Path(sys.prefix) / site.relative_to(folder)}\n{ROOT}\n")
+    subprocess.run([folder / "bin/python", "-m", "pip", "install", "-q", MUTMUT], check=True)
+    for program in Path(sys.prefix, "bin").iterdir():
+        if not (folder / "bin" / program.name).exists():
+            (folder / "bin" / program.name).symlink_to(program)
+    (folder / "installed").touch()
+
+
+def lay_out(folder: Path, room: str) -> None:
+    """Link the clone's files into the folder, beside mutmut's settings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    names = sorted({line.split("/")[0] for line in listed.stdout.splitlines()})
+    for name in names:
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(ROOT / name)
+    settings = {
+        "source_paths": PACKAGES,
+        "only_mutate": [f"{room}/*"],
+        "also_copy": [name for name in names if name not in PACKAGES],
+    }
+    lines = ("\n    ".join([f"{key} =", *values]) for key, values in settings.items())
+    (folder / "setup.cfg").write_text("\n".join(["[mutmut]", *lines]))
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Run the mutants, and write the results into the working folder."""
+    from mutmut import __main__ as mutmut  # noqa: PLC0415
+
+    made = Path("mutants/made")
+    if not made.exists():  # what an interrupted run left: mutmut would take a torn file as whole
+        shutil.rmtree("mutants", ignore_errors=True)
+    made.unlink(missing_ok=True)
+    with mutmut.CatchOutput(spinner_title="Making mutants"):
+        mutmut.copy_src_dir()
+        mutmut.copy_also_copy_files()
+        mutmut.create_mutants(AT_A_TIME)
+    made.touch()
+    found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
+    everything = sorted(name for _, name, _ in found)
+    plugin = Mutants(options.mutants or draw(everything, options.count, options.seed))
+    sys.path.insert(0, str(Path("mutants").absolute()))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    marker = "not ovs and not quiet" + ("" if options.long else " and not takes")
+    arguments = ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--rootdir=."]
+    with contextlib.chdir("mutants"):
+        pytest.main(
+            [*arguments, "-m", marker, *(options.tests or [TESTS[options.room]])], plugins=[plugin]
+        )
+    Path("results.json").write_text(json.dumps(vars(plugin), indent=1))
+    texts = (f"# {name}\n{mutmut.get_diff_for_mutant(name)}\n" for name in plugin.living())
+    Path("survivors.diff").write_text("\n".join(texts))
+    outcomes = Counter(outcome for outcome, _ in plugin.results.values())
+    print(f"{options.room}, seed {options.seed}, of {len(everything)} mutants: {dict(outcomes)}")
+    for file, (cpu_s, kills) in sorted(plugin.by_file().items(), key=lambda entry: -entry[1][0]):
+        print(f"{cpu_s:8.1f} s, the first to kill {kills:3}: {file}")
+
+
+def draw(names: list[str], count: int, seed: int) -> list[str]:
+    """``count`` of the names, or all if there are fewer."""
+    return random.Random(seed).sample(names, min(count, len(names)))  # noqa: S311
+
+
+class Mutants:
+    """Plugin of pytest that runs the tests once for each mutant, in processes of their own."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.results: dict[str, tuple[str, str | None]] = {}
+        """Mutant -> outcome, and the test that failed or did not end."""
+        self.calls: dict[str, list[str]] = {}
+        """Test -> functions of the room that the test calls, by mutmut's names."""
+        self.cpu_s: dict[str, float] = {}
+        self.failed = False
+
+    def living(self) -> list[str]:
+        return sorted(name for name, (_, killer) in self.results.items() if killer is None)
+
+    def by_file(self) -> dict[str, tuple[float, int]]:
+        """File -> processor time of its tests in s, and how many mutants they kill first."""
+        kills = Counter(file_of(killer) for _, killer in self.results.values() if killer)
+        seconds: Counter[str] = Counter()
+        for test, cpu_s in self.cpu_s.items():
+            seconds[file_of(test)] += cpu_s
+        return {file: (cpu_s, kills[file]) for file, cpu_s in seconds.items()}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.failed = self.failed or report.failed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        from hypothesis.internal.conjecture import engine  # noqa: PLC0415  # after pytest's plugins
+
+        engine.MAX_SHRINKS = 1  # any example that fails will do
+        fork(lambda notes: self.survey(session.items, notes))
+        for test, cpu_s, functions in map(json.loads, ended()[1]):
+            self.cpu_s[test], self.calls[test] = cpu_s, functions
+        seconds = {file: cpu_s for file, (cpu_s, _) in self.by_file().items()}
+        running: dict[int, str] = {}
+        for name in self.names:
+            tests = self.tests_of(name, session.items, seconds)
+            if len(running) == AT_A_TIME:
+                self.judge(running)
+            running[fork(partial(self.attack, name, tests))] = name
+        while running:
+            self.judge(running)
+        return True
+
+    def survey(self, items: list[pytest.Item], notes: TextIO) -> None:
+        """Run the tests without a mutant: note their time, and which functions they call."""
+        from mutmut.mutation import trampoline  # noqa: PLC0415
+        from mutmut.state import state  # noqa: PLC0415
+
+        trampoline._mutant_under_test = "stats"
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            start_s, self.failed = time.process_time(), False
+            state()._stats.clear()
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+            cpu_s = time.process_time() - start_s
+            if not self.failed:  # what fails anyway kills nothing
+                print(json.dumps((item.nodeid, cpu_s, sorted(state()._stats))), file=notes)
+
+    def tests_of(
+        self, name: str, items: list[pytest.Item], seconds: Mapping[str, float]
+    ) -> list[pytest.Item]:
+        """Tests that call the mutant's function, the quick ones first, otherwise by file."""
+        function = name.partition("__mutmut_")[0]
+        chosen = [item for item in items if function in self.calls.get(item.nodeid, ())]
+        return sorted(
+            chosen,
+            key=lambda item: (self.cpu_s[item.nodeid] > SLOW_S, seconds[file_of(item.nodeid)]),
+        )
+
+    def attack(self, name: str, tests: list[pytest.Item], notes: TextIO) -> None:
+        """Run the tests with the mutant until one fails; note each that begins."""
+        from mutmut.mutation.trampoline import set_mutant_under_test  # noqa: PLC0415
+
+        set_mutant_under_test(name)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        for item, following in zip(tests, [*tests[1:], None], strict=True):
+            limit_s = LIMIT_S + 10 * self.cpu_s[item.nodeid]
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + limit_s), hard))
+            print(item.nodeid, file=notes)
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                print(FAILED, file=notes)
+                break
+
+    def judge(self, running: dict[int, str]) -> None:
+        """Wait for one of the mutants, and take its result down."""
+        pid, notes, status = ended()
+        if not notes:
+            result = "called by no test", None
+        elif status:
+            result = "does not end" if status == -signal.SIGXCPU else "crashes", notes[-1]
+        else:
+            result = ("killed", notes[-2]) if notes[-1] == FAILED else ("survived", None)
+        self.results[running.pop(pid)] = result
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def fork(work: Callable[[TextIO], None]) -> int:
+    """The process id of a child that does the work, with a file for its notes."""
+    with warnings.catch_warnings(action="ignore"):  # packages that fear for their threads
+        pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        with Path(NOTES.format(os.getpid())).open("w", buffering=1) as notes:
+            work(notes)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def ended() -> tuple[int, list[str], int]:
+    """Wait for a child: its process id, its notes, its exit status (below 0: the signal)."""
+    pid, status = os.wait()
+    path = Path(NOTES.format(pid))
+    notes = path.read_text().splitlines()
+    path.unlink()
+    return pid, notes, os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    main()
