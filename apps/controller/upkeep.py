@@ -303,7 +303,7 @@ class Upkeep:
             if name == self._fabric.racks[rack].name or name in {s.name for s in switch.servers}
         ]
         refusing = [one for one in steering if one in self._switches.refused]
-        if late := self._switches.late().intersection(refusing):
+        if late := self._switches.late().intersection(refusing) - self._switches.being_brought:
             self._runner.run(self._recovery.bring(late))
         refused = self._switches.refused
         return "; ".join(str(refused[one]) for one in refusing if one in refused)
