@@ -934,6 +934,26 @@ static bool pass(u32 rack, u32 port, const u8 *frame, u16 n, u16 vlan) {
   tor->counters[port - 1].rx_bytes += n;
   return true;
 }
+/* An untagged probe comes in at a server's port: the servers of a rack share the native VLAN. */
+static bool pass_untagged(u32 rack, u32 port, const u8 *frame, u16 n) {
+  Switch *tor = &sw[tor_of[rack]];
+  Packet packet = {{0}};
+  p32(packet.byte + FIELD[F_IN_PORT].at, port);
+  memcpy(packet.byte + FIELD[F_ETH_DST].at, frame, 6);
+  p16(packet.byte + FIELD[F_ETH_TYPE].at, PROBE_TYPE);
+  if (run(tor, packet).port != PORT_NORMAL) return false;
+  for (u32 out = 1; out <= tor_servers; out++) {
+    u32 server = server_at[rack * most_servers + out - 1];
+    if (out == port || server == NO_ENTRY || memcmp(sw[server].mac, frame, 6)) continue;
+    tor->counters[port - 1].rx_frames++;
+    tor->counters[port - 1].rx_bytes += n;
+    tor->counters[out - 1].tx_frames++;
+    tor->counters[out - 1].tx_bytes += n;
+    arrive(&sw[server], 2, frame, n);
+    return true;
+  }
+  return false;
+}
 /* A FIN in IPv4 for one table: the rule of that port ends at once, since no flow is cached here. */
 static void end_on_fin(Switch *s, u8 table, const u8 *frame, u16 n) {
   if (n < 54 || g16(frame + 12) != 0x0800 || frame[23] != 6 || !(frame[47] & 1)) return;
@@ -982,8 +1002,10 @@ static void packet_out(Switch *s, const u8 *m, u16 length) {
       continue;
     }
     total.probes_sent++;
+    u32 rack = (u32)s->rack, from = (u32)s->place + 1;
     u16 vlan = tagged ? g16(frame + 14) & 0xfff : 0;
-    if (!vlan || !pass((u32)s->rack, (u32)s->place + 1, frame, n, vlan)) total.probes_lost++;
+    bool passes = vlan ? pass(rack, from, frame, n, vlan) : pass_untagged(rack, from, frame, n);
+    if (!passes) total.probes_lost++;
   }
 }
 

@@ -40,7 +40,6 @@ from hydra.journal_format import (
     unfinished_record,
 )
 from hydra.lifecycle import (
-    RECONFIGURATION_TRANSITIONS,
     RESERVATION_TRANSITIONS,
     ReconfigurationState,
     ReservationState,
@@ -169,13 +168,13 @@ class Ledger:
             last = records[-1]
             self.events.resume(str(last["run"]), read, int(last["number"]))
         goes_on = {one.id for one in self.unfinished()}
-        for entry in self._told_of(read):
-            ended = entry
-            if not entry.is_over and entry.id not in goes_on:
+        for told in self._told_of(read):
+            known = told
+            if not told.is_over and told.id not in goes_on:
                 reason = "the controller that carried it out has ended"
-                ended = replace(entry, state=ReconfigurationState.FAILED, reason=reason)
-                self._tell_progress(ended)
-            self._reconfigurations[entry.id] = ended
+                known = replace(told, state=ReconfigurationState.FAILED, reason=reason)
+                self._tell_progress(known)
+            self._reconfigurations[told.id] = known
         self._teller = Teller(self._tell_waiting, lambda: self.events.can_wait)
         self.events.listen(self._teller.wake)
         self._teller.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -262,17 +262,23 @@ class Upkeep:
         failing = frozenset(self._retries.failing(switches.late() - slow))
         others = switches.late() - fresh - failing - slow
         some = [*sorted(fresh - failing), *self._retries.due(sorted(others))]
-        self._bring_beside(some[:_AT_ONCE], _PROMPT_S + _PROMPT_EACH_S * len(some[:_AT_ONCE]))
+        prompt = self._fitting(some)
+        self._bring_beside(prompt, _PROMPT_S + _PROMPT_EACH_S * len(prompt))
         # A switch that fails, connects again and so on is given its time, and takes nobody else's.
-        again = [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
-        for one in again[:_AT_ONCE]:
+        for one in self._fitting(
+            [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
+        ):
             self._bring_beside([one], 0.0)
-        self._bring_beside(self._retries.due(sorted(switches.slow()))[:_AT_ONCE], 0.0)
-        return max(len(some), len(again)) > _AT_ONCE
+        waiting = switches.slow() - switches.being_brought
+        self._bring_beside(self._fitting(self._retries.due(sorted(waiting))), 0.0)
+        return 0 < len(prompt) < len(some)
+
+    def _fitting(self, some: Sequence[DatapathId]) -> Sequence[DatapathId]:
+        """As many of some switches as may be brought beside those that are being brought."""
+        return some[: max(0, _AT_ONCE - len(self._switches.being_brought))]
 
     def _bring_beside(self, some: Collection[DatapathId], alone_s: float) -> None:
         """Begin to bring switches to the present state, for ``alone_s`` before anything else."""
-        some = [one for one in some if one not in self._switches.being_brought]
         if some:
             course = self._brought_beside(some)
             self._beside.append(self._runner.run_beside(course, self._put, alone_s))
@@ -303,7 +309,7 @@ class Upkeep:
             if name == self._fabric.racks[rack].name or name in {s.name for s in switch.servers}
         ]
         refusing = [one for one in steering if one in self._switches.refused]
-        if late := self._switches.late().intersection(refusing):
+        if late := self._switches.late().intersection(refusing) - self._switches.being_brought:
             self._runner.run(self._recovery.bring(late))
         refused = self._switches.refused
         return "; ".join(str(refused[one]) for one in refusing if one in refused)

@@ -359,8 +359,17 @@ class Switches:
         return self._carrier_lost(server)
 
     def linked(self) -> frozenset[DatapathId]:
-        """Switches that are ready, and whose servers' uplinks have carrier, whatever these pass."""
+        """Switches that are ready, and whose servers' uplinks have carrier, whatever these pass, to
+        a ToR that passes what it should: one that is controlled by OpenFlow has its rules.
+        """
         down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
+        blank = {
+            rack.id
+            for rack in self._fabric.racks
+            if rack.tor.datapath_id is not None and rack.tor.datapath_id not in self._synchronised
+        }
+        if blank:
+            down |= {dp for dp, switch in self.steering.items() if switch.rack in blank}
         ready = self.ready()
         return ready - down if down else ready
 

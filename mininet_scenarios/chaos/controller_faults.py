@@ -17,7 +17,7 @@ from typing import Final
 import httpx
 
 from hydra.model import Server
-from mininet_scenarios.chaos.fault import Fault, Field
+from mininet_scenarios.chaos.fault import CONTROLLER, Fault, Field
 from mininet_scenarios.chaos.readers import rest
 from mininet_scenarios.emulators.storms import kinds
 from mininet_scenarios.emulators.stranger import Stranger
@@ -39,7 +39,7 @@ _IMPORTS_S: Final = 30.0
 
 class ControllerFault(Fault):
     def __init__(self, field: Field) -> None:
-        super().__init__(field, "controller")
+        super().__init__(field, CONTROLLER)
 
 
 class ControllerAway(ControllerFault):

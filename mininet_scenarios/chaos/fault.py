@@ -69,6 +69,10 @@ class Field:
         return frozenset(one.name for one in some)
 
 
+CONTROLLER: Final = "controller"
+"""Target of faults of the controller."""
+
+
 class Fault(ABC):
     """A fault with its target. It strikes once and heals once."""
 
@@ -76,6 +80,9 @@ class Fault(ABC):
     """Of pairs that it touches and does not cut."""
     ends_alone: ClassVar[bool] = False
     """True if the controller mends it: then it lasts no longer than the controller lets it."""
+
+    bars_starts = False
+    """True if a controller that starts meanwhile ends, as it should: somebody else is at work."""
 
     def __init__(self, field: Field, target: str, holds: str = "") -> None:
         """``holds`` is what no other fault may strike at the same time, by default ``target``."""
@@ -93,6 +100,11 @@ class Fault(ABC):
     def cuts(self, _source: str, _destination: str) -> bool:
         """True if it cuts this pair of servers off by itself, whatever the controller does."""
         return False
+
+    def excludes(self, other: Fault) -> bool:
+        """True if the two are not to strike at the same time."""
+        bars = self.bars_starts or other.bars_starts
+        return self.holds == other.holds or (bars and CONTROLLER in (self.holds, other.holds))
 
     def touches(self, _source: str, _destination: str) -> bool:
         """True if the pair may lose something, but not for longer than ``longest_silence_s``."""

@@ -269,7 +269,7 @@ class Round:
             strike_at_s = chance.uniform(0, _LATEST_STRIKE_S)
             lasts_s = chance.uniform(_SHORTEST_FAULT_S, _LONGEST_FAULT_S)
             fault = wanted[name](self._ground, chance)
-            if fault is None or any(blow.fault.holds == fault.holds for blow in blows):
+            if fault is None or any(blow.fault.excludes(fault) for blow in blows):
                 continue
             if fault.ends_alone:
                 lasts_s = 0.0

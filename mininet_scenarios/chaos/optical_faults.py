@@ -154,6 +154,15 @@ class EmulatorFault(PlaneFault):
     def heal(self) -> None:
         self.ocs.admin.clear()
 
+    def darkens(self) -> frozenset[str]:
+        """Probes of new paths end in the dark where a plane says that it leads them on."""
+        if self._kind is not FaultKind.ONE_WAY:
+            return frozenset()
+        planes = self.field.fabric.planes
+        return frozenset(
+            one.tor_port for one in self.field.fabric.ports if planes[one.plane].name == self.plane
+        )
+
 
 class ForeignCrossConnect(PlaneFault):
     """Somebody connects a port of a rack's that no circuit uses, to one of nobody's."""

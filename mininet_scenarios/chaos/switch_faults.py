@@ -197,6 +197,8 @@ class BridgeRobbed(BridgeFault):
     When the stranger's session ends, ovsdb-server gives the lock back to the robbed session.
     """
 
+    bars_starts = True
+
     def __init__(
         self, field: Field, bridge: str, behind: frozenset[str], ports: Collection[str]
     ) -> None:

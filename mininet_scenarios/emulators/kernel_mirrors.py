@@ -86,8 +86,8 @@ class KernelMirrors:
     def aim(self, cross_connects: CrossConnects, copies: CrossConnects = NO_COPIES) -> None:
         wired = {a: b for a, b in cross_connects.items() if a in self._source and b in self._target}
         for port in wired:
-            reached = self._received(port) - self._received_when_unaimed.pop(port)
-            self._unaimed_before[port] += reached
+            if (before := self._received_when_unaimed.pop(port, None)) is not None:
+                self._unaimed_before[port] += self._received(port) - before
         self._redirections.add(
             {self._source[a]: self._target[b] for a, b in wired.items()},
             {self._source[a]: self._target[b] for a, b in copies.items() if b in self._target},

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, cycle
+from itertools import chain
 from typing import Final, TypeVar
 
 from mininet_scenarios.emulators.faults import LIES, FaultKind, Faults
@@ -99,6 +99,8 @@ class EmulatedOcs:
         self._unlit: set[asyncio.Task[None]] = set()
         self._broken: set[int] = set()
         self._aimed: set[int] = set()
+        self._spread: set[int] = set()
+        """Ingress ports whose light comes out at another port, too."""
         self._input_dbm: dict[int, float | None] = {}
         self._attenuations: dict[int, Attenuation] = {}
         self._power_alarms: dict[int, PowerAlarm] = {}
@@ -378,6 +380,7 @@ class EmulatedOcs:
             return
         truly = self._lied_about(aimed, lie)
         copies = self._copied(aimed) if lie is FaultKind.BROADCAST else NO_COPIES
+        self._spread |= copies.keys()
         await self._in_worker(lambda: self._mirrors.aim(truly, copies))
         if not broken and self._timing.debounce_s == 0:
             await self._light(aimed, generation)
@@ -398,8 +401,21 @@ class EmulatedOcs:
 
     def _copied(self, aimed: Mapping[int, int]) -> Mapping[int, int]:
         """Where light comes out as well: at ports that others are connected to."""
-        others = [b for a, b in self._cross_connects.items() if a not in aimed]
-        return dict(zip(aimed, cycle(others), strict=False)) if others else NO_COPIES
+        used = [b for a, b in self._cross_connects.items() if a not in aimed]
+        copies = {}
+        for number, ingress in enumerate(aimed):
+            # Not at the port that it comes from: that would be a loop.
+            if others := [one for one in used if one != ingress + self.size]:
+                copies[ingress] = others[number % len(others)]
+        return copies
+
+    async def clear_faults(self) -> None:
+        """End all faults; light that came out at several ports comes out where it is said to."""
+        self.faults.clear()
+        spread = {a: b for a, b in self._cross_connects.items() if a in self._spread & self._aimed}
+        self._spread.clear()
+        if spread:
+            await self._in_worker(lambda: self._mirrors.aim(spread))
 
     async def _aim_late(self, aimed: Mapping[int, int], generation: int, late_s: float) -> None:
         await asyncio.sleep(late_s)

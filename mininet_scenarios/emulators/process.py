@@ -118,7 +118,7 @@ class OcsEmulator:
         return {}
 
     async def _clear(self, _request: Mapping[str, Any]) -> Mapping[str, object]:
-        self._ocs.faults.clear()
+        await self._ocs.clear_faults()
         await self._server.revive()
         return {}
 

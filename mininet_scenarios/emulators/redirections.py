@@ -11,13 +11,14 @@ import errno
 import socket
 import struct
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from pyroute2 import IPRoute
 from pyroute2.netlink import nlmsg
 from pyroute2.netlink.exceptions import NetlinkError
 
-from mininet_scenarios.emulators.mirrors import NO_COPIES, MirrorError
+from mininet_scenarios.emulators.mirrors import MirrorError
 from mininet_scenarios.emulators.rtnetlink import KernelRequests, RequestRefused, request
 
 _CLSACT_INGRESS: Final = 0xFFFFFFF2
@@ -29,6 +30,7 @@ _FILTER: Final = {
     "keys": ["0x0/0x0+0"],  # and every frame
 }
 _NOARP: Final = 0x80
+_NO_COPIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class RedirectionError(MirrorError):
@@ -57,7 +59,7 @@ class Redirections:
         gone = {errno.ENOENT, errno.EINVAL}
         self._make([_to(_REMOVAL, self._index[name]) for name in sources], unless=gone)
 
-    def add(self, targets: Mapping[str, str], copies: Mapping[str, str] = NO_COPIES) -> None:
+    def add(self, targets: Mapping[str, str], copies: Mapping[str, str] = _NO_COPIES) -> None:
         """Add cross-connects, outgoing by incoming interface, in place of those that stand. Frames
         from interfaces among ``copies`` go out at that one, too.
         """

@@ -392,6 +392,21 @@ def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(
     assert stage.core.steps.count("confirm") == 2
 
 
+def test_no_more_are_under_way_at_a_time_than_go_together(stage, monkeypatch):
+    """However many there are, and however long they take."""
+    monkeypatch.setattr(upkeep, "_AT_ONCE", 2)
+    stage.upkeep.look_after()
+    every = sorted(stage.network.names)
+    for datapath in every:
+        stage.network.tables[datapath].clear()
+        stage.core.switches.answers_again(datapath)  # nobody waits for these
+    for _ in range(3):
+        assert not stage.upkeep.synchronise()
+    assert stage.core.switches.being_brought == set(every[:2])
+    stage.core.finish_beside()
+    assert stage.reach.ready_switches() >= set(every)
+
+
 def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     stage.upkeep.look_after()
     first = next(iter(stage.network.names))

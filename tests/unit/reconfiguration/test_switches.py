@@ -524,3 +524,15 @@ def test_of_learning_tors_no_rule_names_a_port(at_work):
     at_work.switches.renumbered(tor, {"o1": 4})
     assert not at_work.switches.moved_ports()
     assert tor in at_work.switches.ready()
+
+
+def test_uplinks_are_probed_once_their_tor_has_its_rules(at_work):
+    """Until then it passes nothing, and no uplink is to blame."""
+    tor, switches = FABRIC.racks[0].tor.datapath_id, at_work.switches
+    of_rack = {dp for dp, switch in switches.steering.items() if switch.rack == 0}
+    assert of_rack <= switches.linked()
+    switches.renewed(tor)
+    assert of_rack.isdisjoint(switches.linked())
+    assert switches.linked(), "those of other racks are"
+    at_work.run(at_work.recovery.bring([tor]))
+    assert of_rack <= switches.linked()

@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.mirrors import MemoryMirrors
 from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
 
@@ -61,3 +62,28 @@ def test_somebody_elses_cross_connect_that_was_replaced_is_nobody_elses_to_remov
         return other, left
 
     assert asyncio.run(replace()) == ((2, 15), {1: 10})
+
+
+def test_light_that_is_spread_comes_out_at_another_port_in_use_until_the_fault_ends():
+    """Never where it came from, also if the two directions of a circuit are made one by one."""
+
+    async def spread():
+        mirrors, seen = MemoryMirrors(), []
+        ocs = EmulatedOcs(8, mirrors, Timing(0.0))
+        await ocs.start()
+        ocs.connect([(3, 12), (4, 11)])
+        await ocs.settled()
+        ocs.faults.arm(FaultKind.BROADCAST, None, 0.0)
+        for pair in ((1, 10), (2, 9)):
+            ocs.connect([pair])
+            await ocs.settled()
+            seen.append(dict(mirrors.copies))
+        await ocs.clear_faults()
+        left = dict(mirrors.copies)
+        await ocs.close()
+        return seen, left, dict(mirrors.aimed)
+
+    seen, left, aimed = asyncio.run(spread())
+    assert seen == [{1: 12}, {2: 12}]
+    assert left == {}
+    assert aimed == {1: 10, 2: 9, 3: 12, 4: 11}
