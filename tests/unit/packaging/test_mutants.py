@@ -77,7 +77,8 @@ mutants = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(mutants)
 mutants.LIMIT_S = 1
 plugin = mutants.Mutants(sys.argv[2:])
-pytest.main(["-q", "-s", "-W", "error", "-p", "no:cacheprovider", "-p", "no:randomly", "."], plugins=[plugin])
+options = ["-q", "-s", "-W", "error", "-p", "no:cacheprovider", "-p", "no:randomly", "."]
+pytest.main(options, plugins=[plugin])
 with open("results.json", "w") as file:
     json.dump({"results": plugin.results, "calls": plugin.calls}, file)
 """,
