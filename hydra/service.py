@@ -65,6 +65,17 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class CircuitShares:
+    """Part of a demand on circuits, without the electrical network, beside the proven limit."""
+
+    served_share: float
+    """Part of the pairs' demand that fits on the circuits of their paths; a pair joined both ways
+    wants the larger of its two directions."""
+    served_share_bound: float | None
+    """The part that no plan for this fabric can exceed; None: not computed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanReport:
     """A dry run: the target and what it would take to get there."""
 
@@ -78,6 +89,8 @@ class PlanReport:
     """Devices and switches that are missing for it, in words."""
     stages: tuple[Stage, ...] = ()
     """Stages in which it would be made with the traffic of now; empty where none is measured."""
+    on_circuits: CircuitShares | None = None
+    """None: not computed."""
 
 
 class DemandSource(StrEnum):

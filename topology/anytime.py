@@ -75,9 +75,10 @@ def plan_anytime(
     serves more, and begins again from random changes of the best plan (iterated local search). Each
     topology is routed anew: by one hop, then two and three, each pair by the widest paths, the
     largest demand first. A pair gets one more path only where an even spread over its paths serves
-    more of it. Longer paths are those of the rounds. The time spent is counted in circuits
-    looked at, by the size of fabric and demand, so the same input gives the same result; when
-    ``budget.expired()``, the best plan so far is returned.
+    more of it. Then pairs that miss something are routed before others that are in their way, two
+    at a time, while that serves more in all. Longer paths are those of the rounds. The time spent
+    is counted in circuits looked at, by the size of fabric and demand, so the same input gives the
+    same result; when ``budget.expired()``, the best plan so far is returned.
 
     Each circuit in use that a plan gives up has to serve ``budget.disturbance_mbps`` more. Reserved
     paths and what lies outside the budget stay (see :mod:`topology.standing`).

@@ -9,8 +9,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from hydra.errors import PlanError
 from topology.problem import FabricArrays, validate_demand
@@ -63,6 +61,18 @@ def served_share_bound(
     return min(1.0, most / total, by_hops / total)
 
 
+def plan_bound(
+    fabric: FabricArrays, demand: ArrayLike, max_hops: int, *, one_way: bool, whole_fabric: bool
+) -> float | None:
+    """The largest ``served_share`` of any plan whose new paths have at most ``max_hops`` circuits.
+
+    ``whole_fabric`` is False if some paths stay, which can have more hops: then hops set no bound.
+    None and errors as in :func:`served_share_bound`.
+    """
+    hops = max_hops if whole_fabric else None
+    return served_share_bound(fabric, demand, one_way=one_way, max_hops=hops)
+
+
 def _within_hops(
     fabric: FabricArrays, wanted: NDArray[np.float64], max_hops: int
 ) -> NDArray[np.float64]:
@@ -110,6 +120,10 @@ def _fractional(
     most: NDArray[np.float64],
 ) -> float:
     """The largest Σ value·x with x at most ``most``, and sums at each end within its limit."""
+    # Late: a planner's process starts without SciPy, and seldom needs it.
+    from scipy.optimize import linprog  # noqa: PLC0415
+    from scipy.sparse import coo_array  # noqa: PLC0415
+
     if not value.size:
         return 0.0
     ends = np.concatenate([one, other])

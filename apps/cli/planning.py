@@ -253,6 +253,11 @@ def print_plan(document: JsonObject) -> None:
         [
             ("from epoch", document["current_epoch"]),
             ("served", f"{mbps(served)} of {mbps(wanted)} Mb/s"),
+            *(
+                [("on circuits", _on_circuits(shares))]
+                if (shares := document["on_circuits"])
+                else []
+            ),
             ("affected pairs", pairs or "none"),
             ("retagged ports", document["retagged_ports"]),
             ("rules", document["rules"]),
@@ -265,6 +270,11 @@ def print_plan(document: JsonObject) -> None:
     print_circuits("To connect", document["connect"])
     print_circuits("To disconnect", document["disconnect"])
     print_paths("Paths afterwards", document["paths"])
+
+
+def _on_circuits(shares: JsonObject) -> str:
+    served, bound = f"{100 * shares['served_share']:.1f} %", shares["served_share_bound"]
+    return served if bound is None else f"{served}, of at most {100 * bound:.1f} % in any plan"
 
 
 def print_stages(stages: Sequence[JsonObject]) -> None:

@@ -38,7 +38,14 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, Plan, paths_by_pair
 from hydra.reservations.reservation import Pin
-from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
+from hydra.service import (
+    CircuitShares,
+    DemandReport,
+    DemandSource,
+    PlanReport,
+    PlanRequest,
+    Reconfiguration,
+)
 from hydra.sharing.spill import Room, Spills
 from hydra.worth import decide
 
@@ -219,8 +226,14 @@ class Loop:
 
     # -- plan -------------------------------------------------------------------------------------
 
-    def plan(self, request: PlanRequest, *, urgent: bool = False) -> PlanReport:
-        """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable."""
+    def plan(
+        self, request: PlanRequest, *, urgent: bool = False, shares: bool = True
+    ) -> PlanReport:
+        """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable.
+
+        An urgent one foresees no stages. ``shares``: whether to compute shares on circuits, which
+        an urgent one does not.
+        """
         if request.demand is None:
             seen = self._measured()
             demand = np.array(seen.planned_mbps, dtype=np.float64)
@@ -235,8 +248,25 @@ class Loop:
         rules = sum(len(steering(a)) + len(steering(b)) for a, b in pairs)
         racks = {RackId(int(rack)) for rack in np.flatnonzero(demand.any(0) | demand.any(1))}
         at_risk = self._reach.at_risk(pairs, request.planes, racks)
-        ahead = () if urgent else self._staging.foresee(report.plan, self._sent_mbps())
-        return replace(report, rules=rules, at_risk=at_risk, stages=ahead)
+        if urgent:
+            return replace(report, rules=rules, at_risk=at_risk)
+        return replace(
+            report,
+            rules=rules,
+            at_risk=at_risk,
+            stages=self._staging.foresee(report.plan, self._sent_mbps()),
+            on_circuits=self._shares(report.plan.target, request, demand) if shares else None,
+        )
+
+    def _shares(
+        self, target: NetworkState, request: PlanRequest, demand: DemandMatrix
+    ) -> CircuitShares | None:
+        """Shares on circuits for a dry run; None, with a warning, if the planner has no time."""
+        try:
+            return self._planner.shares(target.topology, request, demand, self._standing().pins)
+        except PlanError as error:
+            LOG.warning("dry run: no bound beside the plan: %s", error)
+            return None
 
     def _propose(
         self,
@@ -314,7 +344,7 @@ class Loop:
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
         """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""
-        self.plan(request)  # an impossible request is refused to its face
+        self.plan(request, shares=False)  # an impossible request is refused to its face
         with self._asking:  # all have their turns in this order
             entry = self._ledger.enter(trigger)
             self._asked_for[entry.id] = entry, request

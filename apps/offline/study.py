@@ -33,7 +33,7 @@ from hydra.model import (
 )
 from hydra.policy import Policy
 from topology.algorithms import Entry, Product, entry, objection
-from topology.bounds import served_share_bound
+from topology.bounds import plan_bound
 from topology.carried import carried_mbps, rack_pairs
 from topology.checks import check_topology
 from topology.lightpaths import ring_topology
@@ -224,11 +224,13 @@ class Study:
 
     def bound(self, product: Product) -> float | None:
         """Share of the demand that no plan of this kind can exceed; None: not computed."""
-        one_way = product is not Product.CIRCUITS
-        # Standing paths that may not change can have more hops than new ones.
-        free = self.limits.racks is None and self.limits.planes is None
-        hops = self.limits.max_hops if free else None
-        return served_share_bound(self.arrays, self.demand, one_way=one_way, max_hops=hops)
+        return plan_bound(
+            self.arrays,
+            self.demand,
+            self.limits.max_hops,
+            one_way=product is not Product.CIRCUITS,
+            whole_fabric=self.limits.racks is None and self.limits.planes is None,
+        )
 
     @property
     def _paths_per_pair(self) -> int | None:

@@ -28,9 +28,10 @@ from hydra.policy import MOST_PATHS_PER_PAIR, Policy, SlotPolicy
 from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
-from hydra.service import PlanRequest
+from hydra.service import CircuitShares, PlanRequest
 from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
 from topology.algorithms import algorithm, objection
+from topology.bounds import plan_bound
 from topology.carried import carried_mbps
 from topology.checks import check_topology
 from topology.demand import estimate_maxmin, served_mbps
@@ -38,7 +39,15 @@ from topology.duplex import topologies
 from topology.lightpaths import ring_topology
 from topology.marks import marks_of
 from topology.plan_checks import check_result
-from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
+from topology.problem import (
+    Budget,
+    FabricArrays,
+    PlanResult,
+    Reserved,
+    Timing,
+    measure,
+    pair_demands,
+)
 from topology.weeks import week_states
 
 SCHEDULER: Final = "tms-duplex"
@@ -160,6 +169,34 @@ class Planning:
                 float(now[a, b] + now[b, a]) for a, b in plan.affected if (a, b) in old
             ),
         )
+
+    def shares(
+        self,
+        target: Topology,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        *,
+        expired: Callable[[], bool] = _never,
+    ) -> CircuitShares:
+        """Part of ``demand`` on circuits of ``target``, and of any plan: None if time is up.
+
+        Raises PlanError.
+        """
+        one_way = self._fabric.one_way
+        free = not pins and request.racks is None and request.planes is None
+        if one_way:
+            total = float(demand.sum())
+            carried = float(carried_mbps(self._arrays, demand, target, Reserved()).sum())
+            served = carried / total if total else 1.0
+        else:
+            served = measure(self._arrays, pair_demands(demand), target, Reserved()).served_share
+        if expired():
+            return CircuitShares(served, None)
+        most = plan_bound(
+            self._arrays, demand, self._policy.max_hops, one_way=one_way, whole_fabric=free
+        )
+        return CircuitShares(served, most)
 
     def for_demand(
         self,

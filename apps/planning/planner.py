@@ -26,10 +26,10 @@ from typing import Any, Final, TypeVar
 
 from apps.planning.engine import PlannedChange
 from hydra.errors import HydraError, PlanError
-from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, Topology
 from hydra.policy import Policy, SlotPolicy
 from hydra.reservations.reservation import Pin
-from hydra.service import PlanRequest
+from hydra.service import CircuitShares, PlanRequest
 from hydra.sharing.slots import Week
 
 LOG = logging.getLogger("hydra.planner")
@@ -207,6 +207,14 @@ class Planner:
         """
         arguments = (current, request, demand, tuple(pins), frozenset(blocked))
         return self._ask(PlannedChange, "propose", arguments, urgent=urgent)
+
+    def shares(
+        self, target: Topology, request: PlanRequest, demand: DemandMatrix, pins: Sequence[Pin]
+    ) -> CircuitShares:
+        """:meth:`apps.planning.engine.Planning.shares`, after urgent requests. Raises PlanError."""
+        return self._ask(
+            CircuitShares, "shares", (target, request, demand, tuple(pins)), urgent=False
+        )
 
     def week(
         self,

@@ -309,6 +309,11 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         rules=report.rules,
         served_mbps=report.served_mbps,
         demand_mbps=report.demand_mbps,
+        on_circuits=(
+            None
+            if report.on_circuits is None
+            else models.CircuitShares.model_validate(report.on_circuits)
+        ),
         verdict=models.Verdict.model_validate(report.verdict),
         planning_ms=report.planning_ms,
         at_risk=list(report.at_risk),

@@ -345,7 +345,7 @@ static bool in_the_way(const Work *w, int32_t pair, int32_t other)
     return false;
 }
 
-/* Route `pair` anew, then `other`; true, with the new rate, if all get more, else nothing changed. */
+/* Route `pair` anew, then `other`. True, with the new rate, if more is served, else nothing changed. */
 static bool give_way(Work *w, int32_t pair, int32_t other, double *served)
 {
     put_aside(w, pair, &w->aside[0]);

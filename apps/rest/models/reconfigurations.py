@@ -67,6 +67,18 @@ class Stage(Document):
     last: bool = Field(description="False at the end of the list: there are more.")
 
 
+class CircuitShares(Document):
+    """Parts of the demand on circuits, without the electrical network."""
+
+    served_share: float = Field(
+        description="Part of the demand that fits on the circuits of the plan's paths. Two racks "
+        "joined both ways want the larger of their two directions."
+    )
+    served_share_bound: float | None = Field(
+        description="Part that no plan for this fabric can exceed. Null: not computed."
+    )
+
+
 class Plan(Document):
     current_epoch: int
     paths: list[Path] = Field(description="All paths of the target.")
@@ -77,6 +89,7 @@ class Plan(Document):
     rules: int
     served_mbps: float
     demand_mbps: float
+    on_circuits: CircuitShares | None = Field(description="Null: not computed.")
     verdict: Verdict
     planning_ms: float
     at_risk: list[str] = Field(

@@ -80,6 +80,13 @@ function wanted({ src, dst, planned_mbps: planned, estimated_mbps: estimated, ex
   return { src, dst, mbps: planned, ...(expected === estimated ? {} : { expected_mbps: planned * (expected / estimated) }) };
 }
 
+function onCircuits(shares) {
+  if (shares === null) return "";
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const most = shares.served_share_bound === null ? "" : `, and no plan can serve more than ${percent(shares.served_share_bound)} so`;
+  return ` Circuits alone would serve ${percent(shares.served_share)}${most}.`;
+}
+
 // What is carried out is planned for the demand that was shown, and from where the dry run began.
 export async function plan() {
   const { entries } = await get("/v1/demand");
@@ -90,7 +97,7 @@ export async function plan() {
     if (dry === null) return false;
     const lines = [...dry.connect.map((one) => `up: ${describe(one)}`), ...dry.disconnect.map((one) => `down: ${describe(one)}`)];
     const text = [
-      el("p", {}, `For the demand as measured: ${mbps(dry.served_mbps)} of ${mbps(dry.demand_mbps)} Mb/s would be served. ${dry.verdict.pays ? "It pays" : "It does not pay"}: ${dry.verdict.reason}.`),
+      el("p", {}, `For the demand as measured: ${mbps(dry.served_mbps)} of ${mbps(dry.demand_mbps)} Mb/s would be served.${onCircuits(dry.on_circuits)} ${dry.verdict.pays ? "It pays" : "It does not pay"}: ${dry.verdict.reason}.`),
       el("p", {}, `${count(dry.connect.length, "circuit")} up, ${dry.disconnect.length} down, ${count(dry.retagged_ports, "port")}, ${count(dry.rules, "rule")}. ${count(dry.affected_pairs.length, "rack pair")} without circuits meanwhile.`),
       ...risks(dry),
       list(lines),

@@ -113,6 +113,7 @@ def test_plan_sends_what_was_asked_for(call, service):
     result = call("plan", "--demand", "r1:r2=80", "--demand", "r2:r1=1.5", "--plane", "p2")
     assert result.exit_code == 0
     assert "gains 70 Mb/s" in result.stdout
+    assert "75.0 %, of at most 87.5 % in any plan" in result.stdout
     assert "r1 =p1= r3 =p2= r2" in result.stdout
     (request,) = service.plan_requests
     wanted = np.zeros((4, 4))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from apps.planning.engine import Planning
+from hydra.errors import PlanError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import RackId
 from hydra.reconfiguration.plan import pair_of
-from hydra.service import PlanRequest
+from hydra.service import CircuitShares, PlanRequest
 from tests.unit.controller.test_policy_in_force import (
     EMPTY,
     FABRIC,
@@ -29,6 +30,9 @@ class Asked:
         self.states.append(current)
         self.requests.append(request)
         return self._planning.propose(current, request, demand, pins, blocked)
+
+    def shares(self, target, request, demand, pins):
+        return self._planning.shares(target, request, demand, pins)
 
 
 @pytest.fixture
@@ -75,6 +79,20 @@ def test_what_was_told_is_carried_out_without_another_plan(stage, asked):
     assert entry.state is ReconfigurationState.DONE
     assert [pair_of(path) for path in stage.controller._ledger.state.topology.paths] == [(0, 1)]
     assert asked.states == [EMPTY]
+
+
+def test_a_dry_run_tells_shares_on_circuits_beside_the_bound(stage):
+    told = stage.controller.desk.plan(wanted()).on_circuits
+    assert told == CircuitShares(served_share=1.0, served_share_bound=1.0)
+
+
+def test_a_planner_without_time_for_shares_refuses_no_dry_run(stage, asked, monkeypatch, caplog):
+    def late(*_arguments):
+        raise PlanError("the planner is busy")
+
+    monkeypatch.setattr(asked, "shares", late)
+    assert stage.controller.desk.plan(wanted()).on_circuits is None
+    assert "no bound beside the plan: the planner is busy" in caplog.text
 
 
 def test_a_state_that_is_another_by_then_is_planned_from(stage, asked):

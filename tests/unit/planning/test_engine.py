@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from apps.planning.engine import Planning
@@ -10,7 +11,10 @@ from hydra.model import EMPTY_TOPOLOGY, NetworkState, Topology
 from hydra.policy import Policy
 from hydra.reconfiguration.beside import Touched
 from hydra.reservations.reservation import Pin
+from hydra.service import PlanRequest
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
+from topology.bounds import served_share_bound
+from topology.problem import FabricArrays
 
 FABRIC = small_fabric(racks=6, planes=1)
 PLANNING = Planning(FABRIC, Policy())
@@ -37,6 +41,29 @@ def test_a_reservation_leaves_a_circuit_without_a_path_whose_ports_it_does_not_n
     assert gone == ()
     touched = Touched.by(FABRIC, PLANNING.diff(before, after))
     assert touched.ports == set(THERE.circuits[0].ends), "a stage that goes on needs not wait"
+
+
+def ring_of_three(racks):
+    demand = np.zeros((racks, racks))
+    demand[[0, 1, 2], [1, 2, 0]] = 60.0
+    return demand
+
+
+def test_shares_on_circuits_come_from_the_bound_of_offline_plans():
+    """On one plane, one of three pairs gets a circuit; the ports could carry half of the ring."""
+    demand = ring_of_three(6)
+    planned = PLANNING.propose(NetworkState(), PlanRequest(), demand, (), ())
+    shares = PLANNING.shares(planned.target.topology, PlanRequest(), demand, ())
+    arrays = FabricArrays.of(FABRIC)
+    most = served_share_bound(arrays, demand, max_hops=Policy().max_hops)
+    assert (shares.served_share, shares.served_share_bound) == (pytest.approx(1 / 3), most)
+    assert shares.served_share <= most < 1
+
+
+def test_paths_that_stay_set_no_bound_of_hops():
+    demand = ring_of_three(6)
+    pinned = PLANNING.shares(EMPTY_TOPOLOGY, PlanRequest(), demand, [pin(HERE)])
+    assert pinned.served_share_bound == served_share_bound(FabricArrays.of(FABRIC), demand)
 
 
 @pytest.mark.parametrize("wanted", [path_of(FABRIC, 2, 4), path_of(FABRIC, 2, 3)])

@@ -88,6 +88,13 @@ def test_it_plans_what_this_process_would(shared):
     assert steps == Planning(FABRIC, POLICY).diff(NetworkState(), there.target)
 
 
+def test_it_tells_the_shares_that_this_process_would(shared):
+    target = propose(shared).target.topology
+    here = Planning(FABRIC, POLICY).shares(target, ANYTHING, DEMAND, ())
+    assert shared.shares(target, ANYTHING, DEMAND, ()) == here
+    assert here.served_share > 0
+
+
 def test_refusals_come_back_as_they_are(shared):
     with pytest.raises(UnknownName, match="'edmunds': choose one of"):
         propose(shared, request=PlanRequest(algorithm="edmunds"))

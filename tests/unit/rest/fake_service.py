@@ -43,6 +43,7 @@ from hydra.reservations.book import ReservationBook
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,
+    CircuitShares,
     Delivery,
     DemandReport,
     DemandSource,
@@ -290,6 +291,7 @@ class FakeService:
             demand_mbps=80.0,
             verdict=Verdict(True, "gains 70 Mb/s", 70.0, 700.0, 5.0),
             planning_ms=1.5,
+            on_circuits=CircuitShares(0.75, 0.875),
             at_risk=tuple(self.away),
             stages=(
                 Stage(

@@ -259,6 +259,8 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     page.get_by_role("button", name="Plan…").click()
     ask = page.locator("#ask")
     expect(ask).to_contain_text("80 of 80 Mb/s would be served")
+    expect(ask).to_contain_text("Circuits alone would serve 75.0 %")
+    expect(ask).to_contain_text("no plan can serve more than 87.5 % so")
     expect(ask).to_contain_text("up: r1 =p1= r3")
     expect(ask).not_to_contain_text("At risk")
     shoot(page, "plan")

@@ -143,6 +143,8 @@ def test_numbers_carry_their_unit(description):
     plain |= {"slot", "duty_cycle", "measured_duty_cycle", "confirmed_times", "reads"}
     plain |= {
         "electrical_share",
+        "served_share",
+        "served_share_bound",
         "divert_share",
         "replan_share",
         "stages_done",

@@ -132,6 +132,7 @@ def test_a_dry_run(client):
         "rules": 8,
         "served_mbps": 80.0,
         "demand_mbps": 80.0,
+        "on_circuits": {"served_share": 0.75, "served_share_bound": 0.875},
         "verdict": {
             "pays": True,
             "reason": "gains 70 Mb/s",

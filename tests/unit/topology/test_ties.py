@@ -28,7 +28,7 @@ def served(name: str, fabric: FabricArrays, demand: NDArray[np.float64]) -> floa
 def instance(seed: int) -> tuple[FabricArrays, NDArray[np.float64]]:
     """Demands with nothing but ties: all-to-all, Boolean, jobs of racks side by side, hot racks."""
     random = np.random.default_rng(seed)
-    n, planes = int(random.integers(6, 19)), int(random.integers(2, 7))
+    n, planes = int(random.integers(6, 16)), int(random.integers(2, 6))
     ports = [(r, p, 100.0) for r in range(n) for p in range(planes) if random.random() < 0.9]
     demand = np.zeros((n, n))
     match seed % 4:
