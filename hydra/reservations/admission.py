@@ -267,8 +267,12 @@ def _describe_rack(fabric: Fabric, window: Window, rack: RackId, limits: Admissi
     ports = fabric.ports_of(rack)
     texts = [_describe_port(fabric, window, port, limits) for port in ports[:_NAMED]]
     if len(ports) > _NAMED:
-        free = sum(1 for port in ports[_NAMED:] if not window.users(port.id))
-        texts.append(f"and {len(ports) - _NAMED} more ports, of which {free} are free")
+        free = [
+            port
+            for port in ports[_NAMED:]
+            if port.id not in limits.blocked and not window.users(port.id)
+        ]
+        texts.append(f"and {len(ports) - _NAMED} more ports, {len(free)} of them free")
     return f"at {fabric.racks[rack].name} " + (", ".join(texts) or "there is no optical port")
 
 

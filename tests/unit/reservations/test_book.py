@@ -12,7 +12,7 @@ from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.reservations.admission import moment
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
-from hydra.reservations.reservation import LATEST_UNIX_S, Pin, ReservationRequest
+from hydra.reservations.reservation import LATEST_UNIX_S, Pin, ReservationRequest, ServiceClass
 from tests.unit.core.fabrics import small_fabric
 
 
@@ -304,6 +304,54 @@ def test_the_end_of_a_booking_that_is_not_in_the_way_is_no_remedy(fabric):
     with pytest.raises(AdmissionError, match="is out of use") as caught:
         book.add("a", request(), 0.0, limits)
     assert caught.value.alternatives == ()
+
+
+@pytest.mark.parametrize(
+    ("number", "held"), [(4, "a0 .* and a3 [^)]*\\);"), (5, "a0 .* and a3 [^)]*\\) and 1 more;")]
+)
+def test_of_many_who_hold_a_port_four_are_named(number, held):
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    for one in range(number):
+        book.add(f"a{one}", request("r1", "r2", 20.0), now=0.0)
+    with pytest.raises(AdmissionError, match=rf"at r1 o1\.1 \(plane p1\) is held by {held}"):
+        book.add("b", request("r1", "r3", 20.0), now=0.0)
+
+
+def test_of_many_on_a_full_circuit_four_are_named():
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    for one in range(6):
+        book.add(f"a{one}", request("r1", "r2", 15.0), now=0.0)
+    with pytest.raises(AdmissionError, match=r"\(by a0, a1, a2, a3 and 2 more\)"):
+        book.add("b", request("r1", "r2", 15.0), now=0.0)
+
+
+def test_of_many_ports_four_are_described_and_the_rest_counted():
+    fabric = small_fabric(racks=4, planes=6)
+    blocked = frozenset(port.id for port in fabric.ports_of(RackId(1))[:5])
+    far = frozenset(port.id for rack in (2, 3) for port in fabric.ports_of(RackId(rack)))
+    own = replace(request("r1", "r2", 70.0), service=ServiceClass.GUARANTEED)
+    left = frozenset(port.id for port in fabric.ports_of(RackId(0))[5:])
+    with pytest.raises(AdmissionError) as caught:
+        ReservationBook(fabric).add("a", own, 0.0, AdmissionLimits(blocked=blocked | far | left))
+    said = str(caught.value)
+    assert said.startswith("no path of its own with 70 Mb/s to spare between r1 and r2: at r1 o1.1")
+    free = ", ".join(f"o{n}.1 (plane p{n}) is free" for n in range(1, 5))
+    assert f"at r1 {free}, and 2 more ports, 1 of them free; at r2" in said
+    assert said.endswith("and 2 more ports, 1 of them free")
+
+
+@pytest.mark.parametrize(("blocked", "words"), [((), ""), ((7,), " and ports that are out of use")])
+def test_what_others_may_read_of_a_refusal_tells_of_ports_out_of_use_where_there_are_any(
+    blocked, words
+):
+    book = ReservationBook(small_fabric(racks=4, planes=1))
+    book.add("a", request("r1", "r2", 60.0), now=0.0)
+    limits = AdmissionLimits(blocked=frozenset(map(PortId, blocked)))
+    with pytest.raises(AdmissionError) as caught:
+        book.add("b", request("r1", "r2", 60.0), 0.0, limits)
+    assert (
+        f"beside what is promised already{words}; ask for at most 40 Mb/s" in caught.value.in_public
+    )
 
 
 # --- time -----------------------------------------------------------------------------------

@@ -41,3 +41,10 @@ def test_whatever_meets_a_window_is_found(steps, start, length):
     assert set(found) == meeting
     assert len(found) == len(meeting)
     assert index.meeting(start, start) == []
+
+
+def test_among_many_what_ends_as_a_window_begins_is_outside():
+    index = IntervalIndex()
+    for number in range(40):
+        index.add(Span(str(number), float(number), number + 1.0))
+    assert {one.id for one in index.meeting(10.0, 12.0)} == {"10", "11"}
