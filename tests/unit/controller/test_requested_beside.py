@@ -94,7 +94,7 @@ class Asked(Staged):
         self.states.setdefault(entry.id, []).append(entry.state.value)
         self._tell(entry)
 
-    def _plan(self, request, *, urgent=False):
+    def _plan(self, request, *, urgent=False, shares=True):
         gone, come, pays = self.goals[id(request)]
         if urgent:
             self.planned.append(id(request))
@@ -461,7 +461,7 @@ class Drawn(Asked):
             for to, way in network.sent(server):
                 assert wiring.arrives(way, server.rack, to)
 
-    def _plan(self, request, *, urgent=False):
+    def _plan(self, request, *, urgent=False, shares=True):
         verdict = SimpleNamespace(pays=True, reason="")
         return SimpleNamespace(plan=self.plan_to(self.goals[id(request)]), verdict=verdict)
 

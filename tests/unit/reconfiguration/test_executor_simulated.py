@@ -30,7 +30,7 @@ from tests.unit.reconfiguration.watch import Violation, Watch
 
 pytestmark = pytest.mark.takes(30)
 
-_RUNS = 1000
+_RUNS = 400
 RECONFIGURATIONS = 3
 _TURNS = 6
 """Of upkeep between two reconfigurations, at most."""
