@@ -46,8 +46,6 @@ TRIGGERS: Final = (
     "slotted",
 )  # fmt: skip
 """First words of what asks for reconfigurations; any other word is counted as ``other``."""
-_AT_0_S: Final = 120.0
-"""How long a worker's counts are shown as 0 at first: two scrapes, a minute apart."""
 _ENDS: Final = [state for state, later in RECONFIGURATION_TRANSITIONS.items() if not later]
 
 
@@ -318,8 +316,7 @@ class WorkersCollector(Collector):
         )
         ended = CounterMetricFamily(
             "hydra_worker_sessions_ended",
-            "Sessions of a worker that ended, by cause: its switches moved, or were told anew. "
-            "They are shown from two minutes after the worker was first known.",
+            "Sessions of a worker that ended, by cause: its switches moved, or were told anew.",
             labels=["worker", "cause"],
         )
         releases = GaugeMetricFamily(
@@ -345,8 +342,7 @@ class WorkersCollector(Collector):
             connected.add_metric([name], seen is not None)
             ages.add_metric([name], known.renewal_age_s)
             for cause in SessionEnd:
-                many = known.ended.get(cause, 0) if known.known_for_s >= _AT_0_S else 0
-                ended.add_metric([name, cause.value], many)
+                ended.add_metric([name, cause.value], known.ended.get(cause, 0))
             if seen is not None:
                 owned += len(seen.shards)
                 releases.add_metric([name, seen.release], 1)

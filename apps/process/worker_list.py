@@ -53,8 +53,6 @@ class WorkerKnown:
     """None: its lease does not run."""
     renewal_age_s: float
     """Time since it last renewed its lease, or since the controller was told of it."""
-    known_for_s: float
-    """Time since the controller was first told of it."""
     ended: Mapping[SessionEnd, int]
     """Number of its sessions that have ended so."""
 

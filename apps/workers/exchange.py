@@ -55,8 +55,6 @@ _LOST_WORDS: Final = {
 class _Past:
     """What is remembered of a worker, whether its lease runs or not."""
 
-    since_s: float
-    """Moment at which the controller was first told of it."""
     heard_s: float
     """Moment of its last renewal."""
     ended: Counter[SessionEnd] = field(default_factory=Counter)
@@ -115,7 +113,8 @@ class Exchange:
         self._catching: dict[int, tuple[set[bytes], Callable[[], None]]] = {}
         self._tokens = 0
         self._seen: tuple[WorkerSeen, ...] = ()
-        self._known: tuple[tuple[WorkerKnown, _Past], ...] = ()
+        self._known: tuple[tuple[WorkerKnown, float], ...] = ()
+        """With the moment of the last renewal."""
         self._posted: deque[Callable[[], None]] = deque()
         self._woken = True
         """Until the thread looks: nobody has to wake it."""
@@ -152,7 +151,7 @@ class Exchange:
         Call it in the exchange's thread.
         """
         for name in owners.values():
-            self._past.setdefault(name, _Past(boot_s(), boot_s()))
+            self._past.setdefault(name, _Past(boot_s()))
         self._switches.remember_owners(owners, tell)
 
     def post(self, function: Callable[[], None]) -> None:
@@ -174,10 +173,7 @@ class Exchange:
 
     def known(self) -> tuple[WorkerKnown, ...]:
         now_s = boot_s()
-        return tuple(
-            replace(one, renewal_age_s=now_s - past.heard_s, known_for_s=now_s - past.since_s)
-            for one, past in self._known
-        )
+        return tuple(replace(one, renewal_age_s=now_s - heard_s) for one, heard_s in self._known)
 
     def stop(self) -> None:
         """Carry out what has been posted, and end; repeatable."""
@@ -365,7 +361,7 @@ class Exchange:
 
     def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> _Leased:
         self._sessions += 1
-        past = self._past.setdefault(name, _Past(now_s, now_s))
+        past = self._past.setdefault(name, _Past(now_s))
         past.heard_s = now_s
         worker = _Leased(
             name,
@@ -424,7 +420,7 @@ class Exchange:
             if now_s - self._past[name].heard_s > _REMEMBERED_S:
                 del self._past[name]
         self._known = tuple(
-            (WorkerKnown(name, seen.get(name), 0.0, 0.0, dict(past.ended)), past)
+            (WorkerKnown(name, seen.get(name), 0.0, dict(past.ended)), past.heard_s)
             for name, past in sorted(self._past.items())
         )
 

@@ -161,7 +161,7 @@ def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
         bridge, target = bridges_of(stage)[0], these["w1"].target
         vsctl("del-controller", bridge)  # or it keeps the connection
         ovs.set_controllers([bridge], [target])
-        wait_until(lambda: "is not let in as a switch" in these["w1"].log_tail())
+        wait_until(lambda: "is not let in as a switch" in process.log_tail())
         wait_until(lambda: seen_by(process)()[0]["switches"] == len(bridges_of(stage)) - 1)
         use_certificates(lab)
         all_there(process)

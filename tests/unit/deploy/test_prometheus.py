@@ -150,7 +150,7 @@ def fresh_worker():
     """The same of a worker that the controller has just heard of."""
     fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
     app = create_app(
-        FakeService(fabric), registry=Metrics().registry, held_by=FakeWorkers(known_for_s=119.0)
+        FakeService(fabric), registry=Metrics().registry, held_by=FakeWorkers(just_known=True)
     )
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
@@ -186,7 +186,7 @@ LABELS = {
         "kind": FailureKind,
     },
     "hydra_dropped_lines_total": {"sink": ("log", "audit")},
-    "hydra_worker_sessions_ended_total": {"worker": ("w1", "w2"), "cause": SessionEnd},
+    "hydra_worker_sessions_ended_total": {"worker": ("w1",), "cause": SessionEnd},
     "hydra_probes_total": {"event": ("sent", "heard")},
 }
 
