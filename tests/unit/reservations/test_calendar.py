@@ -206,3 +206,13 @@ def test_standing_paths_are_shared_rather_than_cut():
     beside = window.find((RackId(0), RackId(1)), Need(30.0))
     assert {c.plane for c in beside.circuits} == {PlaneId(1)}
     assert json.dumps(window.levels_mbps()) == "[40.0, 100.0]"
+
+
+def test_ends_of_bookings_come_in_order_and_once():
+    fabric = small_fabric(racks=4, planes=1)
+    calendar, path = Calendar(fabric), path_of(fabric, 0, 1)
+    for number, end_unix_s in enumerate((30.0, 10.0, 20.0, 30.0)):
+        calendar.add(Booking(str(number), path, 1.0, 0.0, end_unix_s, frozenset()))
+    ports = [port.id for port in fabric.ports_of(RackId(0))]
+    assert calendar.ends_after(0.0, ports, (), 24) == [10.0, 20.0, 30.0]
+    assert calendar.ends_after(10.0, ports, (), 24) == [20.0, 30.0]
