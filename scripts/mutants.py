@@ -66,9 +66,8 @@ def main() -> None:
     if not (environment / "installed").exists():
         install(environment)
     lay_out(folder, options.room)
-    os.chdir(folder)
-    python = environment / "bin" / "python"
-    os.execv(python, [python, ROOT / "scripts" / "mutants.py", *sys.argv[1:]])  # noqa: S606
+    command = [environment / "bin" / "python", ROOT / "scripts" / "mutants.py", *sys.argv[1:]]
+    sys.exit(subprocess.run(command, cwd=folder, check=False).returncode)
 
 
 def install(folder: Path) -> None:
@@ -104,7 +103,7 @@ def lay_out(folder: Path, room: str) -> None:
 
 def measure(options: argparse.Namespace) -> None:
     """Run the mutants, and write the results into the working folder."""
-    from mutmut import __main__ as mutmut  # noqa: PLC0415
+    from mutmut import __main__ as mutmut
 
     made = Path("mutants/made")
     if not made.exists():  # what an interrupted run left: mutmut would take a torn file as whole
@@ -137,7 +136,7 @@ def measure(options: argparse.Namespace) -> None:
 
 def draw(names: list[str], count: int, seed: int) -> list[str]:
     """``count`` of the names, or all if there are fewer."""
-    return random.Random(seed).sample(names, min(count, len(names)))  # noqa: S311
+    return random.Random(seed).sample(names, min(count, len(names)))
 
 
 class Mutants:
@@ -167,7 +166,7 @@ class Mutants:
         self.failed = self.failed or report.failed
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        from hypothesis.internal.conjecture import engine  # noqa: PLC0415  # after pytest's plugins
+        from hypothesis.internal.conjecture import engine  # after pytest's plugins
 
         engine.MAX_SHRINKS = 1  # any example that fails will do
         fork(lambda notes: self.survey(session.items, notes))
@@ -186,8 +185,8 @@ class Mutants:
 
     def survey(self, items: list[pytest.Item], notes: TextIO) -> None:
         """Run the tests without a mutant: note their time, and which functions they call."""
-        from mutmut.mutation import trampoline  # noqa: PLC0415
-        from mutmut.state import state  # noqa: PLC0415
+        from mutmut.mutation import trampoline
+        from mutmut.state import state
 
         trampoline._mutant_under_test = "stats"
         for item, following in zip(items, [*items[1:], None], strict=True):
@@ -211,7 +210,7 @@ class Mutants:
 
     def attack(self, name: str, tests: list[pytest.Item], notes: TextIO) -> None:
         """Run the tests with the mutant until one fails; note each that begins."""
-        from mutmut.mutation.trampoline import set_mutant_under_test  # noqa: PLC0415
+        from mutmut.mutation.trampoline import set_mutant_under_test
 
         set_mutant_under_test(name)
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)

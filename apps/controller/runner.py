@@ -175,8 +175,8 @@ class Runner:
         put: Callable[[Callable[[], None]], None],
         alone_s: float = 0.0,
     ) -> BesideOthers:
-        """Carry out a course for ``alone_s`` with nothing in between; if it takes longer, the rest
-        of it by jobs that are ``put``.
+        """Carry out a course for ``alone_s`` with nothing in between; after that time, the rest of
+        the course by jobs that are ``put``.
         """
         beside = BesideOthers(course, self._submit, self.perform, put)
         if alone_s:
@@ -500,7 +500,7 @@ class BesideOthers:
         wait(self._in_flight)
 
     def wait(self, seconds: float) -> None:
-        """Return once it has ended, or after so many seconds."""
+        """Wait for the end of the course, at most ``seconds``."""
         until_s = time.monotonic() + seconds
         while not self.over:
             if wait(self._in_flight, max(0.0, until_s - time.monotonic())).not_done:

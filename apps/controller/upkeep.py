@@ -45,9 +45,9 @@ _LONGEST_GAP_S: Final = 5.0
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
 _PROMPT_S: Final = 1.0
-"""How long a switch is synchronised before anything else is done: a well one takes far less."""
+"""How long the conductor waits for a switch to be synchronised; a healthy switch takes far less."""
 _PROMPT_EACH_S: Final = 0.05
-"""More of it for each further switch."""
+"""Additional wait for each further switch."""
 
 
 class Retries:
@@ -264,7 +264,7 @@ class Upkeep:
         some = [*sorted(fresh - failing), *self._retries.due(sorted(others))]
         prompt = self._fitting(some)
         self._bring_beside(prompt, _PROMPT_S + _PROMPT_EACH_S * len(prompt))
-        # A switch that fails, connects again and so on is given its time, and takes nobody else's.
+        # Nobody waits for a switch whose last attempt failed, however often the switch connects.
         for one in self._fitting(
             [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
         ):
@@ -329,7 +329,7 @@ class Upkeep:
         self._runner.run_meanwhile(self._switches.follow_numbers(self._ledger.under_way))
 
     def note_followed(self, ports: Iterable[MovedPort]) -> None:
-        """Tell of ports with another OpenFlow number which rules name by that now."""
+        """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
         for one in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._ledger.state.topology.paths}

@@ -58,9 +58,9 @@ class Said(IntEnum):
     CAUGHT_UP = 10
     SUMS = 11
     REFUSED = 12
-    """A connection did not become a switch's; it has no number."""
+    """A connection was refused before the connection got a number."""
     SECOND = 13
-    """A second connection came for the switch of this one, and one of the two was ended."""
+    """A switch connected a second time, and the worker ended one of the two connections."""
 
 
 class Order(IntEnum):

@@ -166,8 +166,8 @@ class Switches:
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
         followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
     ) -> None:
-        """``added_rules``: rules that a switch holds beside the substrate's. ``followed`` is told,
-        in a course's thread, of ports with another OpenFlow number once rules name them by that.
+        """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called in
+        a course's thread with renumbered ports, once all rules have the new numbers.
         """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
@@ -359,8 +359,8 @@ class Switches:
         return self._carrier_lost(server)
 
     def linked(self) -> frozenset[DatapathId]:
-        """Switches that are ready, and whose servers' uplinks have carrier, whatever these pass, to
-        a ToR that passes what it should: one that is controlled by OpenFlow has its rules.
+        """Ready switches whose uplink has carrier, and whose ToR, if OpenFlow controls the ToR, has
+        its rules. Whether the uplink passes frames does not matter here.
         """
         down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
         blank = {

@@ -1,4 +1,4 @@
-"""A switch that speaks just enough OpenFlow 1.3 to be taken for one."""
+"""A program that speaks enough OpenFlow 1.3 for a controller to take the program for a switch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MULTIPART_REQUEST, _MULTIPART_REPLY, _BARRIER_REQUEST, _BARRIER_REPLY = 18, 19,
 
 
 class Stranger:
-    """Says that it is a switch with this datapath id, and agrees to everything."""
+    """Claims a datapath id, and agrees to everything."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Stranger:
         trust: ssl.SSLContext | None = None,
         nonsense: bool = False,
     ) -> None:
-        """With ``nonsense``, it answers what it is asked after its ports by others' answers."""
+        """``nonsense``: answer each request after the first one for ports with a wrong reply."""
         self.answers_echoes = True
         self._nonsense = nonsense
         self.echoed: list[int] = []
