@@ -45,7 +45,7 @@ _LONGEST_GAP_S: Final = 5.0
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
 _PROMPT_S: Final = 1.0
-"""How long the conductor waits for a switch to be synchronised; a healthy switch takes far less."""
+"""How long the conductor waits for a switch to be synchronised; healthy ones take far less."""
 _PROMPT_EACH_S: Final = 0.05
 """Additional wait for each further switch."""
 

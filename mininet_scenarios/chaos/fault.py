@@ -82,7 +82,7 @@ class Fault(ABC):
     """True if the controller mends it: then it lasts no longer than the controller lets it."""
 
     bars_starts = False
-    """True if a controller that starts during the fault has to end, since another one is at work."""
+    """True if a controller that starts during the fault has to end: another one is at work."""
 
     def __init__(self, field: Field, target: str, holds: str = "") -> None:
         """``holds`` is what no other fault may strike at the same time, by default ``target``."""

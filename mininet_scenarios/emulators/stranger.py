@@ -1,4 +1,4 @@
-"""A program that speaks enough OpenFlow 1.3 for a controller to take the program for a switch."""
+"""A program that speaks enough OpenFlow 1.3 to be taken for a switch."""
 
 from __future__ import annotations
 
