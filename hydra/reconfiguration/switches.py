@@ -166,8 +166,8 @@ class Switches:
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
         followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
     ) -> None:
-        """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called in
-        a course's thread with renumbered ports, once all rules have the new numbers.
+        """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called
+        in a course's thread with renumbered ports, once all rules have the new numbers.
         """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
