@@ -16,8 +16,16 @@ ROOT = Path(__file__).parents[3]
 MODULES = {
     "apps.openflow._lines": "apps/openflow/native",
     "drivers.codecs.openflow._tables": "drivers/codecs/openflow/native",
+    "topology._native": "topology/native",
 }
-TESTS = [Path(__file__).with_name(name) for name in ("test_lines.py", "test_rule_tables.py")]
+TESTS = [
+    ROOT / "tests" / "unit" / name
+    for name in (
+        "openflow/test_lines.py",
+        "openflow/test_rule_tables.py",
+        "topology/test_native.py",
+    )
+]
 RUN = """
 import importlib, importlib.util, sys
 import pytest
