@@ -108,12 +108,14 @@ def test_every_frame_lost_to_congestion_is_counted_by_a_queue(circuit: Testbed) 
     assert rules.reaches(circuit, "h11", "h21")
     dropped_before, unread_before = queue_drops(circuit), unread(circuit, "h21")
     report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "130M", "-t", "2")
-    dropped = queue_drops(circuit) - dropped_before  # a Counter: those that grew
+    grown = queue_drops(circuit) - dropped_before
+    # A ToR floods until its cached flows follow what it has learned: copies lose nothing.
+    dropped = Counter({port: grown[port] for port in ("hyo-h11", "hyt-r1-p1", "hys-h21")})
     lost_by_the_machine = unread(circuit, "h21") - unread_before
     lost = report["sum"]["lost_packets"]
     assert dropped["hyo-h11"] > 0
     # iperf3's own last frames may be among the dropped, and are in no report.
-    assert lost <= dropped.total() + lost_by_the_machine <= lost + 5, (lost, dropped)
+    assert lost <= dropped.total() + lost_by_the_machine <= lost + 5, (lost, grown)
 
 
 def queue_drops(testbed: Testbed) -> Counter[str]:
