@@ -44,6 +44,14 @@ def test_a_setting_that_could_not_be_raised_stands_in_the_table(tmp_path: Path) 
     assert "net.core.rmem_max" in console.file.getvalue()
 
 
+def test_processor_time_that_the_host_withheld_stands_in_the_table() -> None:
+    *_, row = Results(None, fig9b_result(), withheld=0.22).rows()
+    assert row.figure == "this machine: processor time withheld by its host"
+    assert (row.ours, row.target, row.met) == ("22%", "≤ 5%", False)
+    without = Results(None, fig9b_result(), withheld=0.04).rows()
+    assert without == Results(None, fig9b_result()).rows()
+
+
 def test_only_one_experiment_writes_only_its_own(tmp_path: Path) -> None:
     written = demo.save(Results(None, fig9b_result()), options(tmp_path, only="b"), 40.0)
     assert [path.name for path in written] == ["result.json", "fig9b.png"]
