@@ -29,7 +29,7 @@ class ProcessorTime:
         return cls(user + nice + system + irq + softirq, steal)
 
     def withheld_share(self, later: ProcessorTime) -> float:
-        """Part, 0 to 1, of the processor time wanted between two readings that the host withheld."""
+        """Part (0 to 1) of the processor time wanted until ``later`` that the host withheld."""
         withheld = later.withheld - self.withheld
         wanted = later.run - self.run + withheld
         return withheld / wanted if wanted else 0.0
