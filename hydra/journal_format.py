@@ -16,9 +16,6 @@ from hydra.rings import whole_rings
 
 INTENDED: Final = "reconfiguration intended"
 """Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
-FINISHED: Final = "reconfiguration finished"
-"""Entry of earlier releases with the record of the resulting ``state``, which they saved next."""
-
 
 _NETWORK: Final = "network"
 """Key of the only record of its kind."""
@@ -133,7 +130,7 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
         topology=Topology(circuits, tuple(sorted(vlans))),
         vlans=vlans,
         resting=frozenset(VlanId(vlan) for vlan in record["resting"]),
-        freed=tuple(VlanId(vlan) for vlan in record.get("freed", ())),
+        freed=tuple(VlanId(vlan) for vlan in record["freed"]),
     )
 
 

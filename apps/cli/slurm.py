@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import click
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from apps.cli.client import url_option
 from apps.cli.command import Command, Group
@@ -114,20 +114,20 @@ def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
     except FileNotFoundError:
         return
     try:
-        group_id = patiently(lambda: _group_of(text, client), "release", _PATIENCE_S)
+        note = _Note.model_validate_json(text)
+    except ValidationError as error:
+        raise CommandError(
+            f"{path} is damaged ({error.error_count()} errors): find what the job has by "
+            "`hydra reservations`, release it by `hydra release`, and delete the file"
+        ) from error
+    try:
+        group_id = note.group or patiently(lambda: note.ask(client).id, "release", _PATIENCE_S)
         patiently(lambda: client.release_group(group_id, wait_s), "release", _PATIENCE_S)
     except Refused as refused:
         if refused.problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
         # It was not admitted, or is forgotten.
     path.unlink(missing_ok=True)
-
-
-def _group_of(text: str, client: HydraClient) -> str:
-    if not text.startswith("{"):  # by an earlier release
-        return text
-    note = _Note.model_validate_json(text)
-    return note.group or note.ask(client).id
 
 
 @slurm.command(cls=Command, examples=["hydra slurm epilog --state /srv/hydra/slurm"])

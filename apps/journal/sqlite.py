@@ -11,17 +11,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
-from hydra.journal import AGEING, KEPT, TRUSTED_S, Change, JournalError, JournalTaken, Kind, entry
+from hydra.journal import AGEING, KEPT, TRUSTED_S, Change, JournalError, JournalTaken, Kind
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 1
 """To be raised with every change of tables or records that earlier releases can't read."""
-_ONE_TABLE: Final = 3
-"""The first schema with one table for all kinds of records."""
 _SCHEMA: Final = (
     "CREATE TABLE owner (generation INTEGER NOT NULL)",
     "INSERT INTO owner VALUES (0)",
@@ -44,9 +42,8 @@ class SqliteJournal:
     """A :class:`hydra.journal.Journal`. ``":memory:"`` as the path keeps nothing (tests).
 
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
-    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; read-only, its
-    content is shown as it was at that moment. A file that is damaged or cut is refused: it may have
-    held promises. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING`
+    A file of another schema is refused. A file that is damaged or cut is refused: it may have held
+    promises. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING`
     counts, go when a new one comes; None: only their number counts.
     """
 
@@ -67,12 +64,7 @@ class SqliteJournal:
         self._is_there()
         with ExitStack() as stack:
             db = stack.enter_context(closing(_connect(_to_read(self.name), uri=True)))
-            version = self._version(db)
-            if version < SCHEMA_VERSION:
-                earlier, db = db, stack.enter_context(closing(_connect(":memory:")))
-                earlier.backup(db)
-                earlier.close()
-                self._upgrade(db, version)
+            self._check_version(db)
             db.execute("PRAGMA query_only=ON")
             self._generation = _generation(db)
             stack.pop_all()  # nothing failed: it stays open
@@ -83,15 +75,13 @@ class SqliteJournal:
             self._create()
         with ExitStack() as stack:
             db = stack.enter_context(closing(_connect(self.name)))
-            version = self._version(db)
+            if self.name == ":memory:":
+                _make_tables(db)
+            self._check_version(db)
             self._read_all(db)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
-            if 0 < version < SCHEMA_VERSION:
-                _own(f"{self.name}.schema-{version}")
-                with closing(_connect(f"{self.name}.schema-{version}")) as copy:
-                    db.backup(copy)
-            self._upgrade(db, version)
+            self._take(db)
             stack.pop_all()  # nothing failed: it stays open
             return db
 
@@ -123,7 +113,7 @@ class SqliteJournal:
         _own(fresh)  # SQLite gives its write-ahead log the same mode
         with closing(_connect(fresh)) as db:
             db.execute("PRAGMA synchronous=FULL")
-            self._upgrade(db, 0)
+            _make_tables(db)
         Path(fresh).replace(path)
 
     def _damaged(self, what: str) -> JournalError:
@@ -137,9 +127,8 @@ class SqliteJournal:
     def _copies(self) -> str:
         """What else is there of it, for people: words in brackets, or nothing."""
         path = Path(self.name)
-        named = (f"{path.name}.before-", f"{path.name}.schema-")
         beside = (one for one in path.parent.iterdir() if not one.name.endswith(("-wal", "-shm")))
-        copies = sorted(str(one) for one in beside if one.name.startswith(named))
+        copies = sorted(str(one) for one in beside if one.name.startswith(f"{path.name}.before-"))
         return f" (copies beside it: {', '.join(copies)})" if copies else ""
 
     def _error(self, verb: str, error: Exception) -> JournalError:
@@ -150,17 +139,16 @@ class SqliteJournal:
             "check the directory, its permissions and the free disk space"
         )
 
-    def _version(self, db: sqlite3.Connection) -> int:
-        """The file's schema; 0 in memory. Raises JournalError at one of a later release, or cut."""
+    def _check_version(self, db: sqlite3.Connection) -> None:
+        """Raises JournalError if the file has another schema, none, or only part of a page."""
         version: int = db.execute("PRAGMA user_version").fetchone()[0]
         if self.name != ":memory:" and (version == 0 or self._lacks_part_of_a_page(db)):
             raise self._damaged(f"{Path(self.name).stat().st_size} bytes are left of it")
-        if not 0 <= version <= SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             raise JournalError(
                 f"journal {self.name} has schema {version}, this release reads {SCHEMA_VERSION}: "
                 "start the release that wrote it, or move the file away"
             )
-        return version
 
     def _read_all(self, db: sqlite3.Connection) -> None:
         """Raises JournalError at the first damage."""
@@ -187,16 +175,10 @@ class SqliteJournal:
         cut = path.stat().st_size % page_bytes != 0
         return cut and not (log.exists() and log.stat().st_size)
 
-    def _upgrade(self, db: sqlite3.Connection, version: int) -> None:
-        """Upgrade any earlier schema to the present one, and own the file, in one transaction."""
+    def _take(self, db: sqlite3.Connection) -> None:
+        """Own the file from now on."""
         with db:  # commits, or rolls back
             db.execute("BEGIN IMMEDIATE")
-            if version < SCHEMA_VERSION:
-                for statement in _SCHEMA if version < _ONE_TABLE else ():
-                    db.execute(statement)
-                for change in _earlier(db):
-                    _make(db, change)
-                db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             db.execute("UPDATE owner SET generation = generation + 1")
             self._generation = _generation(db)
 
@@ -305,6 +287,14 @@ def _generation(db: sqlite3.Connection) -> int:
     return generation
 
 
+def _make_tables(db: sqlite3.Connection) -> None:
+    with db:  # commits, or rolls back
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
 def _make(db: sqlite3.Connection, change: Change) -> None:
     kind, key, record = change.kind, change.key, change.record
     if record is None:
@@ -315,28 +305,3 @@ def _make(db: sqlite3.Connection, change: Change) -> None:
         "ON CONFLICT (kind, key) DO UPDATE SET record = excluded.record",
         (kind, key, record.get("unix_s"), json.dumps(record)),
     )
-
-
-def _earlier(db: sqlite3.Connection) -> Iterator[Change]:
-    """Records in the tables of an earlier schema, which are dropped; a new file has none."""
-    found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-    def rows(table: str, columns: str) -> list[tuple[Any, ...]]:
-        if table not in found:
-            return []
-        held = db.execute(f"SELECT {columns} FROM {table} ORDER BY rowid").fetchall()  # noqa: S608
-        db.execute(f"DROP TABLE {table}")
-        return held
-
-    for unix_s, what, details in rows("entries", "unix_s, what, details"):
-        yield entry(unix_s, what, json.loads(details))
-    for fabric, state in rows("network_state", "fabric, state"):
-        yield Change(Kind.STATE, "network", {"fabric": fabric, "state": json.loads(state)})
-    for table, kind in (("reservations", Kind.RESERVATION), ("webhooks", Kind.WEBHOOK)):
-        for key, record in rows(table, "id, record"):
-            yield Change(kind, key, json.loads(record))
-    for (record,) in rows("decisions", "record"):
-        yield Change(Kind.DECISION, None, json.loads(record))
-    if ports := rows("quarantine", "record"):
-        listed = [json.loads(record) for (record,) in ports]
-        yield Change(Kind.QUARANTINE, "ports", {"ports": listed})

@@ -6,7 +6,7 @@ rest of it is still true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -65,7 +65,7 @@ def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
         demand_mbps=record["demand_mbps"],
         demand=tuple(
             SeenDemand(racks[src].id, racks[dst].id, rate_mbps, estimated_mbps, expected_mbps)
-            for src, dst, rate_mbps, estimated_mbps, expected_mbps in _with_expected(record)
+            for src, dst, rate_mbps, estimated_mbps, expected_mbps in record["demand"]
             if src in racks and dst in racks
         ),
         proposal=None
@@ -79,9 +79,3 @@ def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
         ),
         reconfiguration=record["reconfiguration"],
     )
-
-
-def _with_expected(record: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float, float]]:
-    """The demand of a record; earlier releases' do not say what was expected of a guess."""
-    for src, dst, rate_mbps, estimated_mbps, *expected_mbps in record["demand"]:
-        yield src, dst, rate_mbps, estimated_mbps, *(expected_mbps or [estimated_mbps])

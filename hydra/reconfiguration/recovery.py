@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hydra.forwarding.substrate import substrate_of
-from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
+from hydra.journal_format import INTENDED, read_state, state_record
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PortId
 from hydra.reconfiguration.commands import (
     Announce,
@@ -26,7 +26,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import SETTLED, Unsettled, begun_by, resting_beside
+from hydra.reconfiguration.plan import SETTLED, Unsettled, resting_beside
 from hydra.reconfiguration.reconcile import reconcile, servers_closed
 from hydra.reconfiguration.switches import Memory, Switches, reachable_on
 
@@ -45,13 +45,9 @@ def interrupted(
     ``last`` is the journal's last entry: what was recorded, and its details. Raises what
     :func:`~hydra.journal_format.read_state` raises.
     """
-    if last is None or last[0] not in (INTENDED, FINISHED):
+    if last is None or last[0] != INTENDED:
         return SETTLED
-    if last[0] == INTENDED:
-        return Unsettled.by(state, read_state(fabric, last[1]["target"]))
-    result = read_state(fabric, last[1]["state"])
-    gone = frozenset(state.topology.paths) - frozenset(result.topology.paths)
-    return Unsettled(gone, begun_by(state, result))
+    return Unsettled.by(state, read_state(fabric, last[1]["target"]))
 
 
 def rested(
@@ -62,10 +58,9 @@ def rested(
     ``last`` is as in :func:`interrupted`. Raises what :func:`~hydra.journal_format.read_state`
     raises.
     """
-    if last is None or last[0] not in (INTENDED, FINISHED):
+    if last is None or last[0] != INTENDED:
         return state
-    tried = read_state(fabric, last[1]["target" if last[0] == INTENDED else "state"])
-    return resting_beside(state, tried)
+    return resting_beside(state, read_state(fabric, last[1]["target"]))
 
 
 @dataclass(eq=False, repr=False)

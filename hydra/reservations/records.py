@@ -12,7 +12,7 @@ from typing import Any
 from hydra.errors import HydraError, UnknownName
 from hydra.journal_format import path_record, read_path
 from hydra.lifecycle import ReservationState
-from hydra.model import Circuit, Fabric, Path, PlaneId, PortId
+from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.reservation import (
     BOOKED_STATES,
@@ -32,8 +32,6 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
     record = asdict(reservation)
     record["state"] = reservation.state.value
     record["service"] = reservation.service.value
-    if not reservation.leaves_path:
-        del record["leaves_path"]  # earlier releases do not know it
     for end, rack in zip(_ENDS, (reservation.src_rack, reservation.dst_rack), strict=True):
         record[f"{end}_rack"] = None if rack == GONE else fabric.racks[rack].name
     for key, path in zip(_PATHS, (reservation.path, reservation.booked), strict=True):
@@ -44,20 +42,18 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
 def read_reservation(
     fabric: Fabric, record: Mapping[str, Any], now_unix_s: float | None = None
 ) -> Reservation:
-    """The reservation that :func:`reservation_record` wrote, or an earlier release.
+    """The reservation that :func:`reservation_record` wrote.
 
     A booked reservation has failed now, with the reason, if ``fabric`` has lost a part that it was
     booked on. Paths that are gone, and all paths where circuits are one-way by now, are left out.
-    Raises HydraError for a malformed record, for positions of another wiring, and for a reservation
-    of duplex circuits that is not over where circuits are one-way.
+    Raises HydraError for a malformed record, and for a reservation of duplex circuits that is not
+    over where circuits are one-way.
     """
     try:
-        fields = _by_names(fabric, record) if _by_position(record) else dict(record)
+        fields = dict(record)
         state = ReservationState(fields["state"])
-        # The first release had neither of these.
-        booked = fields["booked"] = fields.get("booked") or fields["path"]
-        fields.setdefault("starts_unix_s", fields["created_unix_s"])
-        if fabric.one_way and booked is not None and state not in FINAL_STATES:
+        booked = fields["booked"] is not None
+        if fabric.one_way and booked and state not in FINAL_STATES:
             raise HydraError(
                 f"reservation {fields['id']} ({fields['src']} to {fields['dst']}) was made for "
                 f"duplex circuits, and those of fabric {fabric.name} are one-way: release it "
@@ -73,8 +69,8 @@ def read_reservation(
             rack = fabric.rack_by_name.get(fields[f"{end}_rack"])
             fields[f"{end}_rack"] = GONE if rack is None else rack.id
         fields["state"] = state
-        fields["service"] = ServiceClass(fields.get("service", ServiceClass.SHARED.value))
-        retry = fields.get("retry")
+        fields["service"] = ServiceClass(fields["service"])
+        retry = fields["retry"]
         fields["retry"] = None if retry is None else RetryKey(**retry)
         return Reservation(**fields)
     except (KeyError, TypeError, ValueError) as error:
@@ -83,11 +79,7 @@ def read_reservation(
 
 def out_of_date(record: Mapping[str, Any], reservation: Reservation) -> bool:
     """True if the record that ``reservation`` was read from has to be written anew."""
-    return _by_position(record) or record["state"] != reservation.state.value
-
-
-def _by_position(record: Mapping[str, Any]) -> bool:
-    return isinstance(record["src_rack"], int)
+    return bool(record["state"] != reservation.state.value)
 
 
 def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
@@ -111,50 +103,3 @@ def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
         if len(planes) > 1:
             return f"{' and '.join(map(' '.join, hop))} are wired to two planes now"
     return ""
-
-
-def _by_names(fabric: Fabric, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of an earlier release with names in place of its positions.
-
-    Raises HydraError where positions don't fit ``fabric``, unless the reservation is over: then its
-    paths are left out.
-    """
-    fields = dict(record)
-    right = True
-    for end in _ENDS:
-        try:
-            rack = rack_of(fabric, record[end])
-        except UnknownName:
-            fields[f"{end}_rack"], right = None, False
-        else:
-            right = right and rack == record[f"{end}_rack"]
-            fields[f"{end}_rack"] = fabric.racks[rack].name
-    for key in _PATHS:
-        if (entry := record.get(key)) is not None:
-            path = _path_of_positions(fabric, entry)
-            right = right and path is not None
-            fields[key] = None if path is None or not right else path_record(fabric, path)
-    if not right and ReservationState(record["state"]) not in FINAL_STATES:
-        raise HydraError(
-            f"reservation {record['id']} ({record['src']} to {record['dst']}) was written by an "
-            f"earlier release, for another wiring than that of fabric {fabric.name}: start this "
-            "release once with the configuration that it was made with, or use a new journal"
-        )
-    return fields
-
-
-def _path_of_positions(fabric: Fabric, entry: Mapping[str, Any]) -> Path | None:
-    """The path; None if its circuits don't lead from rack to rack, each on its plane."""
-    circuits = tuple(
-        Circuit(PlaneId(plane), PortId(a), PortId(b)) for plane, a, b in entry["circuits"]
-    )
-    rack = entry["src"]
-    for circuit in circuits:
-        if circuit.b >= len(fabric.ports):  # the higher of the two
-            return None
-        planes = {fabric.ports[port].plane for port in circuit.ends}
-        ends = fabric.racks_of(circuit)
-        if planes != {circuit.plane} or rack not in ends:
-            return None
-        rack = ends[1] if rack == ends[0] else ends[0]
-    return Path(entry["src"], entry["dst"], circuits) if rack == entry["dst"] else None

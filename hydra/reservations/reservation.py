@@ -125,7 +125,7 @@ class Reservation:
     """``starts_unix_s + duration_s``: the time to bring the circuits up counts."""
     starts_unix_s: float
     booked: Path | None = None
-    """The path that the calendar has for it; None only in journals of earlier releases."""
+    """The path that the calendar has for it; None if the fabric has lost a part of the path."""
     held_until_unix_s: float | None = None
     """The moment at which it goes unless committed; None once it is, or if it was never held."""
     group: str | None = None
@@ -145,7 +145,7 @@ class Reservation:
     reason: str = ""
     """Why it is in this state, in words."""
     since_unix_s: float | None = None
-    """The moment at which it got into this state; None: not known, from an earlier release."""
+    """The moment at which it got into this state; None: it was read without a clock."""
     service: ServiceClass = ServiceClass.SHARED
     leaves_path: bool = False
     """True if it was let go, is over or failed, and its path may stand although nobody wants it."""

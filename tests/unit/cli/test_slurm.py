@@ -259,9 +259,20 @@ def test_an_epilog_waits_for_a_controller_that_is_away(slurm, service, network, 
 def test_a_group_that_the_controller_has_forgotten_is_over(slurm, service, tmp_path):
     note = tmp_path / "jobs" / "42"
     note.parent.mkdir()
-    note.write_text("gone")
+    note.write_text('{"key": "k", "entries": [], "duration_s": null, "group": "gone"}')
     assert slurm("epilog").wait(PATIENCE_S) == 0
     assert not note.exists()
+
+
+def test_a_damaged_note_is_named_and_kept(slurm, service, tmp_path):
+    note = tmp_path / "jobs" / "42"
+    note.parent.mkdir()
+    note.write_text('{"key": "k", "ent')
+    run = slurm("epilog", stderr=subprocess.PIPE, text=True)
+    _, said = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 1
+    assert f"{note} is damaged" in said and "hydra reservations" in said
+    assert note.exists()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,10 @@ from hydra.errors import LifecycleError
 from hydra.events import DeviceAlarm, Progress
 from hydra.failures import Failure, FailureKind
 from hydra.journal import Change, JournalError, JournalTaken, Kind
-from hydra.journal_format import FINISHED, INTENDED, state_record
+from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
-from hydra.reconfiguration.plan import Unsettled
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
@@ -435,17 +434,6 @@ def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, 
     other = restarted(disk)
     assert other.state.resting == frozenset(STANDING.vlans.values())
     assert other.rest_s(taken(other.state, ELSEWHERE), REST_S) == REST_S
-
-
-def test_what_an_earlier_release_had_finished_and_not_saved_rests_too(disk, clock):
-    """It wrote an outcome before the state; a controller of this release may lead after it."""
-    first = Ledger(FABRIC, disk)
-    first.load()
-    first.save("reconfigured")
-    first.record(FINISHED, {"state": state_record(FABRIC, STANDING)})
-    other = restarted(disk)
-    assert other.state.resting == frozenset(STANDING.vlans.values())
-    assert other.unsettled == Unsettled(begun=frozenset(STANDING.vlans.items()))
 
 
 @pytest.fixture

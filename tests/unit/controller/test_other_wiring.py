@@ -3,11 +3,8 @@
 The journal is a real file, and the fabrics come from configuration files as operators write them.
 """
 
-import json
 import random
-import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,7 +12,7 @@ import yaml
 from apps.controller.ledger import Ledger
 from apps.process.configuration import load_configuration
 from apps.rest import render
-from hydra.errors import AdmissionError, HydraError
+from hydra.errors import AdmissionError
 from hydra.journal import Kind
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
@@ -23,7 +20,6 @@ from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.reservation import GONE, ReservationRequest
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, physical, state_of
-from tests.unit.journal.test_sqlite import SCHEMAS
 
 LIMITS = AdmissionLimits(3)
 RACKS, PLANES, LINKS = 4, 2, 2
@@ -223,65 +219,6 @@ def test_everything_means_the_same_ports_in_another_order(fabric, tmp_path, jour
     again = started(other, journal)
     check_the_same(ledger, fabric, again, other, ids)
     assert files_records(journal) == written, "there was nothing to write"
-    assert started(fabric, journal).reservations() == ledger.reservations()
-
-
-def by_position(fabric, record):
-    """As earlier releases wrote it."""
-
-    def number(rack, name):
-        return port(fabric, rack, name)
-
-    def path_by_position(path):
-        circuits = [
-            [fabric.ports[number(*hop[0])].plane, *sorted(number(*end) for end in hop)]
-            for hop in path["circuits"]
-        ]
-        ends = (fabric.rack_by_name[path[end]].id for end in ("src", "dst"))
-        return dict(zip(("src", "dst", "circuits"), (*ends, circuits), strict=True))
-
-    changed = dict(record)
-    for key in ("src_rack", "dst_rack"):
-        changed[key] = fabric.rack_by_name[record[key]].id
-    for key in ("path", "booked"):
-        changed[key] = None if record[key] is None else path_by_position(record[key])
-    return changed
-
-
-def as_schema_2(fabric, journal):
-    """Put the records where an earlier release had them, and in its form."""
-    with closing(SqliteJournal(journal, read_only=True)) as reader:
-        (state,) = reader.records(Kind.STATE)
-        records = [by_position(fabric, one) for one in reader.records(Kind.RESERVATION)]
-    for file in Path(journal).parent.glob("journal.db*"):
-        file.unlink()
-    with closing(sqlite3.connect(journal)) as db, db:
-        db.executescript(SCHEMAS[2].replace("INSERT", "-- "))
-        db.execute("INSERT INTO network_state VALUES (1, 'demo', ?)", (json.dumps(state["state"]),))
-        for one in records:
-            db.execute("INSERT INTO reservations VALUES (?, ?)", (one["id"], json.dumps(one)))
-
-
-def test_positions_of_an_earlier_release_become_names_once(fabric, tmp_path, journal):
-    ledger, ids = filled(fabric, journal)
-    written = files_records(journal)
-    as_schema_2(fabric, journal)
-    again = started(fabric, journal)
-    assert again.reservations() == ledger.reservations()
-    assert files_records(journal) == written
-    other = shuffled(tmp_path, 1)
-    check_the_same(ledger, fabric, started(other, journal), other, ids)
-
-
-def test_positions_that_do_not_fit_are_left_for_the_configuration_that_they_fit(
-    fabric, tmp_path, journal
-):
-    ledger, _ = filled(fabric, journal)
-    as_schema_2(fabric, journal)
-    before = files_records(journal)
-    with pytest.raises(HydraError, match="start this release once with the configuration"):
-        started(shuffled(tmp_path, 1), journal)
-    assert files_records(journal) == before
     assert started(fabric, journal).reservations() == ledger.reservations()
 
 

@@ -43,14 +43,6 @@ def test_what_is_written_is_read_back():
         assert read_decision(FABRIC, record) == decision
 
 
-def test_records_of_earlier_releases_expect_all_that_was_planned_for():
-    record = json.loads(json.dumps(decision_record(FABRIC, CHANGE)))
-    for one in record["demand"]:
-        one.pop()
-    read = read_decision(FABRIC, record).demand
-    assert [(one.estimated_mbps, one.expected_mbps) for one in read] == [(80.25,) * 2, (40.25,) * 2]
-
-
 def test_what_is_no_longer_wired_is_left_out():
     smaller = small_fabric(racks=3, planes=2)
     read = read_decision(smaller, decision_record(FABRIC, CHANGE))

@@ -1,6 +1,5 @@
 """The journal's file: its schemas, its copies, and what can't be one."""
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import hydra
-from apps.journal import sqlite as sqlite_journal
 from apps.journal.sqlite import SCHEMA_VERSION, copy_journal, set_aside
 from hydra.journal import Change, JournalError, Kind, entry
 from tests.journals import SqliteJournal
@@ -208,159 +206,7 @@ def test_what_is_set_aside_takes_its_write_ahead_log_along(path):
     assert SqliteJournal(kept).records(Kind.WEBHOOK) == [WEBHOOK.record]
 
 
-# --- earlier schemas ------------------------------------------------------------------------------
-
-FIRST_SCHEMA = """
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, what TEXT NOT NULL, details TEXT NOT NULL
-);
-CREATE TABLE network_state (
-    id INTEGER PRIMARY KEY CHECK (id = 1), fabric TEXT NOT NULL, state TEXT NOT NULL
-);
-CREATE TABLE reservations (id TEXT PRIMARY KEY, record TEXT NOT NULL);
-CREATE TABLE quarantine (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
-INSERT INTO entries VALUES (1, 1700000000.123456, 'said "so"', '{"rate": NaN}');
-INSERT INTO entries VALUES (2, 1000.5, 'start', '{"list": [1, "x"]}');
-INSERT INTO network_state VALUES (1, 'demo', '{"epoch": 7}');
-INSERT INTO reservations VALUES ('v1', '{"id": "v1"}');
-INSERT INTO reservations VALUES ('v0', '{"id": "v0"}');
-INSERT INTO quarantine VALUES (1, '{"rack": "r1", "port": "o1"}');
-INSERT INTO quarantine VALUES (2, '{"rack": "r2", "port": "o1"}');
-PRAGMA user_version = 1;
-"""
-SECOND_SCHEMA = (
-    FIRST_SCHEMA
-    + """
-CREATE INDEX entries_by_time ON entries (unix_s);
-CREATE TABLE webhooks (id TEXT PRIMARY KEY, record TEXT NOT NULL);
-CREATE TABLE decisions (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
-INSERT INTO webhooks VALUES ('w9', '{"id": "w9"}');
-INSERT INTO webhooks VALUES ('w1', '{"id": "w1"}');
-INSERT INTO decisions VALUES (7, '{"unix_s": 1.5}');
-INSERT INTO decisions VALUES (8, '{"unix_s": 2.5}');
-PRAGMA user_version = 2;
-"""
-)
-SCHEMAS = {1: FIRST_SCHEMA, 2: SECOND_SCHEMA}
-
-
-@pytest.fixture(params=[1, 2])
-def schema(request):
-    return request.param
-
-
-@pytest.fixture
-def earlier(path, schema):
-    """A journal as an earlier release wrote it."""
-    Path(path).parent.mkdir()
-    db = sqlite3.connect(path)
-    db.executescript(SCHEMAS[schema])
-    db.close()
-    return path
-
-
-def check_contents(journal, schema):
-    first, second = journal.records(Kind.ENTRY)
-    assert (first["unix_s"], first["what"]) == (1700000000.123456, 'said "so"')
-    assert json.dumps(first["details"]) == '{"rate": NaN}'
-    assert second == {"unix_s": 1000.5, "what": "start", "details": {"list": [1, "x"]}}
-    assert journal.records(Kind.STATE) == [{"fabric": "demo", "state": {"epoch": 7}}]
-    assert journal.records(Kind.RESERVATION) == [{"id": "v1"}, {"id": "v0"}]
-    ports = [{"rack": "r1", "port": "o1"}, {"rack": "r2", "port": "o1"}]
-    assert journal.records(Kind.QUARANTINE) == [{"ports": ports}]
-    later = schema > 1
-    assert journal.records(Kind.WEBHOOK) == [{"id": "w9"}, {"id": "w1"}] * later
-    assert journal.records(Kind.DECISION) == [{"unix_s": 1.5}, {"unix_s": 2.5}] * later
-
-
-def test_an_earlier_schema_is_upgraded_with_all_that_it_holds(earlier, schema):
-    journal = SqliteJournal(earlier)
-    check_contents(journal, schema)
-    journal.write([Change(Kind.RESERVATION, "v1", {"id": "v1", "new": True})])
-    journal.close()
-    assert schema_of(earlier) == SCHEMA_VERSION
-    tables = asked(earlier, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    assert tables == [("owner",), ("records",)]
-    again = SqliteJournal(earlier)
-    assert again.records(Kind.RESERVATION) == [{"id": "v1", "new": True}, {"id": "v0"}]
-
-
-def test_the_release_that_wrote_it_finds_a_copy(earlier, schema):
-    SqliteJournal(earlier).close()
-    copy = f"{earlier}.schema-{schema}"
-    assert schema_of(copy) == schema
-    assert asked(copy, "SELECT what FROM entries") == [('said "so"',), ("start",)]
-    SqliteJournal(earlier).close()
-    assert len(list(Path(earlier).parent.glob("*.schema-*"))) == 1
-
-
-def test_an_upgrade_that_fails_changes_nothing(earlier, schema):
-    with closing(sqlite3.connect(earlier)) as db, db:
-        db.execute("INSERT INTO quarantine VALUES (3, 'no JSON')")
-    with pytest.raises(JournalError, match="can't open the journal"):
-        SqliteJournal(earlier)
-    assert schema_of(earlier) == schema
-    assert asked(earlier, "SELECT what FROM entries") == [('said "so"',), ("start",)]
-    assert asked(earlier, "SELECT COUNT(*) FROM quarantine") == [(3,)]
-
-
 def test_the_guide_says_what_is_read():
     guide = (Path(__file__).parents[3] / "docs" / "operators-guide.md").read_text()
-    said = f"this release, {hydra.__version__}, writes schema {SCHEMA_VERSION} and reads 1 to "
-    assert f"{said}{SCHEMA_VERSION - 1}." in " ".join(guide.split())
-
-
-def test_looking_upgrades_nothing(earlier, schema):
-    journal = SqliteJournal(earlier, read_only=True)
-    check_contents(journal, schema)
-    with pytest.raises(JournalError, match=r"can't write the journal .*readonly"):
-        journal.write([WEBHOOK])
-    journal.close()
-    assert schema_of(earlier) == schema
-    assert list(Path(earlier).parent.glob("*.schema-*")) == []
-
-
-THIRD_SCHEMA = """
-CREATE TABLE owner (generation INTEGER NOT NULL);
-INSERT INTO owner VALUES (8);
-CREATE TABLE records (
-    id INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL,
-    key TEXT,
-    unix_s REAL,
-    record TEXT NOT NULL,
-    UNIQUE (kind, key)
-);
-CREATE INDEX records_in_order ON records (kind);
-CREATE INDEX records_by_time ON records (kind, unix_s) WHERE unix_s IS NOT NULL;
-INSERT INTO records VALUES (4, 'reservation', 'v1', NULL, '{"id": "v1"}');
-INSERT INTO records VALUES (7, 'entry', NULL, 1000.5, '{"unix_s": 1000.5, "what": "start"}');
-PRAGMA user_version = 3;
-"""
-
-
-@pytest.fixture
-def third(path):
-    Path(path).parent.mkdir()
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(THIRD_SCHEMA)
-    return path
-
-
-def test_the_third_schema_is_upgraded_and_its_release_finds_a_copy(third):
-    for journal in (SqliteJournal(third, read_only=True), SqliteJournal(third)):
-        assert journal.records(Kind.RESERVATION) == [{"id": "v1"}]
-        assert journal.records(Kind.ENTRY) == [{"unix_s": 1000.5, "what": "start"}]
-    assert schema_of(third) == SCHEMA_VERSION
-    assert asked(third, "SELECT generation FROM owner") == [(9,)]
-    assert schema_of(f"{third}.schema-3") == 3
-    assert asked(f"{third}.schema-3", "SELECT key FROM records ORDER BY id") == [("v1",), (None,)]
-
-
-def test_the_release_of_the_third_schema_refuses_what_this_one_writes(third, monkeypatch):
-    SqliteJournal(third).close()
-    with monkeypatch.context() as earlier:
-        earlier.setattr(sqlite_journal, "SCHEMA_VERSION", 3)
-        with pytest.raises(JournalError, match="has schema 4, this release reads 3: start the"):
-            SqliteJournal(third)
-        assert SqliteJournal(f"{third}.schema-3").records(Kind.RESERVATION) == [{"id": "v1"}]
+    said = f"The journal of this release, {hydra.__version__}, has schema {SCHEMA_VERSION}."
+    assert said in " ".join(guide.split())

@@ -8,7 +8,6 @@ from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Quota
-from hydra.reservations.records import read_reservation, reservation_record
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from tests.journals import SqliteJournal
 
@@ -133,7 +132,7 @@ def test_a_dead_circuit_moves_best_effort_as_it_was(book, fabric):
     assert circuit not in moved.booked.circuits
 
 
-def test_classes_survive_a_restart_and_older_journals_have_shared_ones(fabric, tmp_path):
+def test_classes_survive_a_restart(fabric, tmp_path):
     path = tmp_path / "journal.db"
     ledger = Ledger(fabric, SqliteJournal(path))
     kept = [
@@ -141,14 +140,11 @@ def test_classes_survive_a_restart_and_older_journals_have_shared_ones(fabric, t
         for service, dst in ((GUARANTEED, "r2"), (BEST_EFFORT, "r3"))
     ]
     ledger.keep(kept)
-    record = reservation_record(fabric, kept[0])
     ledger.close()
     again = Ledger(fabric, SqliteJournal(path))
     again.load()
     assert [one.service for one in again.reservations()] == [GUARANTEED, BEST_EFFORT]
     again.close()
-    del record["service"]
-    assert read_reservation(fabric, record).service is SHARED
 
 
 def test_best_effort_goes_on_until_what_it_gives_way_to_begins(book):
