@@ -27,15 +27,6 @@ MacAddress = NewType("MacAddress", str)
 """Lower case, colon separated."""
 
 
-class Addressing(StrEnum):
-    """The way in which destination racks are told apart (stated by ``hydra check``)."""
-
-    ONE_SUBNET = "one-subnet"
-    """Servers share one L2 subnet; rack prefixes only classify."""
-    ROUTED = "routed"
-    """Each rack is its own subnet: the vswitch rewrites ``eth_dst`` per host."""
-
-
 class SubstrateKind(StrEnum):
     """The way circuits are told apart and servers attached (:mod:`hydra.forwarding.substrate`)."""
 
@@ -369,7 +360,6 @@ class Fabric:
     """Everything that is wired: the racks, the planes, and what joins them."""
 
     name: str
-    addressing: Addressing
     racks: tuple[Rack, ...]
     planes: tuple[Plane, ...]
     ports: tuple[OpticalPort, ...]

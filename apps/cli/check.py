@@ -26,15 +26,11 @@ from drivers.transports.tls import TlsOptions, authorities
 from hydra.config import Loaded
 from hydra.errors import ConfigError, DeviceError, HydraError, Problem
 from hydra.forwarding.frames import TAGGED_HEADER_BYTES
-from hydra.model import Addressing, Fabric, Login
+from hydra.model import Fabric, Login
 from hydra.policy import ControllerSettings, EtcdSettings
 
 _NAMED: Final = 5
 """Most devices that a problem names; others are counted."""
-_ADDRESSING: Final = {
-    Addressing.ONE_SUBNET: "all servers share one subnet; rack prefixes only classify",
-    Addressing.ROUTED: "each rack is its own subnet",
-}
 
 
 @click.command(
@@ -224,7 +220,6 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
         "planes": len(fabric.planes),
         "optical_ports": len(fabric.ports),
         "one_way_circuits": fabric.one_way,
-        "addressing": fabric.addressing.value,
         "substrate": fabric.substrate.value,
         "circuit_vlans": len(fabric.circuit_vlans),
         "mode": policy.mode.value,
@@ -242,7 +237,6 @@ def _facts(loaded: Loaded) -> list[tuple[str, object]]:
         ("racks", f"{len(fabric.racks)} with {len(fabric.servers):,} servers"),
         ("planes", len(fabric.planes)),
         ("optical ports", f"{len(fabric.ports):,}"),
-        ("addressing", f"{fabric.addressing.value} ({_ADDRESSING[fabric.addressing]})"),
         ("substrate", fabric.substrate.value),
         ("circuits", "one-way, in rings" if fabric.one_way else "duplex"),
         ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {parking}"),

@@ -16,7 +16,6 @@ from apps.process.configuration import load_configuration
 from apps.process.files import is_there
 from hydra.errors import PlanError
 from hydra.model import (
-    Addressing,
     DatapathId,
     DemandMatrix,
     Fabric,
@@ -80,7 +79,6 @@ def plain_fabric(n_racks: int, n_planes: int, rate_mbps: float) -> Fabric:
         raise PlanError(f"a rate of {rate_mbps} Mbps: it must be positive and finite")
     return Fabric(
         name=f"{n_racks}x{n_planes}",
-        addressing=Addressing.ONE_SUBNET,
         racks=tuple(_plain_rack(rack) for rack in range(n_racks)),
         planes=tuple(_plain_plane(plane, n_racks, rate_mbps) for plane in range(n_planes)),
         ports=tuple(

@@ -1,4 +1,4 @@
-"""Checks of prefixes and addresses, and the addressing mode that they make."""
+"""Checks of prefixes and addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hydra.config.expand import Expansion, Interface, Network, read_network
 from hydra.config.problems import Located, ProblemLog
 from hydra.config.schema import Document
 from hydra.config.source import Path
-from hydra.model import Addressing, Rack, RackId
+from hydra.model import Rack, RackId
 
 
 def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
@@ -146,11 +146,11 @@ def warn_of_strangers(expansion: Expansion, warnings: ProblemLog) -> None:
         )
 
 
-def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
-    """The addressing mode: one subnet for all, or one per rack, which this release refuses.
+def check_one_subnet(expansion: Expansion, log: ProblemLog) -> None:
+    """Check that the network of every server's interface covers all racks' prefixes of its family.
 
-    It is one subnet where the network of every server's interface covers every rack's prefixes of
-    its family: then servers send to each other's MAC address across racks.
+    Then servers send to each other's MAC address across racks. With a subnet for each rack, a
+    vswitch would have to rewrite the MAC address of each destination.
     """
     spans = {
         version: _span(
@@ -158,7 +158,6 @@ def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
         )
         for version in (4, 6)
     }
-    addressing = Addressing.ONE_SUBNET
     covering: dict[Network, bool] = {}
     for (_, address), path, at in expansion.addresses:
         network = address.network
@@ -169,17 +168,15 @@ def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
             covers = low < 0 or (_contains(network, low) and _contains(network, high))
             covering[network] = covers
         if not covers:
-            addressing = Addressing.ROUTED
             log.add(
                 path,
-                "addressing mode is `routed`: the server's network {} does not hold every rack's "
-                "prefixes, and this release can't rewrite destination MAC addresses per host. "
-                "Give {} the prefix length of one subnet that spans all racks",
+                "the server's network {} does not hold every rack's prefixes: racks with subnets "
+                "of their own are not supported. Give {} the prefix length of one subnet that "
+                "spans all racks",
                 network,
                 address.ip,
                 at=at,
             )
-    return addressing
 
 
 def _span(prefixes: Iterable[Network]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from hydra.config.source import YamlDocument, YamlError, parse_yaml, read_text
 from hydra.config.store import read_store
 from hydra.config.workers import read_workers
 from hydra.errors import ConfigError, Problem
-from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
+from hydra.model import Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import ControllerSettings, Policy
 
 
@@ -99,13 +99,13 @@ def _load(
     if too_large(document, log):
         raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
-    addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
+    vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
     planes = tuple(plane for plane, _, _ in expansion.planes)
     checks.check_transition(document.policy.transition, planes, log)
     checks.check_devices(expansion, optical_drivers, tor_drivers, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
-    fabric = _freeze_fabric(document, expansion, addressing, vlans, parking)
+    fabric = _freeze_fabric(document, expansion, vlans, parking)
     checks.check_algorithm(document.policy.algorithm, algorithms, fabric, log)
     checks.check_slots(document.policy, fabric, log)
     if log:
@@ -151,7 +151,7 @@ def _check_fabric(
     expansion: Expansion,
     log: ProblemLog,
     warnings: ProblemLog,
-) -> tuple[Addressing, VlanRange, VlanId]:
+) -> tuple[VlanRange, VlanId]:
     attachment.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
     checks.check_rack_kinds(document, log)
@@ -163,23 +163,21 @@ def _check_fabric(
     subnets = addresses.read_subnets(document, log)
     addresses.check_prefixes(expansion, subnets, log)
     addresses.check_server_addresses(expansion, subnets, log, warnings)
-    addressing = addresses.check_addressing(expansion, log)
+    addresses.check_one_subnet(expansion, log)
     vlans, parking = checks.check_vlans(document, expansion, broken, log)
     addresses.warn_of_strangers(expansion, warnings)
     checks.warn_unwired(expansion, warnings)
-    return addressing, vlans, parking
+    return vlans, parking
 
 
 def _freeze_fabric(
     document: Document,
     expansion: Expansion,
-    addressing: Addressing,
     vlans: VlanRange,
     parking: VlanId,
 ) -> Fabric:
     return Fabric(
         name=document.fabric,
-        addressing=addressing,
         racks=tuple(rack for rack, _, _ in expansion.racks),
         planes=tuple(plane for plane, _, _ in expansion.planes),
         ports=tuple(port for port, _, _ in expansion.ports),

@@ -28,7 +28,6 @@ def test_a_usable_file(run):
     assert result.exit_code == 0
     assert "demo.yaml: usable" in result.stdout
     assert "4 with 8 servers" in result.stdout
-    assert "one-subnet (all servers share one subnet" in result.stdout
     assert result.stderr == ""
 
 
@@ -43,7 +42,6 @@ def test_json_of_a_usable_file(run):
         "planes": 32,
         "optical_ports": 10_240,
         "one_way_circuits": False,
-        "addressing": "one-subnet",
         "substrate": "dual-homed-vlan",
         "circuit_vlans": 3900,
         "mode": "periodic",

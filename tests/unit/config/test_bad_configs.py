@@ -145,7 +145,7 @@ CASES = [
         (*S, "addresses", 0),
         "10.0.{rack}.{server}/24",
         "racks[0].servers[0].addresses[0]",
-        "addressing mode is `routed`",
+        "racks with subnets of their own are not supported",
     ),
     (
         (*S, "addresses", 1),

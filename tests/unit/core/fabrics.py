@@ -12,7 +12,6 @@ from itertools import islice
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     EMPTY_TOPOLOGY,
-    Addressing,
     Circuit,
     DatapathId,
     Fabric,
@@ -99,7 +98,6 @@ def small_fabric(
                 )
     return Fabric(
         name="small",
-        addressing=Addressing.ONE_SUBNET,
         racks=tuple(_rack(number, servers) for number in range(racks)),
         planes=tuple(
             Plane(PlaneId(number), f"p{number + 1}", "any", f"ocs{number + 1}", size, 25.0, 100.0)

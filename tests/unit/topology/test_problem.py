@@ -7,7 +7,6 @@ from topology_fabrics import circuit, full, path
 
 from hydra.errors import PlanError
 from hydra.model import (
-    Addressing,
     Fabric,
     OpticalPort,
     Plane,
@@ -42,7 +41,6 @@ def _fabric() -> Fabric:
     )
     return Fabric(
         "small",
-        Addressing.ONE_SUBNET,
         racks,
         planes,
         ports,
