@@ -13,6 +13,7 @@ from hydra.config import Loaded
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed import Testbed, ocs, open_vswitch, testbed_lock
 
+from .live import Live, live
 from .warm import cool, spawn_emulator
 
 REPOSITORY = Path(__file__).parents[2]
@@ -56,6 +57,24 @@ def demo_testbed(machine: None, shipped: Loaded) -> Iterator[Testbed]:
     """The data plane of the shipped fabric, built once for the tests of a module."""
     with Testbed(shipped.fabric, shipped.controller, fdb_age_s=shipped.policy.fdb_age_s) as testbed:
         yield testbed
+
+
+@pytest.fixture(scope="module")
+def without_audit(
+    demo_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Live]:
+    """A controller that mends nothing by audit what tests do to devices."""
+    with live(demo_testbed, tmp_path_factory.mktemp("live"), {"audit_interval_s": 0}) as network:
+        yield network
+
+
+@pytest.fixture
+def network(without_audit: Live) -> Iterator[Live]:
+    """One controller for all of a module; each test leaves it as it was found."""
+    yield without_audit
+    for plane in without_audit.fabric.planes:
+        without_audit.testbed.ocs(plane.name).admin.clear()
+    without_audit.give_everything_back()
 
 
 @pytest.fixture

@@ -96,6 +96,11 @@ class Live:
         conditions = self.get("/v1/conditions")["conditions"]
         return all(one["kind"] != "unconfirmed" for one in conditions)
 
+    def conditions(self, kind: str) -> list[dict[str, Any]]:
+        """What is wrong in this way, as the controller tells it; the newest last."""
+        conditions = self.get("/v1/conditions")["conditions"]
+        return [one for one in conditions if one["kind"] == kind]
+
     def give_everything_back(self) -> None:
         """No reservation, no quarantine, no circuit: for the next test with this controller."""
         wait_until(self.devices_are_connected)
@@ -114,6 +119,18 @@ class Live:
             if {path["src"], path["dst"]} == {a, b}:
                 return tuple(hop["plane"] for hop in path["hops"])
         return ()
+
+    def path_of(self, reservation: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        """State of a reservation, and the planes that it says it is on."""
+        found = self.get(f"/v1/reservations/{reservation['id']}")
+        hops = (found["path"] or {"hops": ()})["hops"]
+        return found["state"], tuple(hop["plane"] for hop in hops)
+
+    def kept_path(self, reservation: Mapping[str, Any]) -> tuple[str, ...]:
+        """The planes that an active reservation says it is on."""
+        state, planes = self.path_of(reservation)
+        assert state == "active"
+        return planes
 
     def reaches(self, source: str, destination: str, *, count: int = 2) -> bool:
         """Whether every ping comes back, IPv4 and IPv6."""
