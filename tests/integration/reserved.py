@@ -28,7 +28,10 @@ def slow(name, directory):
     """The shipped fabric with slow circuits, and a controller."""
     document = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())
     planes = [{**plane, "rate_mbps": CIRCUIT_MBPS} for plane in document["planes"]]
-    changes = {"planes": planes, "electrical": {**document["electrical"], "rate_mbps": ELECTRICAL_MBPS}}
+    changes = {
+        "planes": planes,
+        "electrical": {**document["electrical"], "rate_mbps": ELECTRICAL_MBPS},
+    }
     path = directory / f"{name}.yaml"
     path.write_text(yaml.safe_dump(document | changes, sort_keys=False))
     loaded = load_configuration(path)
