@@ -33,7 +33,7 @@ OPEN_VSWITCH = {"/usr/sbin/ovs-vswitchd": "openvswitch-switch", "/usr/bin/mnexec
 
 AT_A_TIME = 5
 """pytest workers without Open vSwitch: more than processors, since tests wait for devices."""
-NETWORKS = 4
+NETWORKS = 6
 QUIET = 2
 BACKGROUND_NICENESS = 10
 """Stages in the background leave the processors to tests that wait for packets."""
