@@ -159,6 +159,7 @@ def test_a_controller_whose_log_nobody_reads_answers_and_ends(tmp_path):
         "rest": f"127.0.0.1:{rest}",
         "openflow": f"127.0.0.1:{openflow}",
         "journal": str(tmp_path / "journal.db"),
+        "requests_per_s": 10_000,
     }
     config = tmp_path / "fabric.yaml"
     config.write_text(yaml.safe_dump(document))
