@@ -227,7 +227,7 @@ class Controller:
             self._look_soon,
         )
         withdrawals = self._withdrawals = Withdrawals(
-            planning, ledger, upkeep, quarantine, panels, mover, reservations
+            planning, ledger, upkeep, quarantine, panels, reach, mover, reservations
         )
         mover.let_in(loop.beside)  # after what is lost, and what is reserved
         self._prober = Prober(

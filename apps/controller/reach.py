@@ -147,6 +147,17 @@ class Reach:
         }
         return frozenset(planes), frozenset(racks | self._care.uncertain_racks)
 
+    def awaited_racks(self) -> frozenset[RackId]:
+        """Racks out of reach until their ToR, which has just connected or answered, has its rules.
+
+        A plan that is made before takes such racks for racks without free ports.
+        """
+        awaited = self._switches.awaited()
+        if not awaited:
+            return frozenset()
+        racks = self._fabric.racks
+        return frozenset(rack.id for rack in racks if rack.tor.datapath_id in awaited)
+
     def within_reach(self, request: PlanRequest) -> PlanRequest:
         """The request less planes and racks out of command: circuits there stay as they are.
 

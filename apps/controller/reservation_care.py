@@ -79,6 +79,8 @@ class ReservationCare:
     these might leave anything.
     """
 
+    _await_racks: set[str] = field(default_factory=set, init=False)
+    """Reservations that were not placed, since a rack of theirs was about to be in reach."""
     _retries: Retries = field(default_factory=Retries, init=False)
 
     _ends: bool = field(default=False, init=False)
@@ -312,8 +314,13 @@ class ReservationCare:
 
     def restore(self) -> None:
         """Bring back the paths of all reservations that should have one."""
-        holding = [r.id for r in self._ledger.reservations() if r.holds_capacity]
-        self._place(holding)
+        self._await_racks.clear()
+        self._place([r.id for r in self._ledger.reservations() if r.holds_capacity])
+
+    @property
+    def awaits_racks(self) -> bool:
+        """True if reservations are yet to be placed, as soon as their racks are in reach."""
+        return bool(self._await_racks)
 
     def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
         """Give rack pairs, as (from, to), other paths for unreserved ones that they lost, where
@@ -481,7 +488,14 @@ class ReservationCare:
             self._ledger.change(reservation.id, ReservationState.ACTIVE)
 
     def _place(self, ids: Sequence[str]) -> None:
-        """Give the reservations their paths, in one move; other paths where the first ones fail."""
+        """Give the reservations their paths, in one move; other paths where the first ones fail.
+
+        Those with a rack that is about to be in reach wait for :meth:`restore`.
+        """
+        if awaited := self._reach.awaited_racks():
+            later = {one.id for one in self._known(ids) if not awaited.isdisjoint(one.pair)}
+            self._await_racks |= later
+            ids = [one for one in ids if one not in later]
         reasons: list[str] = []
         for _ in range(_PLACEMENT_ATTEMPTS):
             waiting = self._not_placed(ids)

@@ -15,6 +15,7 @@ from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
+from apps.controller.reach import Reach
 from apps.controller.reservation_care import ReservationCare
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
@@ -41,6 +42,7 @@ class Withdrawals:
     _upkeep: Upkeep
     _quarantine: Quarantine
     _panels: PatchPanels
+    _reach: Reach
     _mover: Mover
     _reservations: ReservationCare
     _clock_s: Callable[[], float] = time.monotonic
@@ -63,7 +65,13 @@ class Withdrawals:
     @property
     def due(self) -> bool:
         """True if :meth:`of_dead_circuits` has something to do."""
-        return bool(self._upkeep.dark or self._upkeep.denied or self._left or self._cut)
+        upkeep = self._upkeep
+        return bool(upkeep.dark or upkeep.denied or self._left or self._waits)
+
+    @property
+    def _waits(self) -> bool:
+        """True if pairs are to be given other paths, and were not yet."""
+        return bool(self._cut) or self._reservations.awaits_racks
 
     def of_dead_circuits(self) -> None:
         """Withdraw the circuits that have lost their light or that an optical switch does not have,
@@ -180,7 +188,7 @@ class Withdrawals:
             self._ledger.note_loss([one for one in circuits if one in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
-            if self._cut:
+            if self._waits:
                 self._plan_around(frozenset())
             return
         try:
@@ -207,12 +215,15 @@ class Withdrawals:
 
     def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
         """Give pairs, as (from, to), other paths for those that they have lost, also beside a
-        change.
+        change. Pairs with a rack that is about to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
+        awaited = self._reach.awaited_racks()
         try:
             self._reservations.restore()
-            self._reservations.rejoin(lost - directions(self._ledger.state))
+            missing = lost - directions(self._ledger.state)
+            self._cut = {ends for ends in missing if not awaited.isdisjoint(ends)}
+            self._reservations.rejoin(missing - self._cut)
         except Exception:
             self._cut = lost - directions(self._ledger.state)
             raise

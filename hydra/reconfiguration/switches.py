@@ -267,6 +267,12 @@ class Switches:
         some = frozenset(self._slow) | self.being_brought
         return some & self.late() if some else some
 
+    def awaited(self) -> frozenset[DatapathId]:
+        """Late switches that no attempt to bring to the present state has failed at: the next job
+        of the conductor brings them.
+        """
+        return self.late() & (frozenset(self._renewed) | frozenset(self._untried))
+
     def soon_ready(self) -> frozenset[DatapathId]:
         """Slow switches that are about to be brought to the present state. Those that an attempt
         has failed at may fail again, however often they answer: nobody is to wait for them.

@@ -70,6 +70,7 @@ class Stage:
             blocked_with_all_planes=frozenset,
             down_planes=list,
             ready_switches=lambda: conditions.connected,
+            awaited_racks=frozenset,
         )
         self.broken_off = []
         upkeep = SimpleNamespace(

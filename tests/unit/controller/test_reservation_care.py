@@ -80,6 +80,7 @@ class Stage:
         self.ledger = Ledger(fabric, journal)
         self.planning, self.planner = Planning(fabric, policy), Planner(fabric, policy)
         self.blocked = self.blocked_with_all_planes = frozenset()
+        self.awaited = frozenset()
         self.refusal = ""
         """Why traffic of r1's reservations can't take its circuits."""
         self.jobs = queue.SimpleQueue()
@@ -96,6 +97,7 @@ class Stage:
             blocked_with_all_planes=lambda: self.blocked_with_all_planes,
             down_planes=list,
             ready_switches=lambda: switches,
+            awaited_racks=lambda: self.awaited,
         )
         panels = SimpleNamespace(awaited=lambda _path: False)
         self.mover = SimpleNamespace(move=self.move, let_in=lambda _others: None, touched=Touched())
@@ -468,6 +470,25 @@ def test_pairs_that_lost_their_paths_get_others_in_one_move(journal, caplog):
     assert [message for message in caplog.messages if "electrical" in message] == [
         "stay electrical, since there is no room: r3 - r4"
     ]
+
+
+def test_a_reservation_waits_for_a_rack_that_is_about_to_be_in_reach(journal):
+    """Its circuit is dead, and until its ToR has its rules no port of the rack is free."""
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    reservation = stage.reservations.reserve(TO_R3)
+    stage.conduct()
+    (dead,) = stage.ledger.reservation(reservation.id).booked.circuits
+    stage.ledger.settle(NetworkState())
+    rack = [port.id for port in stage.fabric.ports if port.rack == RackId(0)]
+    stage.blocked, stage.awaited = frozenset(rack), frozenset({RackId(0)})
+    stage.reservations.restore()
+    assert stage.ledger.reservation(reservation.id).state is State.ACTIVE
+    assert stage.reservations.awaits_racks
+    stage.blocked, stage.awaited = frozenset(dead.ends), frozenset()
+    stage.reservations.restore()
+    (circuit,) = stage.ledger.reservation(reservation.id).path.circuits
+    assert circuit.plane != dead.plane
+    assert not stage.reservations.awaits_racks
 
 
 # --- what changes meanwhile -----------------------------------------------------------------

@@ -8,7 +8,7 @@ from apps.controller.withdrawals import Withdrawals
 from apps.planning.engine import Planning
 from hydra.errors import HydraError
 from hydra.faults.surveillance import LostPath
-from hydra.model import NetworkState
+from hydra.model import NetworkState, RackId
 from hydra.policy import Policy
 from hydra.reconfiguration.beside import Touched
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
@@ -38,7 +38,10 @@ class Stage:
             dead_circuits=lambda: (self.dead(), "carrier lost"),
             divert=lambda circuits, paths: self.diverted.append([*circuits, *paths]),
         )
-        reservations = SimpleNamespace(restore=lambda: None, rejoin=lambda _: None)
+        self.awaited = frozenset()
+        reservations = SimpleNamespace(
+            restore=lambda: None, rejoin=lambda _: None, awaits_racks=False
+        )
         planning = SimpleNamespace(reduced=lambda *_: None)
         mover = self.mover = SimpleNamespace(
             move=self._move, let_in=lambda _others, first: None, touched=Touched()
@@ -49,6 +52,7 @@ class Stage:
             self.upkeep,
             SimpleNamespace(put=lambda *_: None),
             None,
+            SimpleNamespace(awaited_racks=lambda: self.awaited),
             mover,
             reservations,
             lambda: self.now_s,
@@ -129,6 +133,30 @@ def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
     with pytest.raises(HydraError, match="the journal is full"):
         stage.withdrawals.of_dead_circuits()
     assert stage.diverted == [list(PATH.circuits)]
+
+
+def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(stage):
+    """A ToR has connected, and told that its port is dark, before it has its rules."""
+    rejoined, stage.held = [], False
+    stage.withdrawals._reservations.rejoin = rejoined.append
+    stage.awaited = frozenset({RackId(0)})
+    stage.withdrawals.of_dead_circuits()
+    assert stage.ledger.state == NOTHING, "its pair is electrical at once"
+    assert (rejoined, stage.withdrawals.due) == ([set()], True)
+    stage.awaited = frozenset()
+    stage.withdrawals.of_dead_circuits()
+    assert rejoined[1:] == [set(PATH.directions)]
+    assert not stage.withdrawals.due
+
+
+def test_reservations_that_wait_for_a_tor_are_restored_once_it_is_in_reach(stage):
+    stage.dark, restored = False, []
+    stage.withdrawals._reservations.restore = lambda: restored.append(True)
+    assert not stage.withdrawals.due
+    stage.withdrawals._reservations.awaits_racks = True
+    assert stage.withdrawals.due
+    stage.withdrawals.of_dead_circuits()
+    assert restored
 
 
 class Beside(Stage):
