@@ -206,6 +206,16 @@ class Upkeep:
             ends = self._runner.run(self._care.dark_ports(back))
             self.dark |= self._at(ends)  # which may have become more meanwhile
 
+    def read_uncertain(self) -> None:
+        """Mend now, without a pause after earlier attempts, what is uncertain on devices that can
+        be commanded: until then plans leave out the ports of such racks.
+        """
+        care, devices = self._care, self._devices
+        self._mend(
+            [one for one in care.uncertain_planes if devices.plane_problem(one) is None],
+            [one for one in care.uncertain_racks if devices.tor_problem(one) is None],
+        )
+
     def make_certain(self, plan: Plan) -> None:
         """Mend what an earlier change left uncertain, before circuits are set up there.
 
@@ -214,11 +224,8 @@ class Upkeep:
         """
         if not plan.connect:
             return
-        care, devices, fabric = self._care, self._devices, self._fabric
-        self._mend(
-            [one for one in care.uncertain_planes if devices.plane_problem(one) is None],
-            [one for one in care.uncertain_racks if devices.tor_problem(one) is None],
-        )
+        self.read_uncertain()
+        care, fabric = self._care, self._fabric
         planes = {circuit.plane for circuit in plan.connect} & care.uncertain_planes
         racks = {fabric.ports[end].rack for circuit in plan.connect for end in circuit.ends}
         names = [fabric.planes[one].name for one in sorted(planes)]

@@ -218,6 +218,8 @@ class Withdrawals:
         change. Pairs with a rack that is about to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
+        if lost - directions(self._ledger.state):
+            self._upkeep.read_uncertain()
         awaited = self._reach.awaited_racks()
         try:
             self._reservations.restore()

@@ -24,6 +24,8 @@ class Stage:
     def __init__(self):
         self.now_s = 0.0
         self.attempts, self.lost, self.diverted, self.told = [], [], [], []
+        self.read = []
+        """When devices were read whose state was uncertain."""
         self.held, self.fails, self.dark = True, False, True
         self.late = frozenset()
         self.ledger = SimpleNamespace(
@@ -37,6 +39,7 @@ class Stage:
             late_switches=lambda: self.late,
             dead_circuits=lambda: (self.dead(), "carrier lost"),
             divert=lambda circuits, paths: self.diverted.append([*circuits, *paths]),
+            read_uncertain=lambda: self.read.append(self.now_s),
         )
         self.awaited = frozenset()
         reservations = SimpleNamespace(
@@ -147,6 +150,14 @@ def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(s
     stage.withdrawals.of_dead_circuits()
     assert rejoined[1:] == [set(PATH.directions)]
     assert not stage.withdrawals.due
+
+
+def test_uncertain_devices_are_read_before_pairs_are_planned_around_a_loss(stage):
+    """Else all ports of a ToR that was away are left out, and its pairs stay electrical."""
+    stage.held, seen = False, []
+    stage.withdrawals._reservations.rejoin = lambda _lost: seen.append(list(stage.read))
+    stage.withdrawals.of_dead_circuits()
+    assert seen == [[0.0]]
 
 
 def test_reservations_that_wait_for_a_tor_are_restored_once_it_is_in_reach(stage):
