@@ -32,6 +32,7 @@ from hydra.faults.conditions import ConditionKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
+from hydra.reconfiguration.executor import STEPS
 from hydra.reconfiguration.gating import GATE
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.sharing.slots import Schedule
@@ -52,9 +53,8 @@ _ENDS: Final = [state for state, later in RECONFIGURATION_TRANSITIONS.items() if
 class Metrics:
     """Counters and histograms of one controller; thread-safe. Costs a microsecond a call.
 
-    A counter of failures is there from the start, at 0, with each value of its labels: Prometheus
-    sees no increase in a counter that it meets at 1. That of steps alone is not, since a step may
-    be any activity; neither alerts nor panels use it.
+    Each counter is there from the start, at 0, with each value of its labels: Prometheus sees no
+    increase in a counter that it meets at 1. Devices begin with :meth:`begin_devices`.
     """
 
     def __init__(self) -> None:
@@ -152,6 +152,8 @@ class Metrics:
         for kind in FailureKind:
             for step in GATE:
                 self._gate_failures.labels(step, kind.value)
+            for step in STEPS:
+                self._step_failures.labels(step, kind.value)
             for command in get_args(Command):
                 self._command_failures.labels(command.__name__, kind.value)
 

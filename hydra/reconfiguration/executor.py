@@ -86,6 +86,13 @@ from hydra.reconfiguration.relaying import abandoned, leaving, only, unrelayed
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
+STEPS: Final = frozenset(
+    {
+        "activate", "close", "divert", "drain", "mirrors", "move", "push", "relay", "retag", "tag",
+        "tidy", "untag",
+    }
+)  # fmt: skip
+"""Steps of a reconfiguration that may fail, besides those of the gate (``GATE``)."""
 _LETS_OTHERS_IN: Final = frozenset(
     {
         ReconfigurationState.DIVERTING,

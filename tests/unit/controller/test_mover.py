@@ -203,7 +203,7 @@ def test_what_does_not_pass_the_gate_is_told_and_counted(ledger, metrics, faults
     samples = [s for family in metrics.registry.collect() for s in family.samples]
     counted = [s for s in samples if s.name == "hydra_gate_failures_total" and s.value]
     assert [s.labels for s in counted] == [labels]
-    assert [s for s in samples if s.name == "hydra_step_failures_total"] == []
+    assert not any(s.value for s in samples if s.name == "hydra_step_failures_total")
 
 
 def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):

@@ -14,7 +14,8 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import SubstrateKind
 from hydra.policy import DrainPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import Batch, Command
-from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.executor import STEPS, Execution
+from hydra.reconfiguration.gating import GATE
 from hydra.reconfiguration.plan import diff, paths_by_pair
 from tests.unit.core.fabrics import (
     first_state,
@@ -141,6 +142,8 @@ def test_the_seeds_reach_every_corner():
         "can be probed",
     ):
         assert words in reasons
+    steps = {trouble.step for e in executions for trouble in e.troubles}
+    assert steps | {"move"} == STEPS | GATE
     unreliable = set().union(*(course.network.unreliable for course in courses))
     kinds = {name[0] if isinstance(name, str) else "plane" for name in unreliable}
     assert kinds == {"h", "r", "plane"}, "servers, racks and planes do things late"

@@ -25,7 +25,8 @@ from hydra.reconfiguration.commands import (
     Steps,
 )
 from hydra.reconfiguration.device_care import DeviceCare
-from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.executor import STEPS, Conditions, Execution
+from hydra.reconfiguration.gating import GATE
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import MovedPort, SeenPort, Switches
@@ -265,6 +266,7 @@ class SimulatedUpkeep:
 
     def take_over(self, execution: Execution) -> None:
         """A reconfiguration has ended."""
+        assert {trouble.step for trouble in execution.troubles} <= STEPS | GATE
         self.memory.settle(execution.result)
         self.memory.saved = execution.result
         self.network.journal.clear()
