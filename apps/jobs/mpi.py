@@ -55,10 +55,10 @@ class _Line:
 def read_hosts(text: str, source: str) -> list[Host]:
     """Read a host file of Open MPI (``NAME slots=N``) or MPICH (``NAME:N``) as mpirun reads it.
 
-    Open MPI (tried: 4.1.4, 5.0.11): ``cpu`` and ``count`` mean ``slots``; ``max_slots`` alone is
-    the number of slots; each further line without a number adds one slot; a host with one line and
-    no number has a slot for each core, so its ``slots`` are None. MPICH (tried: 5.0.2): the numbers
-    of all lines of a host are added, and a line without a number adds one.
+    Open MPI (tried: 4.1.4, 5.0.11, 6.0.0a1): ``cpu`` and ``count`` mean ``slots``; ``max_slots``
+    alone is the number of slots; each further line without a number adds one slot; a host with one
+    line and no number has a slot for each core, so its ``slots`` are None. MPICH (tried: 5.0.2):
+    the numbers of all lines of a host are added, and a line without a number adds one.
 
     Raises HydraError for a file that mpirun refuses, or reads otherwise than it looks.
     """
