@@ -1,4 +1,4 @@
-"""``hydra agent``: tells the controller the bytes that wait in a server's sockets."""
+"""``hydra agent``: reports the bytes that wait in a server's sockets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOG = logging.getLogger("hydra.agent")
 )
 @url_option
 def agent(server: str, socket_buffer_mb: float | None, interface: str | None, url: str) -> None:
-    """Tell the controller what waits in this server's sockets, by destination rack.
+    """Report the bytes that wait in this server's sockets to the controller, by destination rack.
 
     SERVER is its name in the fabric's file, by default the host's own. Where the controller asks
     for tokens, the agent's is `hydra token create SERVER --role agent`. It runs until it is

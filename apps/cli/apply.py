@@ -38,10 +38,10 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     """Show what would change, ask, and carry it out.
 
-    The demand stays what it was when the dry run began. Asks again if the network has changed
-    meanwhile, and the plan with it. Waits for the end. Exit status 1 if it failed; circuits that
-    failed alone leave it at 0 and are listed. A plan that changes nothing is not asked about, and
-    not carried out.
+    The dry run's demand counts, whatever is measured later. If the network and the plan have
+    changed before your answer, it shows the new plan and asks again. It waits for the end. Exit
+    status 1 if the reconfiguration failed; 0 if circuits alone failed, which are listed. If the
+    plan changes nothing, it says so, and neither asks nor records anything.
     """
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
@@ -144,7 +144,7 @@ def stop(url: str, as_json: bool, reconfiguration: str) -> None:
 @json_option
 @click.argument("reconfiguration")
 def pause(url: str, as_json: bool, reconfiguration: str) -> None:
-    """Have a large change wait after the stage under way, for `hydra resume` or `hydra stop`.
+    """Pause a large change after the stage under way, until `hydra resume` or `hydra stop`.
 
     Periodic decisions wait with it; reservations, repairs and what people ask for do not.
     """
@@ -156,7 +156,7 @@ def pause(url: str, as_json: bool, reconfiguration: str) -> None:
 @json_option
 @click.argument("reconfiguration")
 def resume(url: str, as_json: bool, reconfiguration: str) -> None:
-    """Go on with a large change that was paused."""
+    """Resume a large change that was paused."""
     _pause(url, as_json, reconfiguration, paused=False, told="goes on")
 
 

@@ -49,7 +49,7 @@ _config_option = config_option("The controller's configuration file.")
 @url_option
 @json_option
 def reload(dry_run: bool, url: str, as_json: bool) -> None:
-    """Have the controller read its configuration file again.
+    """Reload the controller's configuration file.
 
     Applies what touches no traffic: when and why to reconfigure, drain, quarantine, audits. Lists
     what waits for the next start. With a file that can't be used nothing changes.
@@ -81,7 +81,7 @@ def _print_changes(title: str, changes: list[JsonObject]) -> None:
 @_config_option
 @json_option
 def backup(target: Path, config: Path, as_json: bool) -> None:
-    """Write what the controller remembers to FILE, also while it runs.
+    """Back up the controller's journal and configuration to FILE, also while it runs.
 
     The journal with reservations and quarantine, the configuration, and the hashes of tokens. Run
     it where the controller runs.
@@ -100,10 +100,10 @@ def backup(target: Path, config: Path, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
-    """Put the journal of a backup in place of the present one, which is kept beside it.
+    """Replace the journal by that of a backup FILE; the present journal is kept beside it.
 
-    The controller must not run. When it starts, it reads all devices and keeps of the journal what
-    they confirm.
+    Stop the controller first. When it starts again, it reads all devices, and keeps of the journal
+    what the devices confirm.
     """
     loaded = load_configuration(config)
     about = archive.look(loaded, source)
@@ -141,7 +141,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
 @url_option
 @json_option
 def support(target: Path | None, config: Path, log: Path | None, url: str, as_json: bool) -> None:
-    """Collect what a report of a problem needs, without secrets, in one file.
+    """Collect what a problem report needs in one file, without secrets.
 
     Versions, the configuration, the journal's last entries, and what the controller says of itself:
     of these, whatever there is. Passwords, tokens, keys and logins are left out; look before you

@@ -22,6 +22,6 @@ _SHELLS: Final = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete
 @click.argument("shell", type=click.Choice(tuple(_SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands and options of hydra."""
+    """Print a script that has your shell complete hydra's commands and options."""
     complete = _SHELLS[shell](ctx.find_root().command, {}, "hydra", "_HYDRA_COMPLETE")
     click.echo(complete.source())

@@ -39,25 +39,29 @@ _MOST: Final = 1000
     "states",
     multiple=True,
     type=click.Choice([state.value for state in ReconfigurationState]),
-    help="Only those in this state; repeatable.",
+    help="Only reconfigurations in this state; repeatable.",
 )
 @click.option(
     "--since",
     "since_s",
     metavar="TIME",
     callback=read_past_moment,
-    help="What happened since then, and no more of it than --limit.",
+    help="Only what happened since TIME, the latest --limit of it.",
 )
 @click.option(
     "--before",
     "before_s",
     metavar="TIME",
     callback=read_past_moment,
-    help="What happened before then: the next page of what --limit cut off.",
+    help="Only what happened before TIME. Where --limit cuts off, the last line says how to go on.",
 )
-@click.option("--trigger", default="", help="Only what was triggered by something that begins so.")
+@click.option("--trigger", default="", help="Only reconfigurations whose trigger begins so.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="The latest so many."
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="At most so many, the latest.",
 )
 @url_option
 @json_option
@@ -71,11 +75,11 @@ def history(
     url: str,
     as_json: bool,
 ) -> None:
-    """List what happened, and reconfigurations; with an ID, draw the substeps of one.
+    """List what happened, and reconfigurations; with an ID, draw one reconfiguration's substeps.
 
-    What happened is told from the journal, newest first: changes, losses, reservations, decisions,
-    reloads and starts. Reconfigurations with their substeps are those since the last start. After
-    them comes what the periodic mode decided lately, also where it changed nothing.
+    The first table is from the journal, newest first: changes, losses, reservations, decisions,
+    reloads and starts. The second has the reconfigurations since the controller's last start. Then
+    come the latest decisions of the periodic mode, also those that changed nothing.
     """
     bounds = {"since_unix_s": since_s, "before_unix_s": before_s}
     span = {name: bound for name, bound in bounds.items() if bound is not None}

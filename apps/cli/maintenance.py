@@ -21,7 +21,7 @@ _QUARANTINE = "/v1/quarantine"
 @json_option
 @click.pass_context
 def reconcile(ctx: click.Context, dry_run: bool, url: str, as_json: bool) -> None:
-    """Mend what was changed behind the controller's back: mirrors, VLANs and rules.
+    """Find and mend changes that others made to mirrors, VLANs and rules.
 
     Exit status 1 if something differs afterwards (or with --dry-run: now), 3 if nothing does where
     devices answer, and one does not.

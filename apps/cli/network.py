@@ -184,12 +184,12 @@ def _read_values(
     metavar="KEY=VALUE",
     multiple=True,
     callback=_read_values,
-    help="Go on with this value, until the next start or reload; repeatable.",
+    help="Set this value until the next start or reload; repeatable.",
 )
 @url_option
 @json_option
 def policy(values: dict[str, object], url: str, as_json: bool) -> None:
-    """Show the policy that is in force, or change it; then, show the values that were set.
+    """Show the policy in force; with --set, change it, and show the values that were set.
 
     `hydra reload --dry-run` shows how the configuration file differs.
     """

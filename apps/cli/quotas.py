@@ -13,7 +13,7 @@ from apps.cli.output import json_option, mbps, print_json, print_table
 @url_option
 @json_option
 def quotas(url: str, as_json: bool) -> None:
-    """Show what tenants may have at a time, and what they have.
+    """Show each tenant's quota and current use.
 
     Tenants see their own. `hydra token quota` sets them.
     """

@@ -153,7 +153,7 @@ def replay(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Take a recorded demand through the configured policy and others, side by side.
+    """Replay a recorded demand with the configured policy and others, side by side.
 
     Nothing is asked of a controller, and nothing changes. The periodic mode is played on the times
     of the trace, with no circuits at first; the first row is the electrical network alone.

@@ -34,7 +34,7 @@ _POLL_S: Final = 0.5
 @json_option
 @click.pass_context
 def replicas(ctx: click.Context, url: str, as_json: bool) -> None:
-    """List the controllers that share a store, who leads, and how the members of etcd are.
+    """List the controllers that share a store, who leads, and the state of etcd's members.
 
     Each of them answers. Exit status 1 if nobody leads.
     """
@@ -101,10 +101,11 @@ def _state(member: JsonObject) -> str:
 @url_option
 @json_option
 def handover(wait_s: float, url: str, as_json: bool) -> None:
-    """Have the controller that leads end, and one that stands by lead, as for an upgrade.
+    """Hand leadership to a controller that stands by, as before an upgrade.
 
-    The change under way is finished first. The service starts it again, and it stands by then.
-    While none stands by, or one that switches have yet to find, it is refused, or waited for.
+    The leader finishes the change under way and ends; its service starts it again, and it then
+    stands by. While no controller stands by, or switches have yet to connect to one that does, the
+    handover is refused, or waited for.
     """
     with ControllerClient(url) as client:
         document = _handed_over(client, time.monotonic() + wait_s)

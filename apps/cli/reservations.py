@@ -206,7 +206,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
 @url_option
 @json_option
 def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
-    """Make reservation ID, which is only held, one that stays. Repeating it is harmless."""
+    """Keep reservation ID, which is only held. Repeating it is harmless."""
     with ControllerClient(url) as client:
         document = client.post(f"{resource(_RESERVATIONS, identifier)}/commit", {}, wait=wait)
     _print_reservation(document, as_json)
@@ -250,16 +250,15 @@ def modify(
 @click.command(cls=Command, examples=["hydra reservations --json | jq '.reservations[].state'"])
 @click.argument("identifier", metavar="[ID]", required=False)
 @click.option(
-    "--all", "ended", is_flag=True, help="Those that are over, too. JSON has them anyway."
+    "--all", "ended", is_flag=True, help="List reservations that are over, too; --json always does."
 )
 @url_option
 @json_option
 def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -> None:
     """List reservations that are not over, and those that have failed; with an ID, show one.
 
-    `there` and `back` are what came from one end to the other, and back, in the last seconds,
-    beside the promised Mb/s.
-    `hydra list` is the same.
+    `there` and `back` are the Mb/s that arrived at the second and at the first end in the last
+    seconds. `hydra list` is the same command.
     """
     with ControllerClient(url) as client:
         if identifier is not None:

@@ -15,7 +15,7 @@ from apps.tools import migration
 
 @click.group(cls=Group, examples=["hydra store migrate --config fabric.yaml --to etcd"])
 def store() -> None:
-    """Move what the controller remembers to another store."""
+    """Copy the controller's journal to another store."""
 
 
 @store.command(

@@ -33,16 +33,16 @@ _RECONNECT_S: Final = 1.0
     "kinds",
     multiple=True,
     type=click.Choice([kind.value for kind in EventKind]),
-    help="Only these; repeatable.",
+    help="Only events of this kind; repeatable.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after this many.")
+@click.option("--count", type=click.IntRange(1), help="End after so many events.")
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
     """Print what happens to circuits, reservations, changes and devices, until Ctrl-C.
 
-    Connects again when the controller was away, and goes on where it was; says so where it missed
-    something.
+    If the controller goes away, connects again and goes on after the last event; says how many
+    events were missed.
     """
     place = Place()
     told = 0

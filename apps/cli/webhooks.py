@@ -29,7 +29,7 @@ _WEBHOOKS = "/v1/webhooks"
 @json_option
 @click.pass_context
 def webhooks(ctx: click.Context, url: str, as_json: bool) -> None:
-    """List the addresses that events are posted to, and how that goes."""
+    """List webhooks and how their deliveries go."""
     if ctx.invoked_subcommand is not None:
         return
     with ControllerClient(url) as client:
@@ -76,7 +76,7 @@ def _problem(one: JsonObject) -> str:
 @url_option
 @json_option
 def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_json: bool) -> None:
-    """Have events posted to ADDRESS; prints the secret that signs them, this one time."""
+    """Post events to ADDRESS; prints, this one time, the secret that signs them."""
     body = {"url": address, "kinds": list(kinds), "tenant": tenant}
     with ControllerClient(url) as client:
         document = client.post(_WEBHOOKS, body)
@@ -92,7 +92,7 @@ def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_jso
 @url_option
 @json_option
 def remove(identifier: str, url: str, as_json: bool) -> None:
-    """Send nothing there any more."""
+    """Remove a webhook: nothing is posted to its address any more."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_WEBHOOKS, identifier))
     print_outcome(document, f"nothing is posted to {document['url']} any more", as_json)

@@ -13,7 +13,7 @@ from apps.cli.output import json_option, print_facts, print_json
 @url_option
 @json_option
 def whoami(url: str, as_json: bool) -> None:
-    """Show as whom the controller knows you: the name and role of your token.
+    """Show your name and role, as the controller knows them by your token.
 
     Without tokens, whoever reaches the controller is an operator by the name of local.
     """
