@@ -7,7 +7,8 @@ is the switch's name (which may hold spaces), the mode in parentheses, and ``>``
 
 The name is not known when a session starts, and a greeting may look like a prompt. So a client
 waits until nothing follows, sends :data:`MARK`, a comment, and takes the name from the line on
-which it is echoed.
+which it is echoed. Where a log line came after the prompt, the echo stands alone, and the name is
+in the prompt after it.
 
 Sources: the configuration and output that owners of these switches have published (``interface
 port``, ``switchport``, ``show interface status``), and the error texts that Ansible's ENOS terminal
@@ -41,7 +42,7 @@ _IGNORED: Final = frozenset({0x00, 0x07})
 _TAB: Final = 0x09
 _MODE: Final = r"(?:\([A-Za-z][A-Za-z0-9 -]{0,30}\))?[>#]"
 _NAME: Final = r"[^\s>#][^>#]{0,63}?"
-_PROMPT: Final = re.compile(rf"{_NAME}{_MODE} *")
+_PROMPT: Final = re.compile(rf"(?P<name>{_NAME}){_MODE} *")
 _MARKED: Final = re.compile(rf"(?P<name>{_NAME}){_MODE} ?{re.escape(MARK)}")
 _USER: Final = re.compile(r"(?i)(?:enter )?(?:login )?(?:user ?name|user|login):")
 _PASSWORD: Final = re.compile(r"(?i)(?:enter )?(?:login |enable )?password:")
@@ -133,6 +134,8 @@ class Terminal:
         self._error: IscliError | None = None
         self._prompt: re.Pattern[str] | None = None
         self._expected: str | None = None
+        self._last_line = ""  # until the name is known: the last whole line that says something
+        self._marked = False  # the mark's echo stood alone: the next prompt has the name
 
     def expect(self, command: str) -> None:
         """Take the echo of this command, which is sent next, for the beginning of a reply.
@@ -151,8 +154,11 @@ class Terminal:
 
     @property
     def may_be_prompt(self) -> bool:
-        """True if the unfinished line could be a prompt: if nothing follows, the mark is due."""
-        return not self.named and _PROMPT.fullmatch(self._line) is not None
+        """True if the last line that is no log message could be a prompt: if nothing follows, the
+        mark is due.
+        """
+        line = _without_log(self._line) or self._last_line
+        return not self.named and _PROMPT.fullmatch(line) is not None
 
     @property
     def asks_for_user(self) -> bool:
@@ -212,13 +218,18 @@ class Terminal:
 
     def _look_for_question(self) -> None:
         if not any(self._lines) and _PASSWORD.fullmatch(self._line):
-            self._line = ""
-            self._events.append(PasswordWanted())
+            self._ask(PasswordWanted())
         elif not self.named and _USER.fullmatch(self._line):
-            self._line = ""
-            self._events.append(UserWanted())
+            self._ask(UserWanted())
+
+    def _ask(self, question: UserWanted | PasswordWanted) -> None:
+        self._line = self._last_line = ""
+        self._marked = False
+        self._events.append(question)
 
     def _look_for_prompt(self) -> None:
+        if self._marked and not self.named and not is_log_line(self._line):
+            self._learn(_PROMPT.fullmatch(self._line))
         if self._prompt is not None and (match := self._prompt.fullmatch(self._line)):
             self._finish(Reply(self._echo or "", tuple(self._lines), match["mode"]))
 
@@ -234,7 +245,9 @@ class Terminal:
     def _end_line(self) -> None:
         line, self._line, self._returned = self._line.rstrip(), "", False
         if self._name is None:
-            self._learn(line)
+            self._learn(_MARKED.fullmatch(line))
+            self._marked = self._marked or is_echo(line, MARK)
+            self._last_line = _without_log(line) or self._last_line
         elif self._echo is None:
             if self._expected is None or is_echo(line, self._expected):
                 self._echo = line
@@ -245,8 +258,7 @@ class Terminal:
                 return
             self._lines.append(line)
 
-    def _learn(self, line: str) -> None:
-        match = _MARKED.fullmatch(line)
+    def _learn(self, match: re.Match[str] | None) -> None:
         if match is not None:
             self._name = match["name"]
             self._prompt = re.compile(rf"{re.escape(self._name)}(?P<mode>{_MODE})")
@@ -256,6 +268,14 @@ class Terminal:
         self._error = IscliError(reason)
         self._line = ""
         self._lines = []
+
+
+def _without_log(line: str) -> str:
+    """A line, or the prompt at its beginning, without the log message that it is or ends with."""
+    if is_log_line(line):
+        return ""
+    prompt = _PROMPT.match(line)
+    return prompt[0] if prompt and is_log_line(line[prompt.end() :]) else line
 
 
 def encode_line(text: str) -> bytes:

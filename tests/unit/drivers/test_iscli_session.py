@@ -262,6 +262,27 @@ def test_a_notice_with_the_marks_of_a_prompt_is_none(notice, monkeypatch):
     stream.finish()
 
 
+@pytest.mark.parametrize(
+    "logged",
+    [b"\r\n" + LOGGED, LOGGED, b"\r\n" + LOGGED + b"\r\n" + LOGGED, b"\r\n" + LOGGED.rstrip()],
+)
+@pytest.mark.parametrize("again", [True, False], ids=["each prompt", "the first prompt"])
+def test_a_console_that_logs_after_the_prompt_of_the_log_in_is_named(logged, again, monkeypatch):
+    """No second prompt follows the line, and the mark's echo stands alone."""
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
+    more = logged if again else b""
+    stream = Transcript(
+        (b"\r", b"\r\nEnter login username: "),
+        (b"admin\r", b"admin\r\nEnter login password: "),
+        (b"open sesame\r", b"\r\n" + GREETING + logged),
+        *((line, answer + more) for line, answer in LOG_IN),
+        says(b"show clock", b"RS G8264#", b"12:00\r\n"),
+        greeting=b"",
+    )
+    assert console(stream).show("show clock") == ("12:00",)
+    stream.finish()
+
+
 def test_a_log_in_that_is_asked_for_after_a_pause_is_gone_on_with(monkeypatch):
     monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
     stream = Transcript(
