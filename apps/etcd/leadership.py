@@ -277,7 +277,8 @@ class Leadership:
         found = self.replicas()
         if not found.standing_by:
             raise LifecycleError(
-                f"nobody stands by to lead{f': {found.problem}' if found.problem else ''}"
+                f"nobody stands by to lead{f' ({found.problem})' if found.problem else ''}: start "
+                "another controller with the same store first"
             )
         mine = self._switches()
         for one in found.standing_by:

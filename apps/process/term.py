@@ -175,4 +175,7 @@ class Alone:
         pass
 
     def hand_over(self) -> tuple[Replica, ...]:
-        raise LifecycleError("this controller is alone: its journal is a file")
+        raise LifecycleError(
+            "this controller is alone, since its journal is a file: controllers hand over where "
+            "controller.store.etcd names a store that they share"
+        )

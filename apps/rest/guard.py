@@ -237,10 +237,11 @@ class Guard:
         if caller is None:
             given = "authorization" in Headers(scope=scope)
             return UNAUTHENTICATED, _WRONG if given else _MISSING, {"WWW-Authenticate": "Bearer"}
-        if path is not None and caller.role not in roles(scope["method"], path):
+        if path is not None and caller.role not in (may := roles(scope["method"], path)):
+            wanted = " or ".join(sorted(role.value for role in may))
             detail = (
                 f"{caller.name} has the role {caller.role.value} and may not "
-                f"{scope['method']} {path}"
+                f"{scope['method']} {path}: that takes a token of the role {wanted}"
             )
             return FORBIDDEN, detail, {}
         return None

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models
-from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody
+from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody, in_words
 from apps.rest.webhook_addresses import RefusedAddress
 from apps.rest.webhook_delivery import TooManyWebhooks
 from hydra.demand.agent_protocol import (
@@ -66,7 +66,10 @@ UNAUTHENTICATED: Final = ProblemType(
     "The request has no token, or one that is not known: Authorization: Bearer TOKEN.",
 )
 FORBIDDEN: Final = ProblemType(
-    "forbidden", 403, "Your role may not do this", "The token's role does not allow the request."
+    "forbidden",
+    403,
+    "Your role may not do this",
+    "The token's role does not allow the request; the detail says which role does.",
 )
 FOREIGN_SITE: Final = ProblemType(
     "foreign-site",
@@ -114,7 +117,7 @@ LIFECYCLE_CONFLICT: Final = ProblemType(
     "lifecycle-conflict",
     409,
     "The resource's state does not allow this",
-    "The transition is not in the resource's state table.",
+    "The detail names the state, and what can be done in it.",
 )
 NO_PLAN: Final = ProblemType(
     "no-plan",
@@ -375,7 +378,7 @@ async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     path = request.url.path
     count = error.count if isinstance(error, InvalidBody) else len(error.errors())
-    errors = [_error_detail(item["loc"], item["msg"]) for item in error.errors()[:MOST_ERRORS]]
+    errors = [_error_detail(item["loc"], in_words(item)) for item in error.errors()[:MOST_ERRORS]]
     first = errors[0]
     where = first.parameter if first.pointer is None else first.pointer or "the body"
     more = f" (and {count - 1} more)" if count > 1 else ""

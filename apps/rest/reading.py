@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ MOST_KEYS: Final = 10_000
 MOST_ERRORS: Final = 20
 """Most errors that a client is told of; the others are counted."""
 _SMALL_BYTES: Final = 4096
+_SHOWN: Final = 60
+"""Most characters of a value that a message repeats."""
 _READERS: Final = ThreadPoolExecutor(2, "bodies")
 
 
@@ -88,10 +90,27 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
     try:
         return model.validate_python(data)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_input=False)[:MOST_ERRORS]
+        told = error.errors(include_url=False)[:MOST_ERRORS]
         raise InvalidBody(
             [{**item, "loc": ("body", *item["loc"])} for item in told], error.error_count()
         ) from None
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """What is wrong with a field, by pydantic: its value, where that is short, and the remedy."""
+    words, value = error["msg"], error.get("input")
+    if words == "Field required":
+        return "is missing"
+    if words == "Extra inputs are not permitted":
+        return "is not known here: leave it out, or look its name up in /openapi.json"
+    if not words.startswith("Input should be "):
+        return str(words)
+    wanted = words.removeprefix("Input should be ").partition(", unable to parse")[0]
+    if isinstance(value, str | int | float | None):
+        shown = repr(value) if isinstance(value, str) else json.dumps(value)
+        if len(shown) <= _SHOWN:
+            return f"must be {wanted}, not {shown}"
+    return f"must be {wanted}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

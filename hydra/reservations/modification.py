@@ -46,9 +46,13 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     Raises UnknownName, AdmissionError, and LifecycleError for one that is over or about to be.
     """
     if not old.is_booked:
-        raise LifecycleError(f"reservation {old.id} is {old.state.value}: nothing can be changed")
+        raise LifecycleError(
+            f"reservation {old.id} is {old.state.value}: nothing can be changed; reserve anew"
+        )
     if old.preempted_by is not None:
-        raise LifecycleError(f"reservation {old.id} {old.reason}: nothing can be changed")
+        raise LifecycleError(
+            f"reservation {old.id} {old.reason}: nothing can be changed; reserve anew"
+        )
     src, dst = change.src or old.src, change.dst or old.dst
     if (rack_of(fabric, src), rack_of(fabric, dst)) != (old.src_rack, old.dst_rack):
         racks = " and ".join(fabric.racks[rack].name for rack in (old.src_rack, old.dst_rack))

@@ -155,7 +155,10 @@ def _check_owner(request: Request) -> None:
     if caller.role is Role.AGENT and caller.name != server:
         service: ControllerService = request.app.state.service
         service.agents.note(AgentTrouble.FOREIGN, caller.name, str(server))
-        raise ForeignServer(f"the token of {caller.name} is not good for {server}")
+        raise ForeignServer(
+            f"the token of {caller.name} is not good for {server}: report with a token of "
+            f"{server}'s own, by `hydra token create {server} --role agent`"
+        )
 
 
 _IDENTITY_PROBLEMS: Final = (FORBIDDEN, UNKNOWN_NAME)

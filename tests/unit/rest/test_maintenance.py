@@ -135,7 +135,7 @@ def test_the_policy_in_force_says_what_a_reload_changes(client):
         ({"source_check": "off"}, "/source_check", "change it there, then reload"),
         ({"epohc_s": 2}, "/epohc_s", "is an unknown key; did you mean 'epoch_s'?"),
         ({"drain": {"raeds": 2}}, "/drain/raeds", "is an unknown key; did you mean 'reads'?"),
-        ({"epoch_s": 0}, "/epoch_s", "Input should be greater than or equal to 0.001"),
+        ({"epoch_s": 0}, "/epoch_s", "must be greater than or equal to 0.001, not 0"),
     ],
 )
 def test_a_key_that_no_request_can_change_is_refused_with_the_way(client, body, pointer, words):
