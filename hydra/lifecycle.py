@@ -80,12 +80,13 @@ RESERVATION_TRANSITIONS: Final[Mapping[_S, frozenset[_S]]] = {
 
 
 def check_transition(
-    table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT
+    table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT, what: str
 ) -> None:
-    """Raise LifecycleError unless ``table`` allows ``old`` → ``new``."""
+    """Raise LifecycleError, about ``what``, unless ``table`` allows ``old`` → ``new``."""
     if new not in table[old]:
-        allowed = ", ".join(sorted(str(state.value) for state in table[old])) or "nothing"
-        raise LifecycleError(f"{old.value} can't become {new.value} (only: {allowed})")
+        allowed = ", ".join(sorted(str(state.value) for state in table[old]))
+        may = f"it can become {allowed}" if allowed else "that is its end"
+        raise LifecycleError(f"{what} is {old.value} and can't become {new.value}: {may}")
 
 
 def can_become(table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT) -> bool:

@@ -82,7 +82,10 @@ def trusted() -> ssl.SSLContext | None:
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
-        raise click.UsageError(f"HYDRA_CA {path}: {error.strerror or error}") from error
+        raise click.UsageError(
+            f"HYDRA_CA {path} can't be read ({error.strerror or error}): name the file of the "
+            "controller's authority (ca.pem of `hydra ca`), or unset it"
+        ) from error
     return context
 
 

@@ -53,7 +53,7 @@ def duration_option(even_if: str) -> Option:
         "--duration",
         "duration_s",
         type=Duration(min=0, min_open=True),
-        help="Have it released after this long (seconds, or as 90m, 1h30m, 2d) in any case, even "
+        help="Release the bandwidth after this long (seconds, or 90m, 1h30m, 2d) in any case, even "
         f"if {even_if}.",
     )
 

@@ -35,9 +35,7 @@ OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if
     cls=Command,
     examples=["hydra status --url http://10.1.0.5:8080", "hydra status --wait 30 && ./run-jobs"],
 )
-@wait_option(
-    "Wait at most this long until it is both; also for a controller that is still starting."
-)
+@wait_option("Wait at most this long until it is ready and healthy; also while it is starting.")
 @url_option
 @json_option
 @click.pass_context

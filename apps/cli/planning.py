@@ -109,8 +109,10 @@ planning_options: Options = (
         multiple=True,
         help="Circuits that may change end up on these planes only; repeatable.",
     ),
-    click.option("--algorithm", help="Instead of the configured one."),
-    click.option("--only-if-it-pays", is_flag=True, help="Change nothing where it does not."),
+    click.option("--algorithm", help="Plan with this algorithm, instead of the configured one."),
+    click.option(
+        "--only-if-it-pays", is_flag=True, help="Change nothing if the change does not pay."
+    ),
     url_option,
     json_option,
 )
@@ -134,11 +136,11 @@ _offline_options: Options = (
         metavar="SRC DST",
         help="Why these two racks are joined as they are, or not.",
     ),
-    click.option("--check", is_flag=True, help="Have it checked by code that plans nothing."),
+    click.option("--check", is_flag=True, help="Have the plan checked by code that plans nothing."),
     click.option(
         "--plot",
         type=click.Path(dir_okay=False, writable=True, path_type=Path),
-        help="Draw it: PNG, SVG or PDF.",
+        help="Draw the plan: PNG, SVG or PDF.",
     ),
     click.option(
         "--graph",
@@ -148,7 +150,11 @@ _offline_options: Options = (
         "the name's ending, .graphml or .json.",
     ),
     click.option(
-        "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of a made-up demand."
+        "--seed",
+        type=click.IntRange(0),
+        default=1,
+        show_default=True,
+        help="Random seed of a made-up demand.",
     ),
     click.option(
         "--load",
@@ -156,9 +162,13 @@ _offline_options: Options = (
         callback=read_positive,
         default="0.5",
         show_default=True,
-        help="Of a made-up demand: what the busiest rack sends, as a part of a rack's port rates.",
+        help="What the busiest rack sends in a made-up demand, as a part of a rack's port rates.",
     ),
-    click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
+    click.option(
+        "--max-hops",
+        type=click.IntRange(1, 16),
+        help="Most hops of a path, instead of the configured number.",
+    ),
     click.option(
         "--paths-per-pair",
         metavar="N|auto",

@@ -50,7 +50,7 @@ _MILLION: Final = 1e6
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Draw it: PNG, SVG or PDF.",
+    help="Draw the prices: PNG, SVG or PDF.",
 )
 @json_option
 def price(

@@ -142,7 +142,9 @@ def _entries(document: JsonObject, position: dict[str, int]) -> list[Entry]:
     help="How long a change keeps traffic off the circuits that it moves.",
 )
 @click.option(
-    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it, PNG or SVG."
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the comparison: PNG or SVG.",
 )
 @json_option
 def replay(

@@ -43,56 +43,64 @@ _PREVIEW: Final = f"{_RESERVATIONS}/preview"
     metavar="RATE",
     callback=read_positive,
     required=True,
-    help="Held in both directions.",
+    help="Bandwidth to reserve, in each direction.",
 )
 @click.option(
     "--at-least",
     "minimum",
     metavar="RATE",
     callback=read_positive,
-    help="Take less than --mbps where that does not fit, down to this.",
+    help="Where --mbps does not fit, accept less, down to this.",
 )
 @click.option(
     "--duration",
     type=Duration(min=0, min_open=True),
-    help="In seconds, or as 90m, 1h30m or 2d. Without this or --end: until released.",
+    help="How long: seconds, or 90m, 1h30m, 2d. Without this and --end: until released.",
 )
 @click.option(
     "--start",
     metavar="TIME",
     callback=read_coming_moment,
-    help="As 2026-12-01T08:00, or 08:00, the next one. Without: now.",
+    help="When it begins: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
 )
 @click.option(
-    "--end", metavar="TIME", callback=read_coming_moment, help="Instead of --duration; as --start."
+    "--end",
+    metavar="TIME",
+    callback=read_coming_moment,
+    help="When it ends, instead of --duration.",
 )
 @click.option(
     "--hold",
     metavar="SECONDS",
     callback=read_positive,
-    help="Only hold it; it goes after this long unless `hydra commit` makes it stay.",
+    help="Hold it only: it is released after this long, unless `hydra commit` keeps it.",
 )
 @click.option(
     "--priority",
     type=click.IntRange(0, 9),
     default=0,
     show_default=True,
-    help="Where it does not fit, reservations of lower priority give way, after a notice.",
+    help="Reservations of lower priority give way, after a notice, if it does not fit otherwise.",
 )
 @click.option(
     "--service",
     type=click.Choice([service.value for service in ServiceClass]),
     default=ServiceClass.SHARED.value,
     show_default=True,
-    help="Circuits of its own, its part of circuits that others use too, or what is left of them.",
+    help="guaranteed: circuits of its own; shared: its part of circuits that others use, too; "
+    "best-effort: what the others leave.",
 )
 @click.option(
     "--every",
     metavar="SECONDS",
     callback=read_positive,
-    help="Again and again, --times in all: from one start to the next. Needs --start and an end.",
+    help="Reserve repeatedly: time from one start to the next. Needs --times, --start and an end.",
 )
-@click.option("--times", type=click.IntRange(2, 1000), help="With --every: how often in all.")
+@click.option(
+    "--times",
+    type=click.IntRange(2, 1000),
+    help="Number of repetitions of --every, the first one included.",
+)
 @click.option("--dry-run", is_flag=True, help="Reserve nothing; say what would be done.")
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
 @url_option
@@ -222,9 +230,13 @@ def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
     ],
 )
 @click.argument("identifier", metavar="ID")
-@click.option("--mbps", "rate", metavar="RATE", callback=read_positive, help="In both directions.")
-@click.option("--end", metavar="TIME", callback=read_coming_moment, help="Earlier, or later.")
-@click.option("--from", "src", metavar="NAME", help="Another server of its rack, or the rack.")
+@click.option(
+    "--mbps", "rate", metavar="RATE", callback=read_positive, help="New rate, in each direction."
+)
+@click.option(
+    "--end", metavar="TIME", callback=read_coming_moment, help="New end, earlier or later."
+)
+@click.option("--from", "src", metavar="NAME", help="Another server of the same rack, or the rack.")
 @click.option("--to", "dst", metavar="NAME", help="The same at the other end.")
 @url_option
 @json_option
@@ -295,7 +307,7 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
         ),
     )
     if left := len(document["reservations"]) - len(listed):
-        click.echo(f"{left:,} that are over are left out: --all lists them")
+        click.echo(f"left out, since they are over: {left:,} (--all lists them)")
 
 
 @click.command(cls=Command, examples=["hydra release 7f3a9c41d0be --wait"])

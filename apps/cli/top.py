@@ -42,7 +42,7 @@ _BUSY: Final = 0.9
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks.",
+    help="Time between two looks.",
 )
 @click.option("--count", type=click.IntRange(1), help="End after this many looks.")
 @url_option

@@ -167,7 +167,7 @@ def convert(
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Draw it: PNG, SVG or PDF.",
+    help="Draw the comparison: PNG, SVG or PDF.",
 )
 @_window_option
 @_scale_option

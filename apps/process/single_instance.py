@@ -35,9 +35,9 @@ def journal_held(journal: str) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
             raise HydraError(
-                f"another controller{f' (process {holder})' if holder else ''} is at work on "
-                f"the journal {journal}: stop it first, or give this one a fabric, a journal and "
-                "ports of its own"
+                f"a controller{f' (process {holder})' if holder else ''} is at work on the journal "
+                f"{journal}: stop it first; one for another fabric takes a journal (controller."
+                "journal) and ports of its own"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -340,4 +340,7 @@ def _read(source: Path) -> dict[str, bytes]:
                 if (content := archive.extractfile(member)) is not None
             }
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
-        raise ArchiveError(f"{source} can't be read as a backup ({error})") from error
+        why = getattr(error, "strerror", None) or error
+        raise ArchiveError(
+            f"{source} can't be read as a backup ({why}): give a file that `hydra backup` wrote"
+        ) from error

@@ -368,7 +368,7 @@ class Execution:
         return self.policy.transition is Transition.HITLESS
 
     def _enter(self, state: ReconfigurationState) -> None:
-        check_transition(RECONFIGURATION_TRANSITIONS, self.state, state)
+        check_transition(RECONFIGURATION_TRANSITIONS, self.state, state, "the reconfiguration")
         self.state = state
 
     def _note(self, name: str, outcomes: Sequence[Outcome], note: str = "") -> None:

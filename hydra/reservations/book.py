@@ -374,10 +374,8 @@ class ReservationBook:
         the book is unchanged then.
         """
         old = self.get(reservation_id)
-        try:
-            check_transition(RESERVATION_TRANSITIONS, old.state, state)
-        except LifecycleError as error:
-            raise LifecycleError(f"reservation {reservation_id}: {error}") from None
+        named = f"reservation {reservation_id}"
+        check_transition(RESERVATION_TRANSITIONS, old.state, state, named)
         if old.preempted_by is not None:
             reason = reason or old.reason
         leaves_path = old.leaves_path or (old.holds_capacity and state in _LEAVES_PATH)

@@ -27,7 +27,7 @@ def test_a_journal_has_one_controller_and_is_free_once_that_is_killed(tmp_path):
     ) as holder:
         assert holder.stdout.readline() == b"held\n"
         with (
-            pytest.raises(HydraError, match=f"another controller \\(process {holder.pid}\\)"),
+            pytest.raises(HydraError, match=f"a controller \\(process {holder.pid}\\)"),
             journal_held(journal),
         ):
             pass

@@ -166,7 +166,10 @@ def test_the_end_counts_from_the_request(fabric):
 def test_a_forbidden_step_changes_nothing(fabric):
     book = ReservationBook(fabric)
     book.add("a", request(), now=0.0)
-    with pytest.raises(LifecycleError, match=r"reservation a: activating can't become released"):
+    with pytest.raises(
+        LifecycleError,
+        match=r"reservation a is activating and can't become released: it can become ",
+    ):
         book.transition("a", State.RELEASED)
     assert book.get("a").state is State.ACTIVATING
     assert book.get("a").path is None
