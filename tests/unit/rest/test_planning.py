@@ -438,7 +438,7 @@ def test_a_matrix_may_name_some_racks_or_none(client, service):
         ),
         ({"racks": ["r1", "r2"], "mbps": [[0, -1], [1, 0]]}, "/demand_matrix/mbps/0/1", "greater"),
         ({"racks": [], "mbps": []}, "/demand_matrix/racks", "at least 1"),
-        ({"racks": ["r1"]}, "/demand_matrix/mbps", "required"),
+        ({"racks": ["r1"]}, "/demand_matrix/mbps", "is missing"),
     ],
 )
 def test_matrices_that_are_none(client, service, body, pointer, words):
