@@ -234,6 +234,7 @@ class ReservationCare:
             self._reach.blocked_ports(),
             self._ledger.standing_paths(),
             self._mover.touched.ports,
+            paths_per_pair=1,
         )
 
     def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:

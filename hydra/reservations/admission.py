@@ -48,7 +48,7 @@ class Ask:
 
     @property
     def need(self) -> Need:
-        return Need(self.mbps, self.exclusive)
+        return Need(self.mbps, self.exclusive, self.servers)
 
     def booking(self, booking_id: str, path: Path) -> Booking:
         return Booking(
@@ -70,7 +70,7 @@ def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
     """
     path = _gentlest(calendar, ask, limits)
     if path is None:
-        raise _refusal(calendar, ask, replace(limits, standing=()))
+        raise _refusal(calendar, ask, limits.anywhere)
     return path
 
 
@@ -83,7 +83,7 @@ def admit_most(
     """
     if least_mbps >= ask.mbps:
         return ask.mbps, admit(calendar, ask, limits)
-    anywhere = replace(limits, standing=())
+    anywhere = limits.anywhere
     path = _gentlest(calendar, ask, limits)
     if path is not None:
         return ask.mbps, path
@@ -97,7 +97,7 @@ def admit_most(
 
 def fitting_mbps(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> float | None:
     """The highest bandwidth up to ``ask.mbps`` that fits; None if nothing does."""
-    window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits.anywhere)
     if _fit_window(window, calendar, ask) is not None:
         return ask.mbps
     lower = _lower_rate(window, calendar, ask)
@@ -106,7 +106,7 @@ def fitting_mbps(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> float
 
 def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> bool:
     """True if ``ask`` fits on this very path."""
-    window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits.anywhere)
     return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
 
 
@@ -228,14 +228,15 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
                 f"{fabric.server_rate_mbps:g} Mb/s{_and_reserved(held_mbps)}"
             )
     names = " and ".join(fabric.racks[rack].name for rack in ask.pair)
-    paths = window.pair_paths(ask.pair)
-    if len(window.booked_paths(ask.pair)) > 1:
+    bound = window.bound_paths(ask.pair, ask.need)
+    if len(bound) > 1:
         return (
-            f"the path between {names} changes meanwhile (reservations "
-            f"{_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has one path"
+            f"{names} have traffic of {ask.src} and {ask.dst} on several paths meanwhile "
+            f"(reservations {_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has "
+            "one path"
         )
-    if paths:
-        path = min(paths, key=lambda path: (path.hops, path))
+    if bound:
+        (path,) = bound
         fullest = min(path.circuits, key=window.spare_mbps)
         holders = {b.id: b for circuit in path.circuits for b in window.bookings(circuit)}
         alone = [booking for booking in holders.values() if booking.exclusive]
@@ -249,14 +250,43 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
                 f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
                 f"{fabric.rate_of(fullest):g} Mb/s{_and_reserved(held_mbps)} (by "
                 f"{_ids(window.bookings(fullest))})"
+                f"{_further_circuit(fabric, window, ask, limits)}"
             )
         ends = "it has to be the one that is promised already, and "
         ends += _describe_obstacles(fabric, window, path, limits)
+    elif window.booked_paths(ask.pair) and window.has_all_paths(ask.pair):
+        most = limits.paths_per_pair
+        ends = (
+            f"they have {_ids(_of_pair(calendar, window, ask.pair))} already, and may have {most} "
+            f"path{'s' if most > 1 else ''} at a time (policy.paths_per_pair)"
+        )
     else:
         ends = "; ".join(_describe_rack(fabric, window, rack, limits) for rack in ask.pair)
     wanted = f" with {ask.mbps:g} Mb/s" if ask.mbps else ""
     own = " of its own" if ask.exclusive else ""
     return f"no path{own}{wanted} to spare between {names}: {ends}"
+
+
+def _further_circuit(fabric: Fabric, window: Window, ask: Ask, limits: AdmissionLimits) -> str:
+    """The planes on which both racks have a free port, in words; empty if there are none."""
+    if len(window.booked_paths(ask.pair)) >= limits.paths_per_pair:
+        return ""
+    here, there = (
+        {
+            port.plane
+            for port in fabric.ports_of(rack)
+            if port.id not in limits.blocked and not window.users(port.id)
+        }
+        for rack in ask.pair
+    )
+    idle = [fabric.planes[plane].name for plane in sorted(here & there)]
+    if not idle:
+        return ""
+    more = f" and {len(idle) - _NAMED} more planes" if len(idle) > _NAMED else ""
+    return (
+        f"; a further circuit could be on {', '.join(idle[:_NAMED])}{more}, for traffic between "
+        "other servers than theirs: one server pair never has more than one circuit"
+    )
 
 
 def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:

@@ -127,7 +127,7 @@ class ReservationBook:
         self._stretch_overdue(now)
         start, end = times(request, now)
         if start > now:
-            limits = AdmissionLimits(limits.max_hops)
+            limits = limits.later
         ask = Ask(
             src=request.src,
             dst=request.dst,
@@ -204,7 +204,7 @@ class ReservationBook:
             end_unix_s=_later(ask.end_unix_s, later_s),
         )
         self._allowed_mbps(request, later.start_unix_s, later.end_unix_s)
-        around = limits if later.start_unix_s <= now else AdmissionLimits(limits.max_hops)
+        around = limits if later.start_unix_s <= now else limits.later
         lower = lower_ranks(self._calendar, self._by_id, later, request.rank)
         return later, *make_room(self._calendar, later, lower, around)
 
@@ -425,13 +425,11 @@ class ReservationBook:
         return self.transition(reservation_id, _begun(starts, now), now=now)
 
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
-        """Give this path to all reservations that hold capacity between its racks; returns them.
-
-        They are all, because a pair with reservations has one path.
-        """
+        """Note that this path stands, with all that hold capacity on it; returns them."""
         return tuple(
-            self._put(replace(r, path=path, booked=path, vlan=vlan))
+            self._put(replace(r, path=path, vlan=vlan))
             for r in self._holding((path.src, path.dst))
+            if r.booked == path
         )
 
     def _holding(self, pair: tuple[RackId, RackId]) -> list[Reservation]:
@@ -443,10 +441,17 @@ class ReservationBook:
     ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
         """Book the pair's reservations anew, around ``limits.blocked``, the present ones first.
 
+        Present ones that are not at blocked ports stay on their path.
+
         Returns the reservations whose booking changed, and, by id, why others have no path now:
         those are not in the calendar any more, and must be failed.
         """
-        mine = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
+        mine = [
+            reservation
+            for booking in self._calendar.of_pair(pair)
+            if not (reservation := self._by_id[booking.id]).holds_capacity
+            or any(not limits.blocked.isdisjoint(one.ends) for one in booking.path.circuits)
+        ]
         mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
         for reservation in mine:
             self._calendar.remove(reservation.id)
@@ -454,7 +459,7 @@ class ReservationBook:
         refused: dict[str, AdmissionError] = {}
         for reservation in mine:
             ask = ask_of(self._fabric, reservation, now)
-            around = limits if reservation.holds_capacity else AdmissionLimits(limits.max_hops)
+            around = limits if reservation.holds_capacity else limits.later
             least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
             try:
                 mbps, path = admit_most(self._calendar, ask, least_mbps, around)
@@ -475,7 +480,7 @@ class ReservationBook:
         Raises UnknownName.
         """
         ask = ask_of(self._fabric, self.get(reservation_id), now)
-        around = limits if ask.start_unix_s <= now else AdmissionLimits(limits.max_hops)
+        around = limits if ask.start_unix_s <= now else limits.later
         return fitting_mbps(self._calendar, ask, around)
 
     def prune(self, keep: int) -> tuple[str, ...]:
@@ -549,12 +554,15 @@ class ReservationBook:
         return (self._by_id[reservation_id] for reservation_id in self._timers.reached(now))
 
     def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
-        """Pins that the planner must keep or make now, one per rack pair, sorted by pair."""
-        by_pair: dict[tuple[RackId, RackId], list[Reservation]] = {}
+        """Pins that the planner must keep or make now, one per path, sorted by rack pair."""
+        sharing: dict[tuple[tuple[RackId, RackId], Path | None], list[Reservation]] = {}
         for reservation in self.active():
             if reservation.id not in leaving_out:
-                by_pair.setdefault(reservation.pair, []).append(reservation)
-        return tuple(pin_of(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
+                sharing.setdefault((reservation.pair, reservation.booked), []).append(reservation)
+        pins = [pin_of(self._fabric, *key, its) for key, its in sharing.items()]
+        return tuple(
+            sorted(pins, key=lambda pin: (pin.src, pin.dst, pin.path.circuits if pin.path else ()))
+        )
 
 
 def _later(unix_s: float, by_s: float) -> float:

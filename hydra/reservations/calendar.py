@@ -7,7 +7,9 @@ circuits fits if, at every moment of that time,
   circuit, so this also covers the planes);
 - each of its circuits carries what is booked on it already and the new booking, too; one that is to
   have circuits of its own shares none with another booking, whatever those carry;
-- its rack pair has no other path.
+- its rack pair has at most ``paths_per_pair`` paths, and all bookings of the pair have the same path
+  as the new one, but for those that have no server pair in common with it. Switches tell reserved
+  traffic apart by server pairs; what has no bandwidth, they don't.
 
 Earlier bookings are never moved to make room for later ones. Whatever fits by this rule is found,
 and what does not fit is never admitted: neither is a heuristic. Times are Unix seconds; bookings
@@ -18,13 +20,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 from heapq import merge
 from math import inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reservations.interval_index import IntervalIndex
 
 ROUNDING_MBPS: Final = 1e-6
@@ -59,6 +62,8 @@ class Need:
 
     mbps: float
     exclusive: bool = False
+    servers: frozenset[str] = frozenset()
+    """As in :class:`Booking`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,18 @@ class AdmissionLimits:
     """Ports that a change under way has in hand, avoided where that is possible: there, a path has
     to wait for that change.
     """
+    paths_per_pair: int = MOST_PATHS_PER_PAIR
+    """Most paths of a rack pair at a time."""
+
+    @property
+    def anywhere(self) -> AdmissionLimits:
+        """The limits, of the network as it is now, for a path that need not leave others alone."""
+        return replace(self, standing=())
+
+    @property
+    def later(self) -> AdmissionLimits:
+        """The limits at another time than now: what is out of use may be mended by then."""
+        return AdmissionLimits(self.max_hops, paths_per_pair=self.paths_per_pair)
 
 
 def at_most_mbps(mbps: float) -> str:
@@ -279,28 +296,73 @@ class Window:
         start, end = self.start_unix_s, self.end_unix_s
         return frozenset(b.path for b in self._calendar.pair_meets(pair, start, end))
 
+    def bound_paths(self, pair: Pair, need: Need) -> frozenset[Path]:
+        """Those of :meth:`booked_paths` that a booking has to share."""
+        start, end = self.start_unix_s, self.end_unix_s
+        return frozenset(
+            booking.path
+            for booking in self._calendar.pair_meets(pair, start, end)
+            if not (booking.mbps and need.mbps and self._apart(booking.servers, need.servers))
+        )
+
+    def _apart(self, some: frozenset[str], others: frozenset[str]) -> bool:
+        """True if bookings of a rack pair with these servers have no server pair in common: in one
+        of the racks both name a server, and not the same.
+        """
+        if not (some and others):
+            return False
+        rack_of = self._fabric.server_by_name
+        here = {rack_of[name].rack: name for name in some}
+        there = {rack_of[name].rack: name for name in others}
+        return any(here[rack] != there[rack] for rack in here.keys() & there.keys())
+
     # --- what fits ------------------------------------------------------------------------------
 
     def find(self, pair: Pair, need: Need) -> Path | None:
-        """A path with as few circuits as possible that fits, by the rule above; None: none does.
+        """A path that fits, by the rule above; None: none does.
 
-        If several paths of the pair stand, it is one of them; the others go when it is reserved.
+        It is a path that the pair has, if one of them fits, and else a further one, in each case
+        one with as few circuits as possible. Where nothing is booked, one of the pair's standing
+        paths alone will do; the others go when it is reserved.
         """
-        if len(self.booked_paths(pair)) > 1:
+        bound = self.bound_paths(pair, need)
+        if len(bound) > 1:
             return None
-        present = self.pair_paths(pair)
-        if present:
-            fitting = [p for p in present if all(self._usable(c, need) for c in p.circuits)]
-            return min(fitting, key=lambda path: (path.hops, path), default=None)
+        present = bound or self.pair_paths(pair)
+        fitting = [path for path in present if self._may_have(path, need)]
+        if fitting:
+            return min(fitting, key=lambda path: (path.hops, path))
+        if bound or (present and not self.booked_paths(pair)) or self.has_all_paths(pair):
+            return None
         return self._search(pair, need)
+
+    def _may_have(self, path: Path, need: Need) -> bool:
+        return all(self._usable(circuit, need) for circuit in path.circuits) and not (
+            self.has_all_paths((path.src, path.dst), path)
+        )
+
+    def has_all_paths(self, pair: Pair, but_for: Path | None = None) -> bool:
+        """True if at some moment the pair has as many booked paths as it may have, not counting
+        one.
+        """
+        met = self._calendar.pair_meets(pair, self.start_unix_s, self.end_unix_s)
+        others = [booking for booking in met if booking.path != but_for]
+        most = self._limits.paths_per_pair
+        if len({booking.path for booking in others}) < most:
+            return False
+        moments = {max(self.start_unix_s, booking.start_unix_s) for booking in others}
+        return any(
+            len({one.path for one in others if one.start_unix_s <= moment < one.end_unix_s}) >= most
+            for moment in moments
+        )
 
     def takes(self, path: Path, need: Need) -> bool:
         """True if this very path fits."""
         pair = path.src, path.dst
         return (
-            self.booked_paths(pair) <= {path}
-            and path in (self.pair_paths(pair) or {path})
-            and all(self._usable(circuit, need) for circuit in path.circuits)
+            self.bound_paths(pair, need) <= {path}
+            and (bool(self.booked_paths(pair)) or path in (self.pair_paths(pair) or {path}))
+            and self._may_have(path, need)
         )
 
     def _usable(self, circuit: Circuit, need: Need) -> bool:

@@ -37,9 +37,13 @@ def booking_of(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
     return ask_of(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
 
 
-def pin_of(fabric: Fabric, pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
-    """The pin by which ``pair``'s reservations bind the planner."""
-    path = next((r.booked for r in reservations if r.booked is not None), None)
+def pin_of(
+    fabric: Fabric,
+    pair: tuple[RackId, RackId],
+    path: Path | None,
+    reservations: Sequence[Reservation],
+) -> Pin:
+    """The pin by which ``pair``'s reservations on one path bind the planner."""
     mbps = math.fsum(r.promised_mbps for r in reservations)
     if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):
         mbps = max(mbps, *(fabric.rate_of(circuit) for circuit in path.circuits))

@@ -88,13 +88,11 @@ def place_again(
     calendar: Calendar, new: Reservation, ask: Ask, limits: AdmissionLimits
 ) -> Reservation:
     """``new`` where it fits; its old booking is not in ``calendar``. Raises AdmissionError."""
-    if new.booked is not None and takes(
-        calendar, ask, new.booked, AdmissionLimits(limits.max_hops)
-    ):
+    if new.booked is not None and takes(calendar, ask, new.booked, limits.later):
         return new
     if not new.holds_capacity:
         stays = replace(ask, may_wait=False)
-        return replace(new, booked=admit(calendar, stays, AdmissionLimits(limits.max_hops)))
+        return replace(new, booked=admit(calendar, stays, limits.later))
     raise _not_on_its_path(calendar, new, ask)
 
 

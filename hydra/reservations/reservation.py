@@ -4,8 +4,8 @@ Requests, and what became of them; :mod:`hydra.reservations.book` keeps them,
 :mod:`hydra.reservations.records` writes them down.
 
 A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
-way back takes the same path. A pair with reservations has one path: those between the same two
-racks share it, and add up.
+way back takes the same path. It has one path. Reservations of a rack pair that have a server pair
+in common share a path, and add up; others of the pair may have paths of their own.
 """
 
 from __future__ import annotations
@@ -184,13 +184,13 @@ def _rank(service: ServiceClass, priority: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The path and the bandwidth that the planner must keep, or make, for one rack pair."""
+    """A path that the planner must keep, or make, and the bandwidth on it."""
 
     src: RackId
     dst: RackId
     path: Path | None
     bandwidth_mbps: float
-    """Sum over the pair's reservations; all there is, if one has its circuits for its own."""
+    """Sum over its reservations; all there is, if one has its circuits for its own."""
     reservations: tuple[str, ...]
 
 

@@ -23,10 +23,10 @@ SHAPES = [(3, 1, 1), (3, 2, 1), (3, 1, 2), (4, 1, 1), (4, 2, 1)]
 
 
 @lru_cache(maxsize=1024)
-def referee_of(shape, missing, server_mbps, max_hops):
+def referee_of(shape, missing, server_mbps, max_hops, paths_per_pair):
     racks, planes, per_plane = shape
     fabric = fabric_of(racks, planes, missing, per_plane)
-    return Referee(replace(fabric, server_rate_mbps=server_mbps), max_hops)
+    return Referee(replace(fabric, server_rate_mbps=server_mbps), max_hops, paths_per_pair)
 
 
 class Play:
@@ -43,7 +43,8 @@ class Play:
         missing = frozenset(self.chance.sample(range(ports), self.chance.choice([0, 0, 1])))
         server_mbps = self.chance.choice([60.0, 100.0])
         self.max_hops = self.chance.choice([1, 2, 3])
-        self.referee = referee_of(shape, missing, server_mbps, self.max_hops)
+        self.paths_per_pair = self.chance.choice([1, 2, 16])
+        self.referee = referee_of(shape, missing, server_mbps, self.max_hops, self.paths_per_pair)
         self.fabric = self.referee.fabric
         self.book = ReservationBook(self.fabric)
         self.now = 0.0
@@ -92,8 +93,8 @@ class Play:
         shared = service is ServiceClass.SHARED
         owned = {"owner": "tina", "quota": QUOTA} if self.chance.random() < 0.2 else {}
         return ReservationRequest(
-            pick([src.name, src.servers[0].name]),
-            pick([dst.name, dst.servers[0].name]),
+            pick([src.name, *(server.name for server in src.servers)]),
+            pick([dst.name, *(server.name for server in dst.servers)]),
             mbps,
             start_unix_s=pick([None, None, self.now + self.chance.randrange(1, 8)]),
             duration_s=pick([None, 1.0, 2.0, 5.0, 9.0]),
@@ -111,7 +112,10 @@ class Play:
         standing = ()
         if chance.random() < 0.3:
             standing = (chance.choice(self.referee.paths),)
-        return AdmissionLimits(self.max_hops, blocked, standing)
+        return self.within(blocked, standing)
+
+    def within(self, blocked=frozenset(), standing=()):
+        return AdmissionLimits(self.max_hops, blocked, standing, paths_per_pair=self.paths_per_pair)
 
     # -- the rule ----------------------------------------------------------------------------------
 
@@ -289,7 +293,7 @@ class Play:
         members = []
         for number in range(3):
             start = first.start_unix_s + number * every_s
-            new = self.add(replace(first, start_unix_s=start), AdmissionLimits(self.max_hops))
+            new = self.add(replace(first, start_unix_s=start), self.within())
             if new is None:
                 for one in reversed(members):
                     self.book.remove(one.id)

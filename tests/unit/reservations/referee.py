@@ -39,8 +39,9 @@ class Promise:
 class Referee:
     """Of one fabric, for paths of at most ``max_hops`` circuits."""
 
-    def __init__(self, fabric, max_hops):
+    def __init__(self, fabric, max_hops, paths_per_pair=16):
         self.fabric = fabric
+        self.paths_per_pair = paths_per_pair
         racks = range(len(fabric.racks))
         pairs = [(a, b) for a in racks for b in racks if a < b]
         found = {pair: list(all_paths(fabric, *map(RackId, pair), max_hops)) for pair in pairs}
@@ -107,8 +108,13 @@ class Referee:
     def _most_on(self, path, wanted, near):
         sharing = []
         for one in near:
-            if one.path in self._clashing[path] or (one.pair == wanted.pair and one.path != path):
+            if one.path in self._clashing[path]:
                 return -1.0
+            if one.pair == wanted.pair and one.path != path:
+                if not self._traffic(one).isdisjoint(self._traffic(wanted)):
+                    return -1.0
+                if self._paths_beside(path, wanted, near, one) >= self.paths_per_pair:
+                    return -1.0
             if not self.circuits[path].isdisjoint(self.circuits[one.path]):
                 if one.own or wanted.own:
                     return -1.0
@@ -117,6 +123,25 @@ class Referee:
             self._rates[circuit]
             - _peak_mbps(wanted, [one for one in sharing if circuit in self.circuits[one.path]])
             for circuit in self.circuits[path]
+        )
+
+    def _traffic(self, one):
+        """The server pairs between which a promise's frames go."""
+        racks = [self.fabric.racks[rack].servers for rack in one.pair]
+        ends = [{server.name for server in servers} for servers in racks]
+        named = one.servers if one.mbps else frozenset()  # best effort is not told apart
+        here, there = ((end & named) or end for end in ends)
+        return {(a, b) for a in here for b in there}
+
+    def _paths_beside(self, path, wanted, near, since):
+        """Other paths of the pair in the moment in which ``since`` and ``wanted`` begin to meet."""
+        moment = max(wanted.start, since.start)
+        return len(
+            {
+                one.path
+                for one in near
+                if one.pair == wanted.pair and one.path != path and one.start <= moment < one.end
+            }
         )
 
     def broken(self, promised, now=-inf):

@@ -192,18 +192,67 @@ def test_reservations_of_a_rack_pair_share_one_path_and_add_up(fabric):
     book.add("c", request("r4", "r3", 5.0), now=0.0)
     first, second = direct_path(fabric, 0, 1, plane=0), direct_path(fabric, 0, 1, plane=1)
     book.transition("a", State.ACTIVE)
-    book.place(first, VlanId(100))
     assert book.pinned() == (
         Pin(RackId(0), RackId(1), first, 50.0, ("a", "b")),
         Pin(RackId(2), RackId(3), direct_path(fabric, 2, 3), 5.0, ("c",)),
     )
     book.transition("b", State.ACTIVE)
-    book.place(second, VlanId(101))
-    assert (book.get("a").path, book.get("a").vlan) == (second, 101)
+    assert book.place(second, VlanId(101)) == (), "nobody was promised that one"
     assert [r.id for r in book.place(first, VlanId(102))] == ["a", "b"]
+    assert (book.get("a").path, book.get("a").vlan) == (first, 102)
     book.transition("a", State.RELEASING)
     assert book.pinned()[0] == Pin(RackId(0), RackId(1), first, 20.0, ("b",))
     assert book.get("a").path == first, "a reservation that is over remembers its path"
+
+
+def test_server_pairs_get_circuits_of_their_own_where_one_has_no_room_for_both(fabric):
+    book = ReservationBook(fabric)
+    one = book.add("a", request("h11", "h21", 90.0), now=0.0)
+    other = book.add("b", request("h12", "h22", 90.0), now=0.0)
+    first, second = direct_path(fabric, 0, 1, plane=0), direct_path(fabric, 0, 1, plane=1)
+    assert (one.booked, other.booked) == (first, second)
+    assert book.pinned() == (
+        Pin(RackId(0), RackId(1), first, 90.0, ("a",)),
+        Pin(RackId(0), RackId(1), second, 90.0, ("b",)),
+    )
+    assert [r.id for r in book.place(second, VlanId(101))] == ["b"]
+    assert (book.get("a").path, book.get("b").path) == (None, second)
+    assert [r.id for r in book.on(second.circuits[0])] == ["b"]
+    assert book.add("c", request("h11", "h22", 5.0), now=0.0).booked == first, "a path there is"
+    assert book.add("d", request("h22", "h12", 5.0), now=0.0).booked == second, "with b's frames"
+    with pytest.raises(AdmissionError, match=r"traffic of r1 and r2 on several paths meanwhile"):
+        book.add("f", request("r1", "r2", 1.0), now=0.0)
+
+
+def test_a_refusal_on_a_full_path_names_the_planes_that_are_idle(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request("r1", "r2", 90.0), now=0.0)
+    with pytest.raises(AdmissionError, match=r"a further circuit could be on p2, for .* other"):
+        book.add("b", request("r1", "r2", 90.0), now=0.0)
+    book.add("c", request("r1", "r3", 90.0), now=0.0)
+    with pytest.raises(AdmissionError) as refused:
+        book.add("b", request("r1", "r2", 90.0), now=0.0)
+    assert "further circuit" not in str(refused.value)
+
+
+def test_as_many_paths_as_a_pair_may_have(fabric):
+    book, limits = ReservationBook(fabric), AdmissionLimits(paths_per_pair=1)
+    book.add("a", request("h11", "h21", 90.0), 0.0, limits)
+    with pytest.raises(AdmissionError, match=r"may have 1 path at a time \(policy.paths_per"):
+        book.add("b", request("h12", "h22", 90.0), 0.0, limits)
+    later = replace(request("h12", "h22", 90.0), start_unix_s=5.0)
+    with pytest.raises(AdmissionError, match=r"may have 1 path"):
+        book.add("b", later, 0.0, limits)
+
+
+def test_who_is_not_at_a_port_that_fails_stays_on_its_path(fabric):
+    book = ReservationBook(fabric)
+    one = book.add("a", request("h11", "h21", 90.0), now=0.0)
+    other = book.add("b", request("h12", "h22", 90.0), now=0.0)
+    limits = AdmissionLimits(blocked=frozenset(one.booked.circuits[0].ends))
+    changed, refused = book.reroute(one.pair, 1.0, limits)
+    assert (changed, list(refused)) == ((), ["a"]), "both ports of both planes are taken"
+    assert book.get("b") == other
 
 
 @pytest.mark.parametrize("end", [State.RELEASING, State.EXPIRED, State.PREEMPTED])

@@ -64,18 +64,37 @@ def moments(bookings, start: float, end: float) -> list[float]:
     return [start, *(b.start_unix_s for b in bookings if start < b.start_unix_s < end)]
 
 
-def over_committed(fabric: Fabric, bookings) -> str:
+def traffic(fabric: Fabric, booking: Booking):
+    """The server pairs by which it may be told apart: all, if it has no bandwidth."""
+    named = booking.servers if booking.mbps else frozenset()
+    here, there = (
+        [server.name for server in fabric.racks[rack].servers]
+        for rack in (booking.path.src, booking.path.dst)
+    )
+    return {
+        (a, b)
+        for a in (named.intersection(here) or here)
+        for b in (named.intersection(there) or there)
+    }
+
+
+def over_committed(fabric: Fabric, bookings, paths_per_pair: int = 16) -> str:
     """What is promised twice at some moment; empty if nothing is."""
     for now in {b.start_unix_s for b in bookings}:
         present = [b for b in bookings if b.start_unix_s <= now < b.end_unix_s]
         user: dict[PortId, Circuit] = {}
         load: dict[Circuit, float] = {}
         users: dict[Circuit, list[Booking]] = {}
-        path_of: dict[tuple[int, int], Path] = {}
+        path_of: dict[tuple[str, str], Path] = {}
+        paths: dict[tuple[int, int], set[Path]] = {}
         for booking in present:
             pair = booking.path.src, booking.path.dst
-            if path_of.setdefault(pair, booking.path) != booking.path:
-                return f"two paths for {pair} at {now}"
+            paths.setdefault(pair, set()).add(booking.path)
+            if len(paths[pair]) > paths_per_pair:
+                return f"too many paths for {pair} at {now}"
+            for ends in traffic(fabric, booking):
+                if path_of.setdefault(ends, booking.path) != booking.path:
+                    return f"two paths for {ends} at {now}"
             for circuit in booking.path.circuits:
                 load[circuit] = load.get(circuit, 0.0) + booking.mbps
                 users.setdefault(circuit, []).append(booking)
@@ -91,12 +110,13 @@ def over_committed(fabric: Fabric, bookings) -> str:
     return ""
 
 
-def fits(fabric: Fabric, bookings, candidate: Booking) -> bool:
+def fits(fabric: Fabric, bookings, candidate: Booking, paths_per_pair: int) -> bool:
     start, end = candidate.start_unix_s, candidate.end_unix_s
     near = [b for b in bookings if b.overlaps(start, end)]
     return not over_committed(
         fabric,
         [*near, *(_at(candidate, now) for now in moments(near, start, end))],
+        paths_per_pair,
     )
 
 
@@ -114,7 +134,8 @@ def play(seed: int, requests: int = 14) -> tuple[int, int]:
     missing = frozenset(rng.sample(range(ports), rng.choice([0, 0, 1])))
     fabric = fabric_of(racks, planes, missing, per_plane)
     blocked = frozenset(p.id for p in fabric.ports if rng.random() < 0.05)
-    limits = AdmissionLimits(max_hops=rng.choice([1, 2, 3]), blocked=blocked)
+    most = rng.choice([1, 2, 16])
+    limits = AdmissionLimits(rng.choice([1, 2, 3]), blocked, paths_per_pair=most)
     calendar = Calendar(fabric)
     counts = [0, 0]
     for number in range(requests):
@@ -124,20 +145,22 @@ def play(seed: int, requests: int = 14) -> tuple[int, int]:
         start = float(rng.randrange(12))
         end = rng.choice([start + rng.randrange(1, 8), math.inf])
         mbps = rng.choice([0.0, 10.0, 30.0, 40.0, 70.0, 100.0])
-        need = Need(mbps, exclusive=mbps > 0 and rng.random() < 0.15)
+        ends = [rng.choice([None, *fabric.racks[rack].servers]) for rack in (src, dst)]
+        servers = frozenset(end.name for end in ends if end is not None)
+        need = Need(mbps, mbps > 0 and rng.random() < 0.15, servers)
         found = calendar.window(start, end, limits).find((RackId(src), RackId(dst)), need)
         before = list(calendar)
         if found is not None:
             assert found.hops <= limits.max_hops
             assert not any({c.a, c.b} & blocked for c in found.circuits)
-            calendar.add(Booking(f"{number}", found, mbps, start, end, exclusive=need.exclusive))
-            assert over_committed(fabric, list(calendar)) == "", f"seed {seed}"
+            calendar.add(Booking(f"{number}", found, mbps, start, end, servers, need.exclusive))
+            assert over_committed(fabric, list(calendar), most) == "", f"seed {seed}"
         else:
             for path in all_paths(fabric, src, dst, limits.max_hops):
                 if any({c.a, c.b} & blocked for c in path.circuits):
                     continue
-                candidate = Booking("x", path, mbps, start, end, exclusive=need.exclusive)
-                assert not fits(fabric, before, candidate), f"seed {seed}: {path} would do"
+                candidate = Booking("x", path, mbps, start, end, servers, need.exclusive)
+                assert not fits(fabric, before, candidate, most), f"seed {seed}: {path} would do"
         counts[found is None] += 1
     return counts[0], counts[1]
 
@@ -161,6 +184,14 @@ def test_a_checker_that_can_object():
     assert "two circuits" in over_committed(fabric, [first, Booking("b", other, 1.0, 9.0, 12.0)])
     assert "carries 120" in over_committed(fabric, [first, Booking("b", one, 60.0, 5.0, 12.0)])
     assert over_committed(fabric, [first, Booking("b", other, 60.0, 10.0, 12.0)]) == ""
+    wide = fabric_of(3, 2)
+    first, second = (
+        Booking(name, path, 30.0, 0.0, 9.0, frozenset({name}))
+        for name, path in zip(("h11", "h12"), all_paths(wide, 0, 1, 1), strict=True)
+    )
+    assert over_committed(wide, [first, second]) == ""
+    assert "two paths" in over_committed(wide, [first, replace(second, servers=frozenset())])
+    assert "too many" in over_committed(wide, [first, second], 1)
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,8 @@ def booking(one):
     end = math.inf if one.expires_unix_s is None else one.expires_unix_s
     own = one.service is ServiceClass.GUARANTEED
     mbps = one.promised_mbps
-    return Booking(one.id, one.booked, mbps, one.starts_unix_s, end, exclusive=own)
+    servers = frozenset(name for name in (one.src, one.dst) if name.startswith("h"))
+    return Booking(one.id, one.booked, mbps, one.starts_unix_s, end, servers, own)
 
 
 @settings(deadline=None)
