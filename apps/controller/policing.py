@@ -40,7 +40,7 @@ from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
+from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
 from hydra.sharing.policing import (
@@ -79,6 +79,8 @@ class _Table:
     meters: Mapping[Aggregate, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)
     electrical: frozenset[Aggregate] = frozenset()
+    lanes: Mapping[Aggregate, int] = field(default_factory=dict)
+    """As in :class:`hydra.sharing.policing.Holdings`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class Policing:
         self._timeout_s = timeout_s
         self._patience_s = min(timeout_s, _PATIENCE_S)
         self._clock, self._work_clock = clock, work_clock
-        self._held: tuple[tuple[Path, ...], tuple[Reservation, ...]] = ((), ())
+        self._held: tuple[Mapping[Path, VlanId], tuple[Reservation, ...]] = ({}, ())
         self._cleared: set[DatapathId] = set()
         """Vswitches freed of an earlier controller's meters since they were synchronised."""
         self._offers: Mapping[Aggregate, Offer] = {}
@@ -210,7 +212,7 @@ class Policing:
         Returns the vswitches that did not confirm it, and have to be synchronised. Others get their
         meters and rules when they are synchronised.
         """
-        held = state.topology.paths, tuple(reservations)
+        held = state.vlans, tuple(reservations)
         before = after = self._tables
         told: Sequence[Aggregate] = ()
         if held != self._held:
@@ -289,12 +291,15 @@ class Policing:
         aggregates: dict[DatapathId, list[Aggregate]] = {}
         tallies: dict[DatapathId, list[Tally]] = {}
         electrical: dict[DatapathId, list[Aggregate]] = {}
+        lanes: dict[DatapathId, dict[Aggregate, int]] = {}
         for aggregate in sorted(wanted.routes):
             aggregates.setdefault(self._switch_of[aggregate.sender], []).append(aggregate)
         for tally in sorted(wanted.tallies):
             tallies.setdefault(self._switch_of[tally.receiver], []).append(tally)
         for aggregate in wanted.electrical:
             electrical.setdefault(self._switch_of[aggregate.sender], []).append(aggregate)
+        for aggregate, lane in wanted.lanes.items():
+            lanes.setdefault(self._switch_of[aggregate.sender], {})[aggregate] = lane
         for datapath in aggregates.keys() | tallies.keys() | electrical.keys():
             yield (
                 datapath,
@@ -302,6 +307,7 @@ class Policing:
                     dict.fromkeys(aggregates.get(datapath, ()), 0),
                     dict.fromkeys(tallies.get(datapath, ()), 0),
                     frozenset(electrical.get(datapath, ())),
+                    lanes.get(datapath, {}),
                 ),
             )
 
@@ -374,8 +380,9 @@ class Policing:
         table = tables.get(datapath, _Table())
         if datapath not in self._unmetered:
             for aggregate, meter in table.meters.items():
+                lane = table.lanes.get(aggregate)
                 yield from self._own(
-                    aggregate.sender, aggregate_rules(self._fabric, aggregate, meter)
+                    aggregate.sender, aggregate_rules(self._fabric, aggregate, meter, lane)
                 )
         for aggregate in sorted(table.electrical):
             yield from self._own(aggregate.sender, [electrical_rule(aggregate)])
@@ -631,12 +638,14 @@ def _numbered(table: _Table, before: _Table) -> _Table:
         table.meters.keys() == before.meters.keys()
         and table.tallies.keys() == before.tallies.keys()
         and table.electrical == before.electrical
+        and table.lanes == before.lanes
     ):
         return before
     return _Table(
         _numbers(table.meters, before.meters),
         _numbers(table.tallies, before.tallies),
         table.electrical,
+        table.lanes,
     )
 
 

@@ -9,7 +9,8 @@ table  name         holds
 1      account      broadcast, ARP and IPv6 ND electrical; own rack local; one rule per destination
                     prefix: counts the demand, names the rack
 2      divert       substep 3-1: affected destination racks go electrical; flows are parted to spill
-3      class        what is reserved (hydra/sharing/policing.py); which of the rest may use circuits
+3      class        what is reserved (hydra/sharing/policing.py), and its path if there are several;
+                    which of the rest may use circuits
 4      best effort  what reservations hold the rest to; what spills goes electrical
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
 6      spread       destination racks with several paths: picks one of them, to its VLAN
@@ -149,13 +150,20 @@ class PickPath:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPath:
+    """Write this number of a path into :data:`PATH_REGISTER`."""
+
+    number: Value
+
+
+@dataclass(frozen=True, slots=True)
 class EndOnFin:
     """Let the rule end once a TCP segment with FIN meets it, if it is older than a second:
     ``fin_timeout(hard_timeout=1)`` of Open vSwitch.
     """
 
 
-Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath | EndOnFin
+Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath | SetPath | EndOnFin
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +264,14 @@ class RuleKind(Enum):
     TOR_BEST_EFFORT_V4 = 85
     TOR_BEST_EFFORT_V6 = 86
     TOR_BEST_EFFORT_ELECTRICAL = 87
+    RESERVED_ON_PATH_V4 = 92
+    RESERVED_ON_PATH_V6 = 93
+    RESERVED_HOST_ON_PATH_V4 = 94
+    RESERVED_HOST_ON_PATH_V6 = 95
+    TOR_RESERVED_ON_PATH_V4 = 96
+    TOR_RESERVED_ON_PATH_V6 = 97
+    TOR_RESERVED_HOST_ON_PATH_V4 = 98
+    TOR_RESERVED_HOST_ON_PATH_V6 = 99
     # Kinds from 0x70 to 0x7f are those whose counters tell what reservations get.
     DELIVERED_V4 = 0x70
     DELIVERED_V6 = 0x71
@@ -480,6 +496,23 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.CIRCUITS,
         meter=Arg(1),
     ),
+    # The same where the pair has several paths: this one. (…, number of the path from 0)
+    RuleKind.RESERVED_HOST_ON_PATH_V4: Shape(
+        Table.CLASS,
+        310,
+        (Field("metadata", Arg(0)), _IS_IPV4, Field("ipv4_dst", Arg(1))),
+        (SetDscp(EXPEDITED), SetPath(Arg(3))),
+        goto=Table.SPREAD,
+        meter=Arg(2),
+    ),
+    RuleKind.RESERVED_ON_PATH_V4: Shape(
+        Table.CLASS,
+        210,
+        (Field("metadata", Arg(0)), _IS_IPV4),
+        (SetDscp(EXPEDITED), SetPath(Arg(2))),
+        goto=Table.SPREAD,
+        meter=Arg(1),
+    ),
     # A connection that may use circuits where others may not. (address, source and target port)
     RuleKind.CLASS_ELEPHANT_V4: Shape(
         Table.CLASS,
@@ -650,6 +683,9 @@ def _arguments(shape: Shape) -> Iterator[Arg]:
         yield from (value for value in (field.value, field.mask) if isinstance(value, Arg))
     if isinstance(shape.meter, Arg):
         yield shape.meter
+    for action in shape.actions:
+        if isinstance(action, SetPath) and isinstance(action.number, Arg):
+            yield action.number
 
 
 SHAPES: Final[Mapping[RuleKind, Shape]] = _SHAPES | {

@@ -7,8 +7,8 @@ circuits fits if, at every moment of that time,
   circuit, so this also covers the planes);
 - each of its circuits carries what is booked on it already and the new booking, too; one that is to
   have circuits of its own shares none with another booking, whatever those carry;
-- its rack pair has at most ``paths_per_pair`` paths, and all bookings of the pair have the same path
-  as the new one, but for those that have no server pair in common with it. Switches tell reserved
+- its rack pair has at most ``paths_per_pair`` paths, and all bookings of the pair have the path of
+  the new one, but for those that have no server pair in common with it. Switches tell reserved
   traffic apart by server pairs; what has no bandwidth, they don't.
 
 Earlier bookings are never moved to make room for later ones. Whatever fits by this rule is found,

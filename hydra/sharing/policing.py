@@ -13,13 +13,13 @@ The destination counts the traffic from each reservation's servers.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from math import inf
 from typing import Final, NamedTuple
 
 from hydra.forwarding.pipeline import RuleKind, cookie
-from hydra.forwarding.rules import FlowRule, mac_as_int, prefix_args, rack_metadata
+from hydra.forwarding.rules import FlowRule, in_lanes, mac_as_int, prefix_args, rack_metadata
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
 from hydra.reservations.reservation import Reservation, ServiceClass
 
@@ -77,6 +77,8 @@ class Holdings:
     """Rate that reservations leave of each link on which aggregates meet."""
     electrical: frozenset[Aggregate] = frozenset()
     """Best effort that is kept off the circuits."""
+    lanes: Mapping[Aggregate, int] = field(default_factory=dict)
+    """The number of the path that each reserved aggregate takes, where its pair has several."""
 
     @property
     def tallies(self) -> frozenset[Tally]:
@@ -87,6 +89,8 @@ class Holdings:
 class _Way:
     """A path in one direction, and its traffic: reserved and not."""
 
+    lane: tuple[RackId, RackId, Path]
+    """(from, to, path)"""
     links: tuple[Link, ...]
     flows: tuple[Flow, ...]
     best_effort: tuple[Aggregate, ...]
@@ -105,13 +109,40 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
         if reservation.booked is not None:
             on_path.setdefault(reservation.booked, []).append(reservation)
     shared = {circuit for path in on_path for circuit in path.circuits}
-    ways = [
-        way
-        for path in state.topology.paths
-        if not shared.isdisjoint(path.circuits)
-        for way in _both_ways(fabric, path, on_path.get(path, ()))
-    ]
-    return _meeting(fabric, ways, _left_mbps(fabric, ways))
+    reserved: dict[tuple[RackId, RackId], list[Path]] = {}
+    for path in state.topology.paths:
+        if path in on_path:
+            reserved.setdefault((path.src, path.dst), []).append(path)
+    ways: list[_Way] = []
+    for path in state.topology.paths:
+        if not shared.isdisjoint(path.circuits):
+            its = reserved.get((path.src, path.dst), ())
+            beside = [user for other in its if other != path for user in on_path[other]]
+            ways += _both_ways(fabric, path, on_path.get(path, ()), beside)
+    numbers = _numbers(state, reserved)
+    lanes = {
+        aggregate: numbers[way.lane]
+        for way in ways
+        if way.lane in numbers
+        for flow in way.flows
+        for aggregate in flow.aggregates
+    }
+    return replace(_meeting(fabric, ways, _left_mbps(fabric, ways)), lanes=lanes)
+
+
+def _numbers(
+    state: NetworkState, reserved: Collection[tuple[RackId, RackId]]
+) -> dict[tuple[RackId, RackId, Path], int]:
+    """By (from, to, path), the numbers that switches give the paths of these pairs, if a pair has
+    several.
+    """
+    paths = (path for path in state.topology.paths if (path.src, path.dst) in reserved)
+    return {
+        (*ends, path): number
+        for ends, lanes in in_lanes(paths, state.vlans).items()
+        if len(lanes) > 1
+        for number, (path, _) in enumerate(lanes)
+    }
 
 
 def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
@@ -162,19 +193,25 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
     return Holdings(flows, routes, met, electrical)
 
 
-def _both_ways(fabric: Fabric, path: Path, users: Collection[Reservation]) -> Iterator[_Way]:
+def _both_ways(
+    fabric: Fabric, path: Path, users: Collection[Reservation], beside: Collection[Reservation]
+) -> Iterator[_Way]:
+    """``users`` are on the path, others of the pair ``beside`` on others."""
     links = _links(fabric, path)
     exclusive = any(one.service is ServiceClass.GUARANTEED for one in users)
     back = tuple((circuit, not ahead) for circuit, ahead in links)
     for src, dst, along in ((path.src, path.dst, links), (path.dst, path.src, back)):
         flows = tuple(_flow(fabric, one, src, dst) for one in users)
-        covered = {c.sender for flow in flows for c in flow.aggregates if not c.receiver}
+        elsewhere = (_flow(fabric, one, src, dst) for one in beside)
+        covered = {
+            c.sender for flow in (*flows, *elsewhere) for c in flow.aggregates if not c.receiver
+        }
         best_effort = tuple(
             Aggregate(server.name, dst)
             for server in fabric.racks[src].servers
             if server.name not in covered
         )
-        yield _Way(along, flows, best_effort, exclusive)
+        yield _Way((src, dst, path), along, flows, best_effort, exclusive)
 
 
 def _links(fabric: Fabric, path: Path) -> tuple[Link, ...]:
@@ -212,18 +249,24 @@ def _servers(fabric: Fabric, rack: RackId, name: str) -> tuple[Server, ...]:
 # --- rules --------------------------------------------------------------------------------------
 
 
-def aggregate_rules(fabric: Fabric, aggregate: Aggregate, meter: int) -> Iterator[FlowRule]:
-    """Rules in its sender's class table that hold ``aggregate`` to its meter."""
+def aggregate_rules(
+    fabric: Fabric, aggregate: Aggregate, meter: int, lane: int | None = None
+) -> Iterator[FlowRule]:
+    """Rules in its sender's class table that hold ``aggregate`` to its meter, and, if it is
+    reserved, to the path with the number ``lane``; None: the pair has one path.
+    """
     metadata = rack_metadata(aggregate.to)
+    last = () if lane is None else (lane,)
     if aggregate.receiver:
+        kinds = _TO_HOST[lane is not None]
         for interface in fabric.server_by_name[aggregate.receiver].addresses:
-            ipv4 = isinstance(interface, IPv4Interface)
-            kind = RuleKind.RESERVED_HOST_V4 if ipv4 else RuleKind.RESERVED_HOST_V6
-            args = (metadata, int(interface.ip), meter)
+            kind = kinds[isinstance(interface, IPv4Interface)]
+            args = (metadata, int(interface.ip), meter, *last)
             yield FlowRule(kind, args, cookie(kind, subject=meter))
         return
-    for kind in _RACK_WIDE[aggregate.reserved]:
-        yield FlowRule(kind, (metadata, meter), cookie(kind, subject=meter))
+    rack_wide = _RACK_WIDE_ON_PATH if lane is not None else _RACK_WIDE[aggregate.reserved]
+    for kind in rack_wide:
+        yield FlowRule(kind, (metadata, meter, *last), cookie(kind, subject=meter))
 
 
 def electrical_rule(aggregate: Aggregate) -> FlowRule:
@@ -247,6 +290,12 @@ def tally_rules(fabric: Fabric, tally: Tally, number: int) -> Iterator[FlowRule]
         yield FlowRule(kind, (mac, *prefix_args(prefix)), cookie(kind, subject=number))
 
 
+_TO_HOST: Final = {
+    False: (RuleKind.RESERVED_HOST_V6, RuleKind.RESERVED_HOST_V4),
+    True: (RuleKind.RESERVED_HOST_ON_PATH_V6, RuleKind.RESERVED_HOST_ON_PATH_V4),
+}
+"""Kinds (for IPv6, for IPv4) by whether the pair has several paths."""
+_RACK_WIDE_ON_PATH: Final = (RuleKind.RESERVED_ON_PATH_V4, RuleKind.RESERVED_ON_PATH_V6)
 _RACK_WIDE: Final = {
     True: (RuleKind.RESERVED_V4, RuleKind.RESERVED_V6),
     False: (RuleKind.BEST_EFFORT_V4, RuleKind.BEST_EFFORT_V6),

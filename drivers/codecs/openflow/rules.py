@@ -59,6 +59,7 @@ from hydra.forwarding.pipeline import (
     PushVlan,
     RuleKind,
     SetDscp,
+    SetPath,
     Shape,
     Table,
     ToController,
@@ -188,8 +189,7 @@ def _value(value: int | Arg, size: int, *, is_port: bool = False, offset: int = 
 def _oxm(field: Field, ports: SwitchPorts) -> list[_Piece]:
     code, size = _OXM[field.name]
     masked = field.mask is not None
-    its_class = _NXM_1 if field.name == PATH_REGISTER else _OXM_CLASS
-    header = struct.pack("!HBB", its_class, code << 1 | masked, size * (1 + masked))
+    header = struct.pack("!HBB", _class_of(field.name), code << 1 | masked, size * (1 + masked))
     value = field.value
     is_port = field.name == IN_PORT
     if is_port and isinstance(value, int):
@@ -198,6 +198,10 @@ def _oxm(field: Field, ports: SwitchPorts) -> list[_Piece]:
     if field.mask is not None:
         pieces.append(_value(field.mask, size))
     return pieces
+
+
+def _class_of(field: str) -> int:
+    return _NXM_1 if field == PATH_REGISTER else _OXM_CLASS
 
 
 def _match(fields: Sequence[Field], ports: SwitchPorts) -> list[_Piece]:
@@ -221,7 +225,7 @@ def _push_vlan(action: PushVlan) -> list[_Piece]:
 def _set_field(name: str, value: int | Arg, *, offset: int = 0) -> list[_Piece]:
     """Set-field action for a field of up to 8 bytes."""
     code, size = _OXM[name]
-    header = struct.pack("!HHHBB", 25, 16, _OXM_CLASS, code << 1, size)
+    header = struct.pack("!HHHBB", 25, 16, _class_of(name), code << 1, size)
     return [header, _value(value, size, offset=offset), bytes(8 - size)]
 
 
@@ -266,6 +270,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
             pieces += _set_field("ip_dscp", action.codepoint)
         elif isinstance(action, PickPath):
             pieces += _pick_path(action)
+        elif isinstance(action, SetPath):
+            pieces += _set_field(PATH_REGISTER, action.number)
         elif isinstance(action, EndOnFin):
             pieces.append(_end_on_fin())
         else:

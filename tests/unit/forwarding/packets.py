@@ -16,6 +16,7 @@ from hydra.forwarding.pipeline import (
     Port,
     PushVlan,
     SetDscp,
+    SetPath,
     Shape,
     Table,
     server_port,
@@ -106,15 +107,20 @@ def forward(
             elif isinstance(action, SetDscp):
                 assert sent.fields["eth_type"] in {IPV4, IPV6}, "no IP packet to mark"
                 sent = replace(sent, fields={**sent.fields, "ip_dscp": action.codepoint})
-            elif isinstance(action, PickPath):
-                picked = sent.fields["flow"] // _FLOWS**action.basis
-                path = picked % (_number(action.last, rule) + 1)
+            elif isinstance(action, PickPath | SetPath):
+                path = _path(action, sent, rule)
             else:
                 out.append((CONTROLLER, sent.vlan))
         if shape.write_metadata is not None:
             metadata = _number(shape.write_metadata, rule)
         table = shape.goto
     return out
+
+
+def _path(action: PickPath | SetPath, sent: Packet, rule: FlowRule) -> int:
+    if isinstance(action, SetPath):
+        return _number(action.number, rule)
+    return sent.fields["flow"] // _FLOWS**action.basis % (_number(action.last, rule) + 1)
 
 
 def _number(value: int | Arg, rule: FlowRule) -> int:

@@ -76,6 +76,9 @@ def reservation_rules(fabric: Fabric, server: Server, meter: int) -> Iterator[Fl
         fabric, Aggregate(server.name, rack.id, other.name, reserved=True), meter
     )
     yield from aggregate_rules(fabric, Aggregate(server.name, rack.id, reserved=True), meter)
+    for receiver in (other.name, ""):
+        reserved = Aggregate(server.name, rack.id, receiver, reserved=True)
+        yield from aggregate_rules(fabric, reserved, meter, 1)
     yield from aggregate_rules(fabric, Aggregate(server.name, rack.id), meter)
     yield electrical_rule(Aggregate(server.name, rack.id))
     yield from tally_rules(fabric, Tally(server.name, rack.id, other.name), 1)

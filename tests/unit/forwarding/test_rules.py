@@ -15,6 +15,7 @@ from hydra.forwarding.pipeline import (
     Port,
     PushVlan,
     RuleKind,
+    SetPath,
     Table,
     cookie,
     cookie_subject,
@@ -67,6 +68,7 @@ def arguments(kind):
     values += [action.port for action in shape.actions if isinstance(action, Output)]
     values += [action.vlan for action in shape.actions if isinstance(action, PushVlan)]
     values += [action.last for action in shape.actions if isinstance(action, PickPath)]
+    values += [action.number for action in shape.actions if isinstance(action, SetPath)]
     return {value.index for value in values if isinstance(value, Arg)}
 
 

@@ -26,6 +26,7 @@ from hydra.forwarding.pipeline import (
     Port,
     PushVlan,
     SetDscp,
+    SetPath,
     ToController,
     server_port,
     wired_port,
@@ -98,6 +99,8 @@ def _actions(
             ofs_nbits=nicira_ext.ofs_nbits(0, 31),
             dst=PATH_REGISTER,
         )
+    elif isinstance(action, SetPath):
+        yield parser.OFPActionSetField(**{PATH_REGISTER: number(action.number)})
     elif isinstance(action, EndOnFin):
         yield parser.NXActionFinTimeout(fin_idle_timeout=0, fin_hard_timeout=1)
     else:

@@ -20,6 +20,7 @@ from hydra.sharing.policing import (
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,
+    parallel_paths,
     path_of,
     small_fabric,
     state_of,
@@ -63,6 +64,35 @@ def rack_of(server):
 
 def held(*reservations, state=DIRECT):
     return holdings(FABRIC, state, reservations)
+
+
+FIRST, SECOND = parallel_paths(FABRIC)
+TWO = state_of(FABRIC, NetworkState(), FIRST, SECOND)
+BUNDLE = (
+    reserved("h11", "h21", 90.0, booked=FIRST),
+    reserved("h12", "r2", 60.0, name="b", booked=SECOND),
+)
+
+
+def test_reserved_server_pairs_keep_to_their_path_of_several():
+    holding = held(*BUNDLE, state=TWO)
+    number = {path: sorted(TWO.vlans.values()).index(vlan) for path, vlan in TWO.vlans.items()}
+    assert holding.lanes == {
+        Aggregate("h11", R2, "h21", reserved=True): number[FIRST],
+        Aggregate("h21", R1, "h11", reserved=True): number[FIRST],
+        Aggregate("h12", R2, reserved=True): number[SECOND],
+        Aggregate("h21", R1, "h12", reserved=True): number[SECOND],
+        Aggregate("h22", R1, "h12", reserved=True): number[SECOND],
+    }
+    assert set(holding.routes[Aggregate("h12", R2, reserved=True)]) <= {
+        (circuit, True) for circuit in SECOND.circuits
+    }
+    assert Aggregate("h12", R2) not in {*holding.routes, *holding.electrical}, "all is reserved"
+    assert Aggregate("h11", R2) in holding.electrical, "its hash might pick the path that is full"
+
+
+def test_where_the_other_path_is_gone_there_is_nothing_to_tell_apart():
+    assert held(*BUNDLE, state=state_of(FABRIC, TWO, FIRST)).lanes == {}
 
 
 def test_nothing_is_held_where_nothing_is_reserved():
@@ -183,13 +213,13 @@ class Switch:
     Each aggregate has a meter of its own.
     """
 
-    def __init__(self, fabric, server, holding, *more):
+    def __init__(self, fabric, server, holding, *more, state=DIRECT):
         substrate = substrate_of(fabric)
         self.server = fabric.server_by_name[server]
         steering = substrate.steering(self.server.rack)
         (switch,) = (one for one in steering if self.server in one.servers)
         own = {one.name: one for one in switch.servers}
-        self.rules = [*substrate.rules(switch.datapath, DIRECT, ()), *more]
+        self.rules = [*substrate.rules(switch.datapath, state, ()), *more]
         self.meters = {}
 
         def hold(name, rules):
@@ -198,7 +228,8 @@ class Switch:
         aggregates = [aggregate for aggregate in holding.routes if aggregate.sender in own]
         for number, aggregate in enumerate(aggregates, start=1):
             self.meters[number] = aggregate
-            hold(aggregate.sender, aggregate_rules(fabric, aggregate, number))
+            lane = holding.lanes.get(aggregate)
+            hold(aggregate.sender, aggregate_rules(fabric, aggregate, number, lane))
         for aggregate in holding.electrical:
             if aggregate.sender in own:
                 hold(aggregate.sender, [electrical_rule(aggregate)])
@@ -262,6 +293,28 @@ class TestRules:
         assert switch.metered(packet(H22, eth_type))[1] == [
             Aggregate("h12", R2, "h22", reserved=True)
         ]
+
+    @pytest.mark.parametrize("flow", range(4))
+    def test_no_hash_takes_reserved_packets_off_their_path(self, fabric, eth_type, flow):
+        state = state_of(fabric, NetworkState(), FIRST, SECOND)
+        holding = held(*BUNDLE, state=state)
+        for name, dst, path in (
+            ("h11", H21, FIRST),
+            ("h21", H11, FIRST),
+            ("h12", H21, SECOND),
+            ("h12", H22, SECOND),
+            ("h21", H12, SECOND),
+            ("h22", H12, SECOND),
+        ):
+            switch = Switch(fabric, name, holding, state=state)
+            ((_port, vlan),), (aggregate,), marks = switch.metered(packet(dst, eth_type, flow=flow))
+            assert vlan == state.vlans[path], (name, dst.name)
+            assert aggregate.reserved
+            assert marks == [EXPEDITED]
+        beside = Switch(fabric, "h11", holding, state=state).metered(
+            packet(H22, eth_type, flow=flow)
+        )
+        assert beside == ([(Port.ELECTRICAL, None)], [], [])
 
     def test_where_circuits_are_for_elephants_mice_stay_off_what_reservations_leave(
         self, fabric, eth_type
