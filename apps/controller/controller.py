@@ -58,7 +58,7 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
 from hydra.journal import Journal, JournalCopy
 from hydra.model import DatapathId, Server
-from hydra.policy import CurrentPolicy, Mode
+from hydra.policy import MOST_PATHS_PER_PAIR, CurrentPolicy, Mode
 from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.recovery import Recovery
@@ -222,6 +222,7 @@ class Controller:
             panels,
             ledger,
             at_start.max_hops,
+            fabric.paths_per_pair(at_start.paths_per_pair) or MOST_PATHS_PER_PAIR,
             at_start.preemption_notice_s,
             conductor.put,
             self._look_soon,

@@ -957,14 +957,17 @@ class Ledger:
                     self._note_of([new])
             return new
 
-    def place(self, pair: Pair) -> bool:
-        """Note with the pair's reservations that their path stands; False if it does not."""
+    def place(self, path: Path) -> bool:
+        """Note with the path's reservations that it stands; False if it does not, or if its pair
+        has a path that nobody reserved.
+        """
         with self._lock:
-            paths = paths_by_pair(self._state).get(pair, ())
+            pair = pair_of(path)
             promised = {r.booked for r in self._book.active() if r.pair == pair}
-            if not paths or promised != set(paths):
+            paths = paths_by_pair(self._state).get(pair, ())
+            if path not in paths or not promised.issuperset(paths):
                 return False
-            self._note(self._place(paths[:1]))
+            self._note(self._place([path]))
             return True
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
@@ -1012,10 +1015,16 @@ class Ledger:
             paths = self._state.topology.paths
             return tuple(path for path in paths if pair_of(path) not in reserved)
 
-    def wanted(self, pair: Pair) -> bool:
-        """True if the pair's path was asked for, in its own right or by a reservation."""
+    def unwanted(self, pair: Pair) -> tuple[Path, ...]:
+        """Paths of the pair that stand, and were not asked for: neither in their own right nor by a
+        reservation.
+        """
         with self._lock:
-            return pair in self._standing or any(r.pair == pair for r in self._book.active())
+            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            if pair in self._standing and not promised:
+                return ()
+            paths = paths_by_pair(self._state).get(pair, ())
+            return tuple(path for path in paths if path not in promised)
 
     def due(self) -> tuple[str, ...]:
         with self._lock:

@@ -33,7 +33,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Pair, Plan, directions, pair_named, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Pair, Plan, directions, pair_named, pair_of
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest, rack_pair
@@ -65,6 +65,7 @@ class ReservationCare:
     _panels: PatchPanels
     _ledger: Ledger
     _max_hops: int
+    _paths_per_pair: int
     _notice_s: float
     _enqueue: Callable[[Callable[[], None]], None]
     _look_soon: Callable[[], None] = lambda: None
@@ -126,12 +127,12 @@ class ReservationCare:
         """
         with self._ledger.trial():
             (reservation,), _, basis = self._draft((request,), None, all_or_nothing=True)
-            pins = [pin for pin in self._ledger.pins() if reservation.id in pin.reservations]
+            pins = [pin for pin in self._ledger.pins() if (pin.src, pin.dst) == reservation.pair]
         state, all_pins, blocked = basis
         if self._builds(state, (reservation,)):
             self._planning.with_pins(state, all_pins, blocked)
         at_risk = self._reach.at_risk([reservation.pair])
-        if not pins:
+        if reservation.state is not ReservationState.ACTIVATING:
             circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
             new = circuits - state.topology.circuits
             return ReservationPreview(reservation, new, frozenset(), at_risk)
@@ -234,7 +235,7 @@ class ReservationCare:
             self._reach.blocked_ports(),
             self._ledger.standing_paths(),
             self._mover.touched.ports,
-            paths_per_pair=1,
+            paths_per_pair=self._paths_per_pair,
         )
 
     def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
@@ -481,7 +482,8 @@ class ReservationCare:
     def _note_placed(self, reservation: Reservation) -> None:
         """Note that a reservation has its path, if that stands."""
         if (
-            self._ledger.place(reservation.pair)
+            reservation.booked is not None
+            and self._ledger.place(reservation.booked)
             and reservation.state is ReservationState.ACTIVATING
             and not self._upkeep.refusal(reservation)
         ):
@@ -599,26 +601,26 @@ class ReservationCare:
             reservation.id,
             ReservationState.RELEASED,
             reservation.reason,
-            leaves_nothing=not self._is_unwanted(reservation.pair),
+            leaves_nothing=not self._ledger.unwanted(reservation.pair),
         )
         self._note_taken_down(reservation.pair)
 
     def _take_down(self, reservation: Reservation) -> None:
-        """Remove the pair's path unless somebody else wants it.
+        """Remove those of the pair's paths that nobody else wants.
 
         What can't be removed now, since a vswitch is away, is tried again by :meth:`keep_time`.
         """
         pair = reservation.pair
-        if self._is_unwanted(pair):
+        if unwanted := self._ledger.unwanted(pair):
             entry = self._ledger.enter(f"release of reservation {reservation.id}")
             try:
-                self._mover.move(entry, self._planning.without_pair(self._ledger.state, pair))
+                self._mover.move(entry, self._planning.reduced(self._ledger.state, (), unwanted))
             except HydraError as error:
                 self._ledger.refuse(entry, str(error))
 
     def _note_taken_down(self, pair: Pair) -> None:
         """Note whether the path that the pair's reservations have left is gone, or wanted."""
-        stays = self._is_unwanted(pair)
+        stays = bool(self._ledger.unwanted(pair))
         self._retries.note([pair], [pair] if stays else [])
         if not stays:
             self._ledger.leave_nothing(pair)
@@ -639,10 +641,6 @@ class ReservationCare:
             if ready.issuperset(one.datapath for rack in pair for one in steering(rack)):
                 self._take_down(left[pair])
             self._note_taken_down(pair)
-
-    def _is_unwanted(self, pair: Pair) -> bool:
-        """True if the pair has a path that nobody wants."""
-        return pair in paths_by_pair(self._ledger.state) and not self._ledger.wanted(pair)
 
     def _expire(self, reservation_id: str) -> None:
         before = self._ledger.reservation(reservation_id)

@@ -465,11 +465,6 @@ class Planning:
                 having[pair_of(path)] += 1
         return self.toward(current, _on_rings(sorted(paths), current))
 
-    def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
-        """``current`` less the paths of ``pair`` and the circuits that only they used."""
-        paths = tuple(path for path in current.topology.paths if pair_of(path) != pair)
-        return self.toward(current, _on_rings(paths, current))
-
     def order_of(
         self, old: NetworkState, new: NetworkState
     ) -> tuple[frozenset[Circuit], frozenset[Circuit]]:

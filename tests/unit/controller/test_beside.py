@@ -101,6 +101,7 @@ class Stage:
             SimpleNamespace(awaited=lambda _path: False),
             ledger,
             POLICY.max_hops,
+            16,
             POLICY.preemption_notice_s,
             self.jobs.put,
         )

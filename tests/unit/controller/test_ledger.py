@@ -260,7 +260,7 @@ def test_a_path_is_told_of_once(ledger):
     one = reserve(ledger)
     ledger.settle(state_of(FABRIC, NetworkState(), one.booked))
     ledger.save("reconfigured")
-    assert ledger.place(one.pair)
+    assert ledger.place(one.booked)
     ledger.change(one.id, State.ACTIVE)
     states = [
         line.removeprefix(f"reservation {one.id} (h11 to r2, 30 Mb/s) ") for line in told(ledger)

@@ -236,14 +236,14 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
 def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     reserved = Reserved()
     datapath = reserved.released_while_one_is_away()
-    assert not reserved.ledger.wanted((0, 1))
+    assert reserved.ledger.unwanted((0, 1))
     loop, entry = reserved.rooms._loop, reserved.ledger.enter("operator")
     state = reserved.ledger.state
     made = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
     loop._asker(entry, PlanRequest(racks=frozenset({0, 2}))).moved(made, False)
-    assert not reserved.ledger.wanted((0, 1)), "it was planned for others"
+    assert reserved.ledger.unwanted((0, 1)), "it was planned for others"
     loop._asker(entry, PlanRequest()).moved(made, False)
-    assert reserved.ledger.wanted((0, 1))
+    assert not reserved.ledger.unwanted((0, 1))
     reserved.is_back(datapath)
     reserved.care._retries._waits.clear()
     reserved.care.keep_time()

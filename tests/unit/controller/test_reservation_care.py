@@ -111,6 +111,7 @@ class Stage:
             panels,
             self.ledger,
             policy.max_hops,
+            16,
             policy.preemption_notice_s,
             self.jobs.put,
         )
@@ -518,7 +519,7 @@ def test_room_that_is_taken_meanwhile_is_not_promised_again(stage, monkeypatch, 
     growing = pool.submit(shut.reservations.modify, other.id, Modification(50.0))
     assert growing.result(SOON_S).bandwidth_mbps == 50.0
     door.open()
-    with pytest.raises(AdmissionError, match="of which 50 Mb/s are reserved already"):
+    with pytest.raises(AdmissionError, match="50 of 100 Mb/s"):
         admission.result(SOON_S)
     assert shut.on_disk() == [other.id]
 
@@ -891,3 +892,72 @@ def test_an_active_reservation_fails_where_a_switch_comes_to_refuse_its_rules(st
     assert stage.ledger.reservation(other.id).state is State.ACTIVE
     stage.reservations.keep_time()
     assert path_of(FABRIC, 0, 2) not in stage.ledger.state.topology.paths
+
+
+# --- a pair with several paths ------------------------------------------------------------------
+
+WIDE = small_fabric(racks=4, planes=2)
+FIRST, SECOND = parallel_paths(WIDE)
+ONE = ReservationRequest("h11", "h21", 90.0)
+OTHER = ReservationRequest("h12", "h22", 90.0)
+
+
+@pytest.fixture
+def wide(journal):
+    return Stage(journal, WIDE)
+
+
+def test_server_pairs_of_two_racks_come_up_on_circuits_of_their_own_and_go_one_by_one(wide):
+    one = wide.reservations.reserve(ONE)
+    wide.conduct()
+    preview = wide.reservations.preview(OTHER)
+    assert (preview.connect, preview.disconnect) == (set(SECOND.circuits), set())
+    other = wide.reservations.reserve(OTHER)
+    wide.conduct()
+    both = [wide.ledger.reservation(reservation.id) for reservation in (one, other)]
+    assert [reservation.state for reservation in both] == [State.ACTIVE] * 2
+    assert [reservation.path for reservation in both] == [FIRST, SECOND]
+    assert wide.ledger.state.topology.paths == (FIRST, SECOND)
+    wide.reservations.release(one.id)
+    wide.conduct()
+    assert wide.ledger.reservation(one.id).state is State.RELEASED
+    assert wide.ledger.state.topology.paths == (SECOND,)
+    assert wide.ledger.reservation(other.id) == both[1]
+    wide.reservations.release(other.id)
+    wide.conduct()
+    assert wide.ledger.state.topology.paths == ()
+    assert wide.ledger.leaving() == ()
+
+
+def test_asked_for_together_they_come_up_in_one_change(wide):
+    group = wide.reservations.reserve_all([ONE, OTHER], all_or_nothing=True)
+    wide.conduct()
+    states = [wide.ledger.reservation(one.id).state for one in group.admitted]
+    assert states == [State.ACTIVE] * 2
+    assert len(wide.ledger.reconfigurations()) == 1
+
+
+def test_of_a_pair_s_circuits_one_fails_and_the_other_stays(wide):
+    group = wide.reservations.reserve_all([ONE, OTHER], all_or_nothing=True).admitted
+    wide.conduct()
+    wide.blocked = frozenset(FIRST.circuits[0].ends)
+    wide.ledger.settle(wide.planning.without_circuits(wide.ledger.state, FIRST.circuits))
+    wide.reservations.restore()
+    lost, kept = (wide.ledger.reservation(one.id) for one in group)
+    assert (lost.state, kept.state) == (State.FAILED, State.ACTIVE)
+    assert "no other path" in lost.reason
+    assert wide.ledger.state.topology.paths == (SECOND,)
+
+
+def test_a_pair_whose_circuit_was_asked_for_by_itself_keeps_that_and_no_other(wide):
+    wide.ledger.settle(state_of(WIDE, NetworkState(), FIRST))
+    wide.ledger.keep_standing()
+    group = wide.reservations.reserve_all([ONE, OTHER], all_or_nothing=True).admitted
+    wide.conduct()
+    by_path = {wide.ledger.reservation(one.id).path: one.id for one in group}
+    wide.reservations.release(by_path[SECOND])
+    wide.conduct()
+    assert wide.ledger.state.topology.paths == (FIRST,)
+    wide.reservations.release(by_path[FIRST])
+    wide.conduct()
+    assert wide.ledger.state.topology.paths == (FIRST,)

@@ -295,7 +295,7 @@ class _World:
         }
         wanted = self.asked_for | failed | {one.pair for one in ledger.active()}
         for path in state.topology.paths:
-            if pair_of(path) not in wanted or not ledger.wanted(pair_of(path)):
+            if pair_of(path) not in wanted or path in ledger.unwanted(pair_of(path)):
                 yield f"nobody wants {path}"
         kept = {
             "changes in the journal": {one.id for one in ledger.unfinished()} ^ changes,

@@ -75,7 +75,7 @@ def test_a_reservation_has_the_ports_of_a_circuit_without_a_path(wanted):
 def test_what_is_lost_or_let_go_takes_no_other_circuit_along():
     before = between(HERE, THERE)
     lost = PLANNING.without_circuits(before, THERE.circuits)
-    let_go = PLANNING.without_pair(before, (4, 5))
+    let_go = PLANNING.reduced(before, (), [THERE])
     assert lost.topology == let_go.topology == Topology(frozenset({*HERE.circuits, READY}), (HERE,))
     assert PLANNING.without_circuits(before, [READY]).topology.circuits == {
         *HERE.circuits,
