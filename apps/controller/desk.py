@@ -29,6 +29,7 @@ from hydra.faults.quarantine import Quarantined
 from hydra.history import HappeningKind
 from hydra.model import Fabric, NetworkState, RackId
 from hydra.policy import CurrentPolicy, Policy
+from hydra.reservations.bundle import Bundle
 from hydra.reservations.reservation import rack_pair
 from hydra.roles import Task, TaskState
 from hydra.service import Delivery, DemandSource, DriftReport, QuarantinedPort, Reconciliation
@@ -95,7 +96,7 @@ class Desk:
         self.release = reservations.release
         self.group = ledger.group
         self.reservations = ledger.reservations
-        self.reservation = ledger.reservation
+        self.reservation = reservations.reservation
         self.usage = ledger.usage
 
         self.share = policies.share
@@ -143,7 +144,10 @@ class Desk:
         self._ledger.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
 
     def delivery(self, reservation_id: str) -> Delivery:
-        return self._policing.delivery(self._ledger.reservation(reservation_id))
+        one = self.reservation(reservation_id)
+        if isinstance(one, Bundle):
+            return delivery_of(one, self._policing.deliveries(one.parts))
+        return self._policing.delivery(one)
 
     def deliveries(self) -> Sequence[Delivery]:
         return self._policing.deliveries(self._ledger.active())
@@ -173,6 +177,19 @@ class Desk:
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
         return _seen_now(self._quarantine.clear(rack, tor_port))
+
+
+def delivery_of(bundle: Bundle, deliveries: Sequence[Delivery]) -> Delivery:
+    """The rates of a bundle's parts together; None where not all are known."""
+    there = [one.there_mbps for one in deliveries]
+    back = [one.back_mbps for one in deliveries]
+    unheld = sorted({name for one in deliveries for name in one.unheld})
+    return Delivery(bundle, _together(there), _together(back), tuple(unheld))
+
+
+def _together(rates_mbps: Sequence[float | None]) -> float | None:
+    known = [mbps for mbps in rates_mbps if mbps is not None]
+    return sum(known) if len(known) == len(rates_mbps) else None
 
 
 def _seen_now(entry: Quarantined) -> QuarantinedPort:

@@ -781,12 +781,24 @@ class Ledger:
         limits: AdmissionLimits,
         group: str | None = None,
         notice_s: float = NOTICE_S,
+        bundle: str | None = None,
     ) -> Reservation:
         """Enter a reservation in the book alone; use it, and :meth:`keep`, in a :meth:`trial`."""
         with self._lock:
             return self._book.add(
-                uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
+                uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s, bundle
             )
+
+    def take_back(self, reservations: Sequence[Reservation]) -> None:
+        """Undo :meth:`add` of these, in this order."""
+        with self._lock:
+            for one in reversed(reservations):
+                self._book.remove(one.id)
+
+    def parts(self, bundle: str) -> tuple[Reservation, ...]:
+        """Parts of a bundle; empty if there is none of this id."""
+        with self._lock:
+            return self._book.parts(bundle)
 
     def would_fit(
         self, request: ReservationRequest, limits: AdmissionLimits, notice_s: float

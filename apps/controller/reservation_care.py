@@ -24,16 +24,21 @@ from hydra.errors import (
     DeviceMissing,
     DeviceUnavailable,
     HydraError,
+    LifecycleError,
     NoRoom,
+    NotHitless,
     PlanError,
     UnknownName,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PortId, RackId
+from hydra.names import rack_of
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, Plan, directions, pair_named, pair_of
+from hydra.reservations.admission import beyond_any_circuit
+from hydra.reservations.bundle import bundle_of, divisions
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest, rack_pair
@@ -102,10 +107,11 @@ class ReservationCare:
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue.
 
-        Raises AdmissionError (DeviceMissing among them), UnknownName, DeviceUnavailable, PlanError.
+        What no circuit carries is a bundle. Raises AdmissionError (DeviceMissing among them),
+        UnknownName, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
-        return admitted[0]
+        return self._as_one(admitted)
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
@@ -126,14 +132,16 @@ class ReservationCare:
         Raises DeviceUnavailable if the planner does not say in time what else would move.
         """
         with self._ledger.trial():
-            (reservation,), _, basis = self._draft((request,), None, all_or_nothing=True)
+            drafted, _, basis = self._draft((request,), None, all_or_nothing=True)
+            reservation = self._as_one(drafted)
             pins = [pin for pin in self._ledger.pins() if (pin.src, pin.dst) == reservation.pair]
         state, all_pins, blocked = basis
-        if self._builds(state, (reservation,)):
+        if self._builds(state, drafted):
             self._planning.with_pins(state, all_pins, blocked)
         at_risk = self._reach.at_risk([reservation.pair])
         if reservation.state is not ReservationState.ACTIVATING:
-            circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
+            paths = [one.booked for one in drafted if one.booked is not None]
+            circuits = frozenset(circuit for path in paths for circuit in path.circuits)
             new = circuits - state.topology.circuits
             return ReservationPreview(reservation, new, frozenset(), at_risk)
         target, displaced = self._planning.with_pins(state, pins, blocked)
@@ -194,7 +202,7 @@ class ReservationCare:
         refused: list[Refusal] = []
         for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
             try:
-                admitted.append(self._add(request, limits, group))
+                admitted += self._add(request, limits, group)
             except AdmissionError as error:
                 if all_or_nothing:
                     raise _without_ids(error, admitted) from None
@@ -208,15 +216,54 @@ class ReservationCare:
         pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._ledger.pins())
         return tuple(admitted), tuple(refused), (self._ledger.state, tuple(pins), limits.blocked)
 
+    def _as_one(self, reservations: Sequence[Reservation]) -> Reservation:
+        """A reservation, or the bundle of these parts."""
+        if reservations[0].bundle is None:
+            return reservations[0]
+        return bundle_of(self._fabric, reservations)
+
     def _add(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> Sequence[Reservation]:
+        """The reservation, or the parts of the bundle, that ``request`` is entered as."""
+        try:
+            return [self._add_one(request, limits, group)]
+        except AdmissionError as error:
+            src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
+            if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
+                raise
+            refused = error
+        bundle, why = uuid.uuid4().hex[:12], None
+        for parts in divisions(self._fabric, request, limits.paths_per_pair):
+            entered: list[Reservation] = []
+            try:
+                entered.extend(self._add_one(part, limits, group, bundle) for part in parts)
+            except AdmissionError as error:
+                self._ledger.take_back(entered)
+                why = why or error
+            else:
+                return entered
+        if why is None:
+            raise refused
+        raise type(why)(
+            f"{refused}; nor does it fit in parts, each between servers of its own: {why}",
+            refused.alternatives,
+            f"{refused.in_public}; nor does it fit in parts: {why.in_public}",
+        )
+
+    def _add_one(
+        self,
+        request: ReservationRequest,
+        limits: AdmissionLimits,
+        group: str | None,
+        bundle: str | None = None,
     ) -> Reservation:
         self._ledger.check(request)
         starts_now = request.start_unix_s is None
         if starts_now:
             self._check_switches(request)
         try:
-            return self._ledger.add(request, limits, group, self._notice_s)
+            return self._ledger.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
             if starts_now and self._would_fit(request, limits):
                 raise self._with_devices(error) from None
@@ -279,6 +326,16 @@ class ReservationCare:
 
         Raises UnknownName, LifecycleError, Changed.
         """
+        if parts := self._parts(reservation_id, seen):
+            committed = [
+                self._ledger.commit(one.id, None)
+                for one in parts
+                if one.state is ReservationState.HELD
+            ]
+            if not committed:
+                self._ledger.commit(parts[0].id, None)  # raises LifecycleError
+            self._activate_in_turn([one.id for one in committed])
+            return self.reservation(reservation_id)
         reservation = self._ledger.commit(reservation_id, seen)
         self._activate_in_turn([reservation_id])
         return reservation
@@ -290,16 +347,49 @@ class ReservationCare:
 
         Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
         """
+        if self._parts(reservation_id, seen):
+            raise NotHitless(
+                "hitless modification not possible: it is a bundle, whose parts are promised each "
+                "by itself; reserve anew beside it, then release this one"
+            )
         reservation = self._ledger.modify(reservation_id, change, self._limits(), seen)
         self._enqueue(self._hold)
         return reservation
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
+        if parts := self._parts(reservation_id, seen):
+            left = [one for one in parts if one.is_booked or one.state is ReservationState.FAILED]
+            for one in left or parts[:1]:  # raises LifecycleError where nothing is left
+                self._let_go(one.id, None)
+            return self.reservation(reservation_id)
+        return self._let_go(reservation_id, seen)
+
+    def _let_go(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         reservation = self._ledger.let_go(reservation_id, seen)
         if reservation.state is ReservationState.RELEASING:
             self._enqueue(lambda: self._release(reservation_id))
         return reservation
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        """A reservation or a bundle by its id. Raises UnknownName."""
+        parts = self._ledger.parts(reservation_id)
+        return self._as_one(parts) if parts else self._ledger.reservation(reservation_id)
+
+    def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
+        """The parts of a bundle, if it is still as it was ``seen``; none if the id is not a
+        bundle's.
+
+        Raises Changed, and LifecycleError for a part: what is promised is the bundle.
+        """
+        parts = self._ledger.parts(reservation_id)
+        if parts and seen is not None and self._as_one(parts) != seen:
+            raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
+        if not parts and (bundle := self._ledger.reservation(reservation_id).bundle):
+            raise LifecycleError(
+                f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
+            )
+        return parts
 
     # -- in the conductor's thread ----------------------------------------------------------------
 

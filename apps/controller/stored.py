@@ -22,6 +22,7 @@ from hydra.history import Happening, HappeningKind, History
 from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind, Record
 from hydra.journal_format import read_state
 from hydra.model import Fabric, NetworkState, PortId
+from hydra.reservations.bundle import bundle_of
 from hydra.reservations.records import read_reservation
 from hydra.reservations.reservation import Reservation
 from hydra.service import QuarantinedPort
@@ -201,6 +202,8 @@ class Stored:
 
     def reservation(self, reservation_id: str) -> Reservation:
         """A reservation by its id. Raises UnknownName."""
+        if parts := [one for one in self._reservations if one.bundle == reservation_id]:
+            return bundle_of(self.fabric, parts)
         found = next((one for one in self._reservations if one.id == reservation_id), None)
         if found is None:
             raise UnknownName(f"no reservation {reservation_id!r}")

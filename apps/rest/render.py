@@ -32,6 +32,7 @@ from hydra.model import (
 from hydra.policy import Policy, Taken
 from hydra.port_labels import wired_name, wired_to
 from hydra.reconfiguration.plan import Pair
+from hydra.reservations.bundle import Bundle
 from hydra.reservations.reservation import GONE, Reservation
 from hydra.roles import Task
 from hydra.service import (
@@ -210,8 +211,24 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         group=one.group,
         booked=None if one.booked is None else path(fabric, one.booked, None, one.src_rack),
         path=None if one.path is None else path(fabric, one.path, one.vlan, one.src_rack),
+        bundle=one.bundle,
+        parts=[_part(fabric, part) for part in one.parts] if isinstance(one, Bundle) else [],
         reason=one.reason,
         since_unix_s=one.since_unix_s,
+    )
+
+
+def _part(fabric: Fabric, one: Reservation) -> models.Part:
+    document = reservation(fabric, one)
+    assert document.booked is not None  # noqa: S101 - it was admitted
+    return models.Part(
+        id=one.id,
+        state=one.state,
+        src=one.src,
+        dst=one.dst,
+        bandwidth_mbps=one.bandwidth_mbps,
+        booked=document.booked,
+        path=document.path,
     )
 
 
@@ -232,11 +249,11 @@ def delivery(one: Delivery) -> models.Delivery:
 
 def preview(fabric: Fabric, one: ReservationPreview) -> models.ReservationPreview:
     document = reservation(fabric, one.reservation)
-    assert document.booked is not None  # noqa: S101 - it was admitted
     return models.ReservationPreview(
         state=document.state,
         bandwidth_mbps=document.bandwidth_mbps,
         booked=document.booked,
+        parts=document.parts,
         start_unix_s=document.start_unix_s,
         expires_unix_s=document.expires_unix_s,
         connect=circuits(fabric, one.connect),

@@ -171,6 +171,8 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     alternatives = [one for one in (lower, later) if one is not None]
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
+        if len(ask.servers) > 1:
+            beyond += ", and one server pair never has more than one circuit"
         return AdmissionError(beyond + remedy, alternatives)
     unused = " and ports that are out of use" if limits.blocked else ""
     return NoRoom(

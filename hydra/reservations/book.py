@@ -112,6 +112,7 @@ class ReservationBook:
         limits: AdmissionLimits = _NO_LIMITS,
         group: str | None = None,
         notice_s: float = NOTICE_S,
+        bundle: str | None = None,
     ) -> Reservation:
         """Enter ``request`` if it fits the calendar (:mod:`hydra.reservations.calendar`).
 
@@ -160,6 +161,7 @@ class ReservationBook:
             group=group,
             owner=request.owner,
             retry=request.retry,
+            bundle=bundle,
             wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
             minimum_mbps=request.minimum_mbps,
             priority=request.priority,
@@ -508,6 +510,10 @@ class ReservationBook:
         """Reservations that have, or are getting, this circuit now."""
         booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
         return tuple(reservation for reservation in booked if reservation.holds_capacity)
+
+    def parts(self, bundle: str) -> tuple[Reservation, ...]:
+        """Parts of ``bundle``; empty if there is none of this id."""
+        return tuple(r for r in self._by_id.values() if r.bundle == bundle)
 
     def members(self, group: str) -> tuple[Reservation, ...]:
         """Reservations of ``group``. Raises UnknownName if there are none."""

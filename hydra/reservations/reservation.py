@@ -132,6 +132,8 @@ class Reservation:
     """Reservations that were asked for as one have the same group."""
     owner: str | None = None
     retry: RetryKey | None = None
+    bundle: str | None = None
+    """Id of the bundle that it is a part of (:mod:`hydra.reservations.bundle`); None: of none."""
     path: Path | None = None
     """None until there is one; the last one when it is over."""
     vlan: VlanId | None = None

@@ -131,6 +131,18 @@ class ReservationFilter(BaseModel):
     limit: int = Field(default=1000, ge=1, le=1000)
 
 
+class Part(Document):
+    """Part of a reservation that no circuit carries alone."""
+
+    id: str
+    state: ReservationState
+    src: str
+    dst: str
+    bandwidth_mbps: float
+    booked: Path
+    path: Path | None
+
+
 class Reservation(Document):
     id: str
     state: ReservationState
@@ -151,8 +163,16 @@ class Reservation(Document):
     expires_unix_s: float | None
     held_until_unix_s: float | None = Field(description="Commit it before; null: no need to.")
     group: str | None
-    booked: Path | None = Field(description="From src to dst: the path that is set aside for it.")
+    booked: Path | None = Field(
+        description="From src to dst: the path that is set aside for it; null: its parts have each "
+        "its own."
+    )
     path: Path | None = Field(description="From src to dst; null until it is up.")
+    bundle: str | None = Field(description="Reservation that it is a part of; null: of none.")
+    parts: list[Part] = Field(
+        description="Parts between servers of their own, where no circuit carries it alone; else "
+        "empty."
+    )
     reason: str
     since_unix_s: float | None = Field(description="When it got into its state; null: not known.")
 
@@ -186,7 +206,8 @@ class ReservationPreview(Document):
 
     state: ReservationState
     bandwidth_mbps: float = Field(description="What would be held.")
-    booked: Path
+    booked: Path | None = Field(description="Null: its parts have each its own.")
+    parts: list[Part]
     start_unix_s: float
     expires_unix_s: float | None
     connect: list[Circuit] = Field(description="Circuits that its start would bring up.")

@@ -93,8 +93,8 @@ async def release_group(
 
 
 def _release_all(service: ReservationService, group_id: str) -> Sequence[Reservation]:
-    for reservation in service.group(group_id):
-        release(service, reservation.id)
+    for reservation_id in dict.fromkeys(one.bundle or one.id for one in service.group(group_id)):
+        release(service, reservation_id)
     return service.group(group_id)
 
 

@@ -1,0 +1,125 @@
+"""Bundles: more bandwidth between two racks than one circuit carries, in parts of server pairs.
+
+Switches tell reserved traffic apart by server pairs, and a server pair keeps to one circuit. So a
+request for whole racks is divided among the servers of one of them. Each part is a reservation like
+others: one path, a bandwidth of its own, meters. No hash decides what a part gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from math import ceil, fsum
+from typing import Final
+
+from hydra.lifecycle import ReservationState
+from hydra.model import Fabric, Server
+from hydra.names import rack_of
+from hydra.reservations.admission import fastest_circuit_mbps
+from hydra.reservations.reservation import GONE, Reservation, ReservationRequest
+
+_WAYS: Final = 4
+"""Most numbers of circuits that a request is divided among before it is refused."""
+_WORST_FIRST: Final = (
+    ReservationState.FAILED,
+    ReservationState.PREEMPTED,
+    ReservationState.RELEASING,
+    ReservationState.HELD,
+    ReservationState.COMMITTED,
+    ReservationState.SCHEDULED,
+    ReservationState.ACTIVATING,
+    ReservationState.ACTIVE,
+    ReservationState.EXPIRED,
+    ReservationState.CANCELLED,
+    ReservationState.RELEASED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle(Reservation):
+    """Reservations that are parts of one, seen as that one. It is in no book and no journal."""
+
+    parts: tuple[Reservation, ...] = ()
+
+
+def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
+    """The parts of one bundle as one: their sums, and the state of the worst of them."""
+    first = parts[0]
+    state = min((one.state for one in parts), key=_WORST_FIRST.index)
+    reasons = [f"{one.src}-{one.dst}: {one.reason}" for one in parts if one.state is state]
+    told = reasons if any(one.reason for one in parts if one.state is state) else ()
+    ends = [one.expires_unix_s for one in parts]
+    as_first = {field.name: getattr(first, field.name) for field in fields(Reservation)}
+    return Bundle(
+        **as_first
+        | {
+            "id": first.bundle,
+            "bundle": None,
+            "state": state,
+            "src": _end(fabric, [one.src for one in parts], first.src_rack),
+            "dst": _end(fabric, [one.dst for one in parts], first.dst_rack),
+            "bandwidth_mbps": fsum(one.bandwidth_mbps for one in parts),
+            "wanted_mbps": _sum(one.wanted_mbps for one in parts),
+            "minimum_mbps": _sum(one.minimum_mbps for one in parts),
+            "starts_unix_s": min(one.starts_unix_s for one in parts),
+            "expires_unix_s": None if None in ends else max(end for end in ends if end is not None),
+            "booked": None,
+            "path": None,
+            "vlan": None,
+            "reason": "; ".join(told),
+            "since_unix_s": max((one.since_unix_s or 0.0 for one in parts), default=None),
+        },
+        parts=tuple(parts),
+    )
+
+
+def _end(fabric: Fabric, names: Sequence[str], rack: int) -> str:
+    """What all parts name, or their rack."""
+    return names[0] if len(set(names)) == 1 or rack == GONE else fabric.racks[rack].name
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fsum(known) if known else None
+
+
+def divisions(
+    fabric: Fabric, request: ReservationRequest, paths_per_pair: int
+) -> Iterator[tuple[ReservationRequest, ...]]:
+    """The ways to divide a request that is beyond any circuit: among few circuits first, and for
+    each number of circuits among the servers of ``src``, then those of ``dst``.
+
+    Each circuit gets the same bandwidth, and servers in turn, which have even parts of it. None
+    where both ends are servers.
+    """
+    racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
+    fastest_mbps = fastest_circuit_mbps(fabric, *racks)
+    if not fastest_mbps:
+        return
+    least = ceil(request.least_mbps / fastest_mbps)
+    for circuits in range(max(2, least), min(paths_per_pair, least + _WAYS - 1) + 1):
+        for end, rack in zip(("src", "dst"), racks, strict=True):
+            servers = fabric.racks[rack].servers
+            whole = getattr(request, end) in fabric.rack_by_name
+            if whole and len(servers) >= circuits and not any(one.guests for one in servers):
+                yield _divided(request, end, servers, circuits)
+
+
+def _divided(
+    request: ReservationRequest, end: str, servers: Sequence[Server], circuits: int
+) -> tuple[ReservationRequest, ...]:
+    parts = []
+    for place, server in enumerate(servers):
+        sharing = len(range(place % circuits, len(servers), circuits))
+        share = 1 / (circuits * sharing)
+        minimum = request.minimum_mbps
+        parts.append(
+            replace(
+                request,
+                src=server.name if end == "src" else request.src,
+                dst=server.name if end == "dst" else request.dst,
+                bandwidth_mbps=request.bandwidth_mbps * share,
+                minimum_mbps=None if minimum is None else minimum * share,
+            )
+        )
+    return tuple(sorted(parts, key=lambda part: -part.bandwidth_mbps))
