@@ -20,10 +20,12 @@ from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from hydra.errors import (
     AdmissionError,
+    Changed,
     DeviceMissing,
     DeviceUnavailable,
     LifecycleError,
     NoRoom,
+    NotHitless,
     PlanError,
 )
 from hydra.forwarding.substrate import substrate_of
@@ -75,7 +77,7 @@ class Door:
 class Stage:
     """ReservationCare with their ledger, journal and planning; devices that do as they are told."""
 
-    def __init__(self, journal, fabric=FABRIC, policy=POLICY):
+    def __init__(self, journal, fabric=FABRIC, policy=POLICY, paths_per_pair=16):
         self.fabric, self.journal = fabric, journal
         self.ledger = Ledger(fabric, journal)
         self.planning, self.planner = Planning(fabric, policy), Planner(fabric, policy)
@@ -111,7 +113,7 @@ class Stage:
             panels,
             self.ledger,
             policy.max_hops,
-            16,
+            paths_per_pair,
             policy.preemption_notice_s,
             self.jobs.put,
         )
@@ -961,3 +963,113 @@ def test_a_pair_whose_circuit_was_asked_for_by_itself_keeps_that_and_no_other(wi
     wide.reservations.release(by_path[FIRST])
     wide.conduct()
     assert wide.ledger.state.topology.paths == (FIRST,)
+
+
+# --- bundles ------------------------------------------------------------------------------------
+
+RACKS = ReservationRequest("r1", "r2", 150.0)
+
+
+def test_what_no_circuit_carries_is_one_reservation_of_parts(wide):
+    admitted = wide.reservations.reserve(RACKS)
+    assert (admitted.src, admitted.dst, admitted.bandwidth_mbps) == ("r1", "r2", 150.0)
+    assert wide.reservations.reservation(admitted.id) == admitted
+    wide.conduct()
+    assert len(wide.ledger.reconfigurations()) == 1
+    up = wide.reservations.reservation(admitted.id)
+    assert up.state is State.ACTIVE
+    assert [(one.src, one.dst, one.bandwidth_mbps, one.path) for one in up.parts] == [
+        ("h11", "r2", 75.0, FIRST),
+        ("h12", "r2", 75.0, SECOND),
+    ]
+    with pytest.raises(LifecycleError, match=f"is a part of reservation {up.id}: name that one"):
+        wide.reservations.release(up.parts[0].id)
+    with pytest.raises(NotHitless, match="it is a bundle"):
+        wide.reservations.modify(up.id, Modification(10.0))
+    with pytest.raises(Changed):
+        wide.reservations.release(up.id, admitted)
+    again = Ledger(WIDE, wide.journal)
+    again.load()
+    assert again.parts(up.id) == up.parts
+    wide.reservations.release(up.id, up)
+    wide.conduct()
+    assert wide.reservations.reservation(up.id).state is State.RELEASED
+    assert wide.ledger.state.topology.paths == ()
+    with pytest.raises(LifecycleError):
+        wide.reservations.release(up.id)
+
+
+def test_a_repeated_request_is_given_the_same_bundle(wide):
+    request = replace(RACKS, retry=RetryKey("k", "digest"))
+    one = wide.reservations.reserve(request)
+    assert wide.reservations.reserve(request) == one
+    assert len(wide.ledger.reservations()) == 2
+
+
+def test_a_held_bundle_is_committed_whole(wide):
+    held = wide.reservations.reserve(replace(RACKS, hold_s=60.0))
+    assert held.state is State.HELD
+    assert wide.reservations.commit(held.id).state is State.ACTIVATING
+    wide.conduct()
+    assert wide.reservations.reservation(held.id).state is State.ACTIVE
+    with pytest.raises(LifecycleError):
+        wide.reservations.commit(held.id)
+
+
+def test_a_preview_of_a_bundle_has_all_of_its_circuits_and_leaves_nothing(wide):
+    before = wide.told()
+    for start_unix_s in (None, time.time() + 1000):
+        preview = wide.reservations.preview(replace(RACKS, start_unix_s=start_unix_s))
+        assert preview.connect == {*FIRST.circuits, *SECOND.circuits}
+        assert preview.reservation.bandwidth_mbps == 150.0
+    assert wide.told() == before
+
+
+@pytest.mark.parametrize(
+    ("request_of", "words"),
+    [
+        (("h11", "h21", 150.0), "one server pair never has more than one circuit"),
+        (("r1", "r2", 250.0), "fastest circuit carries 100 Mb/s"),
+        (("h11", "r2", 150.0), "nor does it fit in parts.*h11: its uplink carries 100 Mb/s"),
+    ],
+)
+def test_what_no_parts_carry_is_refused_and_nothing_is_left_of_them(wide, request_of, words):
+    before = wide.told()
+    with pytest.raises(AdmissionError, match=words) as refused:
+        wide.reservations.reserve(ReservationRequest(*request_of))
+    assert [one.bandwidth_mbps for one in refused.value.alternatives] == [100.0]
+    assert wide.told() == before
+
+
+def test_a_refused_bundle_names_the_port_that_a_part_lacks(wide):
+    theirs = wide.reservations.reserve(ReservationRequest("r1", "r3", 60.0, owner="tina"))
+    before = wide.told()
+    with pytest.raises(AdmissionError) as refused:
+        wide.reservations.reserve(RACKS)
+    words = f"is held by {theirs.id} (r1-r3, 60 of 100 Mb/s)"
+    assert "nor does it fit in parts, each between servers of its own" in str(refused.value)
+    assert words in str(refused.value)
+    assert theirs.id not in refused.value.in_public
+    assert wide.told() == before
+
+
+def test_where_a_pair_may_have_one_path_there_are_no_bundles(journal):
+    stage = Stage(journal, WIDE, paths_per_pair=1)
+    with pytest.raises(AdmissionError, match="fastest circuit carries 100 Mb/s"):
+        stage.reservations.reserve(RACKS)
+
+
+def test_a_bundle_of_which_a_circuit_is_lost_has_failed_and_goes_whole(wide):
+    one = wide.reservations.reserve(RACKS)
+    wide.conduct()
+    wide.blocked = frozenset(FIRST.circuits[0].ends)
+    wide.ledger.settle(wide.planning.without_circuits(wide.ledger.state, FIRST.circuits))
+    wide.reservations.restore()
+    lost = wide.reservations.reservation(one.id)
+    assert lost.state is State.FAILED
+    assert "h11-r2: " in lost.reason
+    assert [part.state for part in lost.parts] == [State.FAILED, State.ACTIVE]
+    wide.reservations.release(one.id)
+    wide.conduct()
+    assert wide.reservations.reservation(one.id).state is State.RELEASED
+    assert wide.ledger.state.topology.paths == ()
