@@ -200,7 +200,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
             ("start", moment(document["start_unix_s"])),
             ("end", _end(document)),
-            ("path", describe_path(document["booked"])),
+            ("path", _describe_booked(document)),
         ]
     )
     warn_of_risks(document)
@@ -378,7 +378,22 @@ def _describe_delivery(delivery: JsonObject) -> str:
     )
 
 
+def _describe_booked(preview: JsonObject) -> str:
+    if preview["parts"]:
+        return "; ".join(map(_describe_part, preview["parts"]))
+    return describe_path(preview["booked"])
+
+
+def _describe_part(part: JsonObject) -> str:
+    """The path of a part of what no circuit carries alone."""
+    path = part["path"] or part["booked"]
+    ends = f"{part['src']} to {part['dst']}, {mbps(part['bandwidth_mbps'])} Mb/s"
+    return f"{ends}: {describe_path(path)}{'' if part['path'] else ', not up'}"
+
+
 def _describe_own_path(reservation: JsonObject) -> str:
+    if reservation["parts"]:
+        return "; ".join(map(_describe_part, reservation["parts"]))
     path, booked = reservation["path"], reservation["booked"]
     if path is not None:
         return f"{describe_path(path)}, VLAN {path['vlan']}"

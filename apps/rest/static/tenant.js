@@ -58,7 +58,7 @@ function buttons(one, act) {
   return [...(one.state === "held" ? [button("Keep", keep)] : []), button("Change", change), button("Release", release)];
 }
 
-const place = ({ id }) => `/v1/reservations/${encodeURIComponent(id)}`;
+const place = ({ id, bundle }) => `/v1/reservations/${encodeURIComponent(bundle ?? id)}`;
 const times = (one) => `from ${clock(one.start_unix_s)} ${one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`}`;
 
 // What was entered; empty fields are left out.
@@ -87,7 +87,7 @@ async function book() {
       body = { ...body, bandwidth_mbps: first.bandwidth_mbps, ...(first.start_unix_s && { start_unix_s: first.start_unix_s }) };
       continue;
     }
-    const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${along(seen.booked)}.`);
+    const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${seen.booked ? along(seen.booked) : seen.parts.map((part) => `${along(part.booked)} (${part.src} to ${part.dst}, ${mbps(part.bandwidth_mbps)} Mb/s)`).join(", ")}.`);
     if (!(await ask("It fits", [text, ...risks(seen)], "Book it"))) return false;
     return done("Not booked", () => send("POST", "/v1/reservations", body));
   }
@@ -113,7 +113,7 @@ async function keep(one) {
 }
 
 async function release(one) {
-  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on its traffic has nothing promised."}`;
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on its traffic has nothing promised."}${one.bundle ? ` All of reservation ${one.bundle} goes with it.` : ""}`;
   if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it"))) return false;
   return done("Not released", () => send("DELETE", place(one)));
 }

@@ -187,6 +187,7 @@ class FakeService:
             settled = self._book.transition(reservation_id, state, reason)
             path = path or settled.booked
             if state is ReservationState.ACTIVE and path is not None:
+                self._book.put_back(replace(settled, booked=path))
                 self._book.place(path, VlanId(100))
                 settled = self._book.get(reservation_id)
         self.tell(settled)
