@@ -143,11 +143,14 @@ class _World:
             getattr(self, f"_{event}")()
 
     def _reserve(self):
-        rng, racks = self.rng, [rack.name for rack in FABRIC.racks if rack.servers]
+        rng, racks = self.rng, [rack for rack in FABRIC.racks if rack.servers]
         services = [ServiceClass.SHARED] * 3 + [ServiceClass.BEST_EFFORT, ServiceClass.GUARANTEED]
         request = ReservationRequest(
-            *rng.sample(racks, 2),
-            rng.choice([5.0, 20.0, 60.0]),
+            *(
+                rng.choice([rack.name, *(server.name for server in rack.servers)])
+                for rack in rng.sample(racks, 2)
+            ),
+            rng.choice([5.0, 20.0, 60.0, 90.0, 150.0]),
             duration_s=rng.choice([None, None, 0.05, 0.3]),
             start_unix_s=rng.choice([None, None, None, time.time() + 0.1]),
             priority=rng.choice([0, 0, 0, 2]),
@@ -157,7 +160,8 @@ class _World:
 
     def _one_booked(self):
         booked = [one for one in self.rooms._ledger.reservations() if one.is_booked]
-        return self.rng.choice(booked).id if booked else "none"
+        one = self.rng.choice(booked) if booked else None
+        return "none" if one is None else one.bundle or one.id
 
     def _release(self):
         self.rooms._reservations.release(self._one_booked())
