@@ -46,6 +46,7 @@ from hydra.forwarding.pipeline import (
     PushVlan,
     RuleKind,
     SetDscp,
+    SetPath,
     Table,
     ToController,
     cookie,
@@ -177,8 +178,10 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
         return f"output:{NAMES[number(action.port)]}"
     if isinstance(action, ToController):
         return "CONTROLLER:65535"
-    if isinstance(action, SetDscp):
-        return f"set_field:{action.codepoint}->ip_dscp"
+    if isinstance(action, SetDscp | SetPath):
+        dscp = isinstance(action, SetDscp)
+        field, value = ("ip_dscp", action.codepoint) if dscp else ("reg0", number(action.number))
+        return f"set_field:{value}->{field}"
     if isinstance(action, PushVlan):
         tag = number(action.vlan) | 0x1000
         return f"push_vlan:0x8100,set_field:{tag}->vlan_vid"
