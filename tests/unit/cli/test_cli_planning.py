@@ -194,6 +194,18 @@ def test_hold_and_commit(call):
     assert json.loads(call("commit", "v0", "--json").stdout)["state"] == "activating"
 
 
+def test_what_no_circuit_carries_is_told_by_its_parts(call, service):
+    service.divides = True
+    wanted = ("reserve", "r1", "r2", "--mbps", "150")
+    words = "h11 to r2, 75.0 Mb/s: r1 =p1= r2, not up; h12 to r2, 75.0 Mb/s: r1 =p2= r2, not up"
+    assert words in " ".join(call(*wanted, "--dry-run").stdout.split())
+    told = " ".join(call(*wanted).stdout.split())
+    assert words in told
+    assert "r1 and r2" in told
+    assert "v0.0" in call("list").stdout
+    assert words in " ".join(call("reservations", "v0").stdout.split())
+
+
 def test_a_dry_run_reserves_nothing(call, service):
     span = ("--start", "2033-05-18T03:33:20Z", "--end", "2033-05-18T04:33:20Z")
     result = call("reserve", "r1", "r2", "--mbps", "30", "--dry-run", *span)

@@ -40,6 +40,7 @@ from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
 from hydra.reservations.book import ReservationBook
+from hydra.reservations.bundle import bundle_of, divisions
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,
@@ -116,6 +117,8 @@ class FakeService:
         self.for_agents = CurrentPolicy(Policy())
         self.events = EventLog("run", capacity=50)
         self.agents = AgentDesk(fabric, self.for_agents, lambda: (self.network, ()))
+        self.divides = False
+        """True if what no circuit carries is admitted as a bundle."""
         self.unready: list[str] = []
         self.away: list[str] = []
         """Parts that are missing, for everything that is planned, too."""
@@ -392,7 +395,20 @@ class FakeService:
                 known := self._book.admitted_before(request.owner, request.retry)
             ):
                 return known[0]
-            return self._book.add(f"v{len(self._book)}", request, CREATED_UNIX_S)
+            return self._admitted(request, f"v{len(self._book)}")
+
+    def _admitted(self, request, name: str):
+        try:
+            return self._book.add(name, request, CREATED_UNIX_S)
+        except AdmissionError:
+            way = next(divisions(self._fabric, request, 16), None)
+            if not self.divides or way is None:
+                raise
+        parts = [
+            self._book.add(f"{name}.{number}", part, CREATED_UNIX_S, group="g", bundle=name)
+            for number, part in enumerate(way)
+        ]
+        return bundle_of(self._fabric, parts)
 
     def reserve_all(self, requests, *, all_or_nothing):
         self._may_fail()
@@ -424,9 +440,11 @@ class FakeService:
     def preview(self, request):
         self._may_fail()
         with self._lock:
-            reservation = self._book.add("preview", request, CREATED_UNIX_S)
-            self._book.remove("preview")
-        circuits = frozenset(reservation.booked.circuits)
+            reservation = self._admitted(request, "preview")
+            parts = self._book.parts("preview") or (reservation,)
+            for one in parts:
+                self._book.remove(one.id)
+        circuits = frozenset(circuit for one in parts for circuit in one.booked.circuits)
         return ReservationPreview(reservation, circuits, frozenset(), tuple(self.away))
 
     def _check_seen(self, seen):
@@ -464,6 +482,8 @@ class FakeService:
 
     def reservation(self, reservation_id: str):
         with self._lock:
+            if parts := self._book.parts(reservation_id):
+                return bundle_of(self._fabric, parts)
             return self._book.get(reservation_id)
 
     def release(self, reservation_id: str, seen=None):

@@ -7,8 +7,6 @@ import pytest
 
 from apps.rest import prefer
 from hydra.lifecycle import ReservationState as State
-from hydra.reservations.bundle import bundle_of, divisions
-from hydra.reservations.reservation import ReservationRequest
 from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 from .fake_service import FakeService, relay_path
@@ -478,47 +476,39 @@ def test_a_reservation_is_modified_where_it_is_or_not_at_all(client, service):
 # --- bundles ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def bundle(service, fabric, monkeypatch):
-    """150 Mb/s between r1 and r2, in two parts; ids that are released are noted."""
-    asked = ReservationRequest("r1", "r2", 150.0)
-    for number, part in enumerate(next(divisions(fabric, asked, 2))):
-        service._book.add(f"p{number}", part, 1_700_000_000.0, group="g", bundle="b")
-
-    def reservation(_reservation_id):
-        return bundle_of(fabric, service._book.parts("b"))
-
-    def release(reservation_id, _seen=None):
-        released.append(reservation_id)
-        return reservation(reservation_id)
-
-    released = []
-    monkeypatch.setattr(service, "reserve", lambda _request: reservation("b"))
-    monkeypatch.setattr(service, "reservation", reservation)
-    monkeypatch.setattr(service, "release", release)
-    return released
-
-
-def test_what_no_circuit_carries_is_one_answer_with_its_parts(client, bundle):
-    answer = client.post("/v1/reservations", json={**ENTRY, "bandwidth_mbps": 150})
+def test_what_no_circuit_carries_is_one_answer_with_its_parts(client, service):
+    service.divides = True
+    body = {**ENTRY, "bandwidth_mbps": 150}
+    preview = client.post("/v1/reservations/preview", json=body).json()
+    assert (preview["booked"], len(preview["parts"]), len(preview["connect"])) == (None, 2, 2)
+    answer = client.post("/v1/reservations", json=body)
     assert answer.status_code == 201
-    assert answer.headers["location"] == "/v1/reservations/b"
+    assert answer.headers["location"] == "/v1/reservations/v0"
     created = answer.json()
-    assert (created["id"], created["bandwidth_mbps"]) == ("b", 150.0)
+    assert (created["id"], created["bandwidth_mbps"]) == ("v0", 150.0)
     assert (created["booked"], created["path"], created["bundle"]) == (None, None, None)
     assert [(one["src"], one["dst"], one["bandwidth_mbps"]) for one in created["parts"]] == [
         ("h11", "r2", 75.0),
         ("h12", "r2", 75.0),
     ]
     assert [one["booked"]["hops"][0]["plane"] for one in created["parts"]] == ["p1", "p2"]
-    assert client.get("/v1/reservations/b", headers={"If-None-Match": answer.headers["etag"]})
+    again = client.get("/v1/reservations/v0", headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status_code == 304
     listed = client.get("/v1/reservations").json()["reservations"]
     assert [(one["id"], one["bundle"], one["parts"]) for one in listed] == [
-        ("p0", "b", []),
-        ("p1", "b", []),
+        ("v0.0", "v0", []),
+        ("v0.1", "v0", []),
     ]
 
 
-def test_a_group_releases_a_bundle_once(client, bundle):
+def test_a_group_releases_a_bundle_once(client, service, monkeypatch):
+    service.divides, released = True, []
+    client.post("/v1/reservations", json={**ENTRY, "bandwidth_mbps": 150})
+
+    def release(reservation_id, _seen=None):
+        released.append(reservation_id)
+        return service.reservation(reservation_id)
+
+    monkeypatch.setattr(service, "release", release)
     assert client.delete("/v1/groups/g").status_code == 202
-    assert bundle == ["b"]
+    assert released == ["v0"]
