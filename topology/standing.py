@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -119,17 +118,9 @@ def _pinned_circuits(
     fabric: FabricArrays, reserved_rates: Mapping[Path, float], budget: Budget
 ) -> frozenset[Circuit]:
     circuits: set[Circuit] = set()
-    pairs: Counter[tuple[int, int]] = Counter()
     for path, rate_mbps in reserved_rates.items():
         if not rate_mbps >= 0:
             raise PlanError(f"{rate_mbps} Mbps reserved on {path}: must not be negative")
-        pairs[path.src, path.dst] += 1
-        if pairs[path.src, path.dst] > budget.most_paths:
-            raise PlanError(
-                f"racks {path.src} and {path.dst} have {pairs[path.src, path.dst]} different "
-                f"pinned paths, and a pair may have {budget.most_paths}: reservations between "
-                "the same racks must share them"
-            )
         for circuit in path.circuits:
             _check_pinned_circuit(fabric, circuit, budget)
         fabric.racks_along(path)

@@ -134,16 +134,16 @@ def test_demands_that_count_as_a_whole_take_one_path(name):
     assert len(result.topology.paths) == 1
 
 
-def test_several_pinned_paths_of_a_pair_stay_where_so_many_are_allowed():
+@pytest.mark.parametrize("name", DUPLEX)
+@pytest.mark.parametrize("allowed", [None, 1, 2])
+def test_several_pinned_paths_of_a_pair_stay_however_many_are_allowed(name, allowed):
     fabric = full(2, 3)
     pins = [path(0, 1, circuit(fabric, port, port + 3)) for port in (0, 1)]
     reserved = Reserved(tuple((pin, 0.0) for pin in pins))
     demand = demand_of(2, {(0, 1): 150.0})
-    result = plan("hydra-bfs", fabric, demand, reserved=reserved, paths_per_pair=2)
+    result = plan(name, fabric, demand, reserved=reserved, paths_per_pair=allowed)
     assert result.topology.paths == tuple(pins)
     assert result.served_share == 1.0
-    with pytest.raises(PlanError, match="2 different pinned paths, and a pair may have 1"):
-        plan("hydra-bfs", fabric, demand, reserved=reserved)
 
 
 def test_edmonds_with_parallel_circuits_is_proven_against_all_of_them():
