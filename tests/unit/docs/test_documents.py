@@ -9,7 +9,7 @@ import pytest
 from .blocks import DOCUMENTS, blocks
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-LANGUAGES = {"json", "mermaid", "python", "sh", "text", "yaml"}
+LANGUAGES = {"json", "mermaid", "python", "sh", "text", "toml", "yaml"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
