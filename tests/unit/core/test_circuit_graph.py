@@ -78,7 +78,7 @@ def test_the_documents_programs_run(tmp_path):
     subprocess.run(main, cwd=tmp_path, env=environment(), capture_output=True, check=True)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     programs = [text for kind, text in blocks(ROOT / "docs/planning.md") if kind == "python"]
-    assert len(programs) == 2
+    assert len(programs) == 3
     for program in programs:
         done = subprocess.run(
             [sys.executable, "-c", program],
