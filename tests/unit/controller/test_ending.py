@@ -34,7 +34,7 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term):
     )
     soon_s = time.time() + 0.05
     with ledger.trial():
-        one = reservations._add(
+        (one,) = reservations._add(
             ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), reservations._limits(), None
         )
         ledger.keep([one])
