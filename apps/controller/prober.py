@@ -12,8 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from apps.openflow.fleet import Fleet
+from apps.openflow.replies import Reply
+from apps.openflow.requests import Answer
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rules import encode_packet_out
+from hydra.faults.roll_call import Ends, RollCall
 from hydra.faults.server_links import Dead, LinkProbe, ServerLinks, Witness
 from hydra.faults.surveillance import LostPath, Surveillance, Way
 from hydra.forwarding.frames import PROBE_NONCE_BYTES, probe
@@ -60,14 +63,16 @@ class Prober:
         self._able = able
         self._report = report
         self._metrics = metrics or Metrics()
-        self._surveillance = Surveillance(
-            fabric, max(policy.probe_interval_s, _SHORTEST_TICK_S), policy.timeouts.probe_s
-        )
+        interval_s = max(policy.probe_interval_s, _SHORTEST_TICK_S)
+        self._roll = RollCall()
+        self._questions: dict[DatapathId, tuple[float, Reply[Answer]]] = {}
+        """Barriers that switches have not answered yet, and when they were asked."""
+        self._surveillance = Surveillance(fabric, interval_s, policy.timeouts.probe_s, self._roll)
         self._linked = linked
         self._report_links = report_links
-        self._links = ServerLinks(
-            max(policy.probe_interval_s, _SHORTEST_TICK_S), policy.timeouts.probe_s
-        )
+        self._links = ServerLinks(interval_s, policy.timeouts.probe_s, self._roll)
+        self._unknown = 0
+        """Probes that the metrics know of as such."""
         self._links_seen: tuple[object, ...] = ()
         self._links_told: Dead = {}
         self._tick_s = min(
@@ -76,7 +81,8 @@ class Prober:
         self._heard: deque[tuple[int, float]] = deque()
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
         self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
-        self._servers: dict[RackId, list[Server]] = {}
+        self._servers: dict[RackId, list[tuple[Server, DatapathId]]] = {}
+        """Servers that can send and hear probes, with the switches that steer for them."""
         self._seen: tuple[NetworkState, Collection[Pair]] | None = None
         self._seen_able: Collection[DatapathId] | None = None
         self._refreshed_s = float("-inf")
@@ -117,6 +123,7 @@ class Prober:
             self._links.heard(nonce, at_s)
             heard += 1
         self._metrics.probes(heard=heard)
+        self._hear_answers()
         # Judged by the hub's clock, a round behind: while the hub is busy, nothing counts as lost.
         self._clock_s = self._echoed_s
         self._fleet.post(lambda: self._echo(now_s))
@@ -126,6 +133,10 @@ class Prober:
             self._report(lost)
         self._send(ready, now_s)
         self._send_along_links(self._links.due(self._clock_s), now_s)
+        self._ask(self._clock_s)
+        unknown = self._surveillance.unknown + self._links.unknown
+        self._metrics.probes(unknown=unknown - self._unknown)
+        self._unknown = unknown
         dead = self._links.dead
         if dead != self._links_told:
             self._links_told = dead
@@ -133,6 +144,20 @@ class Prober:
 
     def _echo(self, now_s: float) -> None:
         self._echoed_s = now_s
+
+    def _hear_answers(self) -> None:
+        for datapath, (asked_s, reply) in tuple(self._questions.items()):
+            if reply.done():
+                del self._questions[datapath]
+                if isinstance(reply.result(), bytes):  # else its connection has ended
+                    self._roll.answered(datapath, asked_s)
+
+    def _ask(self, now_s: float) -> None:
+        """Ask switches at the ends of silent probes whether they answer at all, one question at a
+        time each.
+        """
+        asked = self._fleet.ask_barriers(self._roll.take() - self._questions.keys())
+        self._questions.update({datapath: (now_s, reply) for datapath, reply in asked.items()})
 
     def _refresh(self, now_s: float) -> None:
         seen = self._standing()
@@ -150,7 +175,7 @@ class Prober:
         self._seen_able = able
         self._servers = {
             rack.id: [
-                server
+                (server, switch.datapath)
                 for switch in self._substrate.steering(rack.id)
                 if switch.datapath in able
                 for server in switch.servers
@@ -206,8 +231,9 @@ class Prober:
         for way in ways:
             here, there = self._servers[way.src], self._servers[way.dst]
             nonces: list[int] = []
-            for index in range(way.copies if here and there else 0):
-                src, dst = here[index % len(here)], there[index % len(there)]
+            ends: set[Ends] = set()
+            for index in range(way.first, way.first + (way.copies if here and there else 0)):
+                (src, _), (dst, hearer) = here[index % len(here)], there[index % len(there)]
                 datapath, symbol = self._substrate.launch(src, way.path)
                 port = self._fleet.port_number(datapath, symbol)
                 if not port:
@@ -215,10 +241,11 @@ class Prober:
                 head, tail = self._frame(src, dst, way, port)
                 nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
                 nonces.append(nonce)
+                ends.add((datapath, hearer))
                 packet_out = head + nonce.to_bytes(PROBE_NONCE_BYTES, "big") + tail
                 messages.setdefault(datapath, bytearray()).extend(packet_out)
             if nonces:
-                self._surveillance.sent(way, nonces, now_s)
+                self._surveillance.sent(way, nonces, ends, now_s)
                 sent += len(nonces)
             else:
                 self._surveillance.passed_over(way, now_s)

@@ -515,6 +515,15 @@ class Switchboard(Requests):
             if message:
                 yield switch.connection, message
 
+    def ask_barriers(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, Reply[Answer]]:
+        """Ask switches for a barrier, without waiting; replies of those that are connected. Each
+        comes with the switch's answer, or as a failure when its connection ends.
+        """
+        asked = self._ask(datapaths, lambda _datapath, _ports, xid: encode_barrier(xid))
+        return {
+            datapath: one.reply for datapath, one in asked.items() if not isinstance(one, Failure)
+        }
+
     def port_number(self, datapath: DatapathId, port: int) -> int:
         """The number of a symbolic port; 0 while the switch is not connected or has none such."""
         with self._lock:

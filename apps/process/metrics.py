@@ -144,7 +144,7 @@ class Metrics:
         self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
         self._lost_paths = counter("hydra_lost_paths_total", "Paths that probes found dead.")
         self._connections = gauge("hydra_openflow_connections", "OpenFlow connections that stand.")
-        for event in ("sent", "heard"):
+        for event in ("sent", "heard", "unknown"):
             self._probes.labels(event)
         for trigger in TRIGGERS:
             for state in _ENDS:
@@ -219,9 +219,13 @@ class Metrics:
         for what, mbps in (("demand", demand_mbps), ("now", now_mbps), ("then", then_mbps)):
             self._served.labels(what).set(mbps * _BYTES_PER_MBIT)
 
-    def probes(self, *, sent: int = 0, heard: int = 0, lost_paths: int = 0) -> None:
+    def probes(
+        self, *, sent: int = 0, heard: int = 0, unknown: int = 0, lost_paths: int = 0
+    ) -> None:
+        """``unknown``: silent, while their switches or the controller were late."""
         self._probes.labels("sent").inc(sent)
         self._probes.labels("heard").inc(heard)
+        self._probes.labels("unknown").inc(unknown)
         self._lost_paths.inc(lost_paths)
 
     def count_connections(self, connections: Callable[[], int]) -> None:

@@ -3,7 +3,7 @@
 Each server sends a probe through its ToR to the next one of its rack once an interval, so that both
 directions of every link are seen. If one is lost, more are sent at once, from the same server to
 others and from others to the same one, also along circuits: they tell which of the two links is
-dead. No clock and no socket: times, in seconds, are arguments.
+dead. Which silent probe is lost is for ``hydra/faults/roll_call.py`` to tell. No clock and no socket: times, in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from hydra.faults.roll_call import Fate, RollCall, Silence
 from hydra.faults.surveillance import LOSSES, MOST_PER_S
-from hydra.model import RackId, Server, VlanId
+from hydra.model import DatapathId, RackId, Server, VlanId
 
 _COPIES: Final = (1, 4, 8)
 """Frames of the first, second and third probe: a full queue loses some, a dead link all."""
@@ -69,7 +70,7 @@ class _Check:
     lost: int = 0
     passed: int = 0
     """Probes in a row that came in."""
-    sent_s: float | None = None
+    under_way: Silence | None = None
     src_sends: bool = False
     """True if a witness has heard of ``src`` since the first of the probes lost in a row."""
     dst_hears: bool = False
@@ -81,8 +82,11 @@ class _Check:
 class ServerLinks:
     """Not thread-safe."""
 
-    def __init__(self, interval_s: float, timeout_s: float) -> None:
-        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost."""
+    def __init__(self, interval_s: float, timeout_s: float, roll: RollCall) -> None:
+        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost, if
+        ``roll`` has its switches' answers by then.
+        """
+        self._roll = roll
         self._wanted_s = self._interval_s = interval_s
         self._timeout_s = min(timeout_s, interval_s / 4)
         self._checks: dict[tuple[str, str, bool], _Check] = {}
@@ -93,6 +97,8 @@ class ServerLinks:
         self._schedule: list[tuple[float, int, _Check]] = []
         self._numbers = itertools.count(1)
         self._dead: dict[str, frozenset[LinkDirection]] = {}
+        self.unknown = 0
+        """Probes whose outcome is unknown, since switches or the controller were late."""
 
     @property
     def dead(self) -> Dead:
@@ -149,7 +155,7 @@ class ServerLinks:
         for nonce in check.nonces:
             self._by_nonce.pop(nonce, None)
         check.nonces.clear()
-        check.sent_s = None
+        check.under_way = None
         check.lost = 0
         check.src_sends = check.dst_hears = False
 
@@ -163,8 +169,10 @@ class ServerLinks:
             _, turn, check = heapq.heappop(self._schedule)
             if turn != check.turn:
                 continue
-            if check.sent_s is not None:
-                check.sent_s = None
+            if check.under_way is not None:
+                if not self._is_lost(check, check.under_way, now_s):
+                    continue
+                check.under_way = None
                 check.lost += 1
                 check.passed = 0
             if check.lost >= LOSSES:
@@ -173,11 +181,24 @@ class ServerLinks:
                 self._plan(check, now_s + self._interval_s)
                 continue
             probes += self._probes(check)
-            check.sent_s = now_s
-            self._plan(check, now_s + self._timeout_s)
+            check.under_way = Silence(now_s, {(_switch_of(check.src), _switch_of(check.dst))})
+            self._plan(check, check.under_way.first_look_s(self._timeout_s))
         if self._dead != before:
             self._arrange(now_s)
         return [one for one in probes if one.check in self._by_number]
+
+    def _is_lost(self, check: _Check, probe: Silence, now_s: float) -> bool:
+        """True if a silent probe is lost. Otherwise it is looked at again soon, or, if its outcome
+        is unknown, the check begins anew after an interval.
+        """
+        fate = probe.look(now_s, self._timeout_s, self._roll)
+        if fate is Fate.OPEN:
+            self._plan(check, probe.next_look_s(now_s, self._timeout_s))
+        elif fate is Fate.UNKNOWN:
+            self.unknown += 1
+            self._clear(check)
+            self._plan(check, now_s + self._interval_s)
+        return fate is Fate.LOST
 
     def _probes(self, check: _Check) -> Iterator[LinkProbe]:
         copies, number = _COPIES[check.lost], check.number
@@ -187,7 +208,9 @@ class ServerLinks:
         rack = check.src.rack
         own = [s for s in self._racks.get(rack, ()) if s not in (check.src, check.dst)]
         near = [Witness(server, None) for server in own[:_WITNESSES]]
-        for one in (*near, *self._witnesses.get(rack, ())[:_WITNESSES]):
+        witnesses = (*near, *self._witnesses.get(rack, ())[:_WITNESSES])
+        copies = -(-copies // max(len(witnesses), 1))  # of one direction in all, as many
+        for one in witnesses:
             yield LinkProbe(check.src, one.server, one.vlan, copies, number)
             yield LinkProbe(one.server, check.dst, one.vlan, copies, number)
 
@@ -228,7 +251,7 @@ class ServerLinks:
             check.src_sends |= one.src == check.src
             check.dst_hears |= one.dst == check.dst
             return
-        sent_s = at_s if check.sent_s is None else check.sent_s
+        sent_s = at_s if check.under_way is None else check.under_way.sent_s
         self._clear(check)
         check.passed += 1
         self._plan(check, sent_s + self._interval_s)
@@ -243,6 +266,12 @@ class ServerLinks:
             self._dead[name] = left
         else:
             self._dead.pop(name, None)
+
+
+def _switch_of(server: Server) -> DatapathId:
+    """The vswitch of a server: servers without one are not probed."""
+    assert server.vswitch is not None
+    return server.vswitch.datapath_id
 
 
 def named(server: str, directions: Collection[LinkDirection]) -> str:

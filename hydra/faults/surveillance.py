@@ -2,8 +2,8 @@
 
 Each standing path is probed in each of its directions once an interval, the paths spread over it.
 A lost probe is repeated at once, by ever more servers: a path is given up when three in a row are
-lost, which takes an interval and three time-outs at most. No clock and no socket: times, in
-seconds, are arguments.
+lost, which takes an interval and three time-outs at most. Which silent probe is lost is for
+``hydra/faults/roll_call.py`` to tell. No clock and no socket: times, in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from hydra.faults.roll_call import Ends, Fate, RollCall, Silence
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, RackId, VlanId
 from hydra.reconfiguration.plan import Pair, pair_of
 
@@ -47,10 +48,12 @@ class Way:
     """Frames to send now."""
     full_size: bool = False
     """True if they are to be as long as servers' longest."""
+    first: int = 0
+    """Server of each rack that takes part first: another one after each probe that says nothing."""
     _passed: int = 0
     """Probes that came in since the last of full size."""
-    _sent_s: float | None = None
-    """Time at which the probe that is under way left; None if none is."""
+    _under_way: Silence | None = None
+    """The probe that is under way."""
     _heard_s: float = float("-inf")
     _trouble_s: float = float("inf")
     """Time at which the first of the probes lost in a row was sent."""
@@ -71,9 +74,14 @@ class LostPath:
 class Surveillance:
     """Not thread-safe."""
 
-    def __init__(self, fabric: Fabric, interval_s: float, timeout_s: float) -> None:
-        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost."""
+    def __init__(
+        self, fabric: Fabric, interval_s: float, timeout_s: float, roll: RollCall
+    ) -> None:
+        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost, if
+        ``roll`` has its switches' answers by then.
+        """
         self._fabric = fabric
+        self._roll = roll
         self._wanted_s = self._interval_s = interval_s
         self._timeout_s = min(timeout_s, interval_s / 4)
         self._ways: dict[tuple[Path, VlanId], tuple[Way, ...]] = {}
@@ -83,6 +91,8 @@ class Surveillance:
         self._by_nonce: dict[int, Way] = {}
         self._schedule: list[tuple[float, int, Way]] = []
         self._turns = itertools.count(1)
+        self.unknown = 0
+        """Probes whose outcome is unknown, since switches or the controller were late."""
 
     @property
     def timeout_s(self) -> float:
@@ -154,7 +164,7 @@ class Surveillance:
         for nonce in way._nonces:
             self._by_nonce.pop(nonce, None)
         way._nonces.clear()
-        way._sent_s = None
+        way._under_way = None
         way.lost = 0
         way._trouble_s = float("inf")
 
@@ -172,8 +182,8 @@ class Surveillance:
             _, turn, way = heapq.heappop(self._schedule)
             if turn != way._turn:
                 continue
-            if way._sent_s is not None:
-                self._note_loss(way, now_s)
+            if way._under_way is not None and not self._is_over(way, way._under_way, now_s):
+                continue
             if way.lost >= LOSSES:
                 found = self._judge(way)
                 dead.setdefault((way.path, way.vlan), found)
@@ -186,18 +196,30 @@ class Surveillance:
             ready.append(way)
         return ready, list(dead.values())
 
-    def _note_loss(self, way: Way, now_s: float) -> None:
-        if way.lost == 0 and way._sent_s is not None:
-            way._trouble_s = way._sent_s
-            self._ask_the_others(way, now_s)
-        way.lost += 1
-        way._sent_s = None
+    def _is_over(self, way: Way, probe: Silence, now_s: float) -> bool:
+        """True if a silent probe is lost. Otherwise the way is looked at again: soon, or, if the
+        outcome of its probe is unknown, with a probe of its own after an interval.
+        """
+        fate = probe.look(now_s, self._timeout_s, self._roll)
+        if fate is Fate.OPEN:
+            self._plan(way, probe.next_look_s(now_s, self._timeout_s))
+        elif fate is Fate.UNKNOWN:
+            self.unknown += 1
+            way.first += 1
+            self.passed_over(way, now_s)
+        else:
+            if way.lost == 0:
+                way._trouble_s = probe.sent_s
+                self._ask_the_others(way, now_s)
+            way.lost += 1
+            way._under_way = None
+        return fate is Fate.LOST
 
     def _ask_the_others(self, way: Way, now_s: float) -> None:
         """Probe the other ways over these circuits now: that tells which circuit is to blame."""
         for traversal in way.circuits:
             for other in self._users[traversal]:
-                if other is not way and other._sent_s is None and other.lost == 0:
+                if other is not way and other._under_way is None and other.lost == 0:
                     self._plan(other, now_s)
 
     def _judge(self, way: Way) -> LostPath:
@@ -216,12 +238,14 @@ class Surveillance:
 
     # -- what happened ---------------------------------------------------------------------------
 
-    def sent(self, way: Way, nonces: Collection[int], now_s: float) -> None:
-        """Frames with these nonces have left."""
-        way._sent_s = now_s
+    def sent(
+        self, way: Way, nonces: Collection[int], ends: Collection[Ends], now_s: float
+    ) -> None:
+        """Frames with these nonces have left, between these switches."""
+        way._under_way = Silence(now_s, set(ends))
         way._nonces.extend(nonces)
         self._by_nonce.update(dict.fromkeys(nonces, way))
-        self._plan(way, now_s + self._timeout_s)
+        self._plan(way, way._under_way.first_look_s(self._timeout_s))
 
     def passed_over(self, way: Way, now_s: float) -> None:
         """No server could send or hear the probe, which says nothing about the way."""
@@ -235,6 +259,6 @@ class Surveillance:
             return
         way._heard_s = at_s
         way._passed = 0 if way.full_size else way._passed + 1
-        sent_s = way._sent_s
+        under_way = way._under_way
         self._clear(way)
-        self._plan(way, (at_s if sent_s is None else sent_s) + self._interval_s)
+        self._plan(way, (at_s if under_way is None else under_way.sent_s) + self._interval_s)

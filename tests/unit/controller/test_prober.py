@@ -6,6 +6,7 @@ import pytest
 
 from apps.controller.prober import Prober
 from apps.openflow.fleet import Fleet
+from drivers.codecs.openflow.messages import TYPE_BARRIER_REQUEST
 from hydra.faults.server_links import LinkDirection
 from hydra.forwarding.frames import parse_probe, probe
 from hydra.model import NetworkState
@@ -28,6 +29,9 @@ class Wire:
         self.longest = 0
         self.broken = set()
         """Names of servers that receive nothing."""
+        self.late = False
+        """True while switches tell what they have to when they are prompt again."""
+        self.waiting = []
         self.ports = {}
         for server in FABRIC.servers:
             self.ports[server.name] = Port(self)
@@ -57,6 +61,10 @@ class Wire:
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s += 0.02
+            if not self.late:
+                waiting, self.waiting = self.waiting, []
+                for told in waiting:
+                    told()
             self.prober.tick(self.now_s)
 
 
@@ -69,14 +77,32 @@ class Port:
     def send(self, message):
         while message:
             length = int.from_bytes(message[2:4], "big")
-            frame, message = message[40:length], message[length:]
+            one, message = message[:length], message[length:]
+            if one[1] == TYPE_BARRIER_REQUEST:
+                self.tell(
+                    lambda xid=int.from_bytes(one[4:8], "big"): self.wire.fleet.barrier_replied(
+                        self, xid
+                    )
+                )
+                continue
+            frame = one[40:]
             source, target = SERVER_BY_MAC[frame[6:12]], SERVER_BY_MAC[frame[:6]]
             assert parse_probe(frame) is not None
             self.wire.longest = max(self.wire.longest, len(frame))
             self.wire.frames.append((source.name, target.name))
             if target.name not in self.wire.broken:
-                port = self.wire.ports[target.name]
-                self.wire.fleet.packet_received(target.vswitch.datapath_id, port, frame)
+                port, datapath = self.wire.ports[target.name], target.vswitch.datapath_id
+                self.tell(
+                    lambda datapath=datapath, port=port, frame=frame: (
+                        self.wire.fleet.packet_received(datapath, port, frame)
+                    )
+                )
+
+    def tell(self, told):
+        if self.wire.late:
+            self.wire.waiting.append(told)
+        else:
+            told()
 
 
 @pytest.fixture
@@ -156,6 +182,50 @@ def test_while_the_hub_is_busy_nothing_counts_as_lost(wire):
     wire.fleet._post = lambda _function: None
     wire.run(10)
     assert wire.lost == []
+
+
+@pytest.mark.parametrize("late_s", [2.0, 10.0])
+def test_late_switches_are_no_dead_paths_and_no_dead_links(wire, late_s):
+    """Nor do they get more probes than others: that would have them stay late."""
+    wire.linked = frozenset(wire.able)
+    wire.run(5)
+    sent = len(wire.frames)
+    for _ in range(3):
+        wire.late = True
+        wire.run(late_s)
+        wire.late = False
+        wire.run(3)
+    assert wire.lost == wire.links == []
+    assert len(wire.frames) - sent <= sent / 5 * 3 * (late_s + 3)
+
+
+def test_a_hub_that_stands_still_now_and_then_has_nothing_count_as_lost(wire):
+    """Its clock jumps when it goes on, and what it has not read by then is not lost."""
+    wire.linked = frozenset(wire.able)
+    wire.run(5)
+    post = wire.fleet._post
+    for _ in range(10):
+        held = []
+        wire.fleet._post, wire.late = held.append, True
+        wire.run(2)
+        wire.fleet._post = post
+        for one in held:
+            one()
+        wire.run(0.02)
+        wire.late = False
+        wire.run(0.5)
+    assert wire.lost == wire.links == []
+
+
+def test_a_path_is_found_dead_as_soon_while_a_switch_beside_it_is_mute(wire):
+    """Of each rack, one server's switch answers nothing."""
+    mute = {rack.servers[0].name for rack in FABRIC.racks[:2]}
+    for name in mute:
+        wire.ports[name].tell = lambda _told: None
+    wire.run(2)
+    wire.broken = {server.name for server in FABRIC.racks[1].servers}
+    wire.run(6)
+    assert {one.path for one in wire.lost} == {PATH}
 
 
 def test_pairs_under_way_are_not_probed(wire):

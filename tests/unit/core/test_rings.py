@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hydra.faults.roll_call import RollCall
 from hydra.faults.surveillance import Surveillance
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import read_state, state_record
@@ -124,7 +125,7 @@ def test_each_rack_steers_its_own_direction():
 
 def test_a_path_is_watched_in_its_direction():
     # timed: on a clock of the test's own
-    watch = Surveillance(FABRIC, interval_s=1.0, timeout_s=0.1)
+    watch = Surveillance(FABRIC, interval_s=1.0, timeout_s=0.1, roll=RollCall())
     watch.watch(state(ring(0, 1, 2)), (), 0.0)
     ready, lost = watch.due(2.0)
     assert sorted((way.src, way.dst) for way in ready) == [(0, 1), (1, 2), (2, 0)]

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from hydra.faults.roll_call import RollCall
 from hydra.faults.server_links import LinkDirection, ServerLinks, Witness, named
 from hydra.model import VlanId
 from tests.unit.core.fabrics import small_fabric
@@ -13,12 +14,19 @@ SENDING, RECEIVING = LinkDirection.SENDING, LinkDirection.RECEIVING
 WITHIN_S = 3 * INTERVAL_S
 
 
+def switch_of(server):
+    return server.vswitch.datapath_id
+
+
 class Racks:
     """Servers whose links pass what is sent, but for directions that are dead."""
 
     def __init__(self, servers=3, racks=2, circuits=True):
         self.fabric = small_fabric(racks=racks, planes=1, servers=servers)
-        self.links = ServerLinks(INTERVAL_S, TIMEOUT_S)
+        self.roll = RollCall()
+        self.links = ServerLinks(INTERVAL_S, TIMEOUT_S, self.roll)
+        self.late = set()
+        """Vswitches that answer nothing, and neither send nor tell of probes."""
         self.dead = set()
         self.now_s = 100.0
         self.nonces = itertools.count()
@@ -48,9 +56,12 @@ class Racks:
                 self.links.sent(probe, nonces)
                 lost = (probe.src.name, SENDING) in self.dead
                 lost |= (probe.dst.name, RECEIVING) in self.dead
+                lost |= not self.late.isdisjoint(map(switch_of, (probe.src, probe.dst)))
                 if not lost and not self.loses(probe):
                     for nonce in nonces:
                         self.links.heard(nonce, self.now_s)
+            for switch in self.roll.take() - self.late:
+                self.roll.answered(switch, self.now_s)
             self.now_s += TICK_S
         return self.now_s - began_s
 
@@ -107,6 +118,35 @@ def test_what_a_full_queue_loses_is_no_dead_link():
     racks.loses = lambda _probe: next(turn) % 3 == 0
     racks.run(30 * INTERVAL_S)
     assert racks.links.dead == {}
+
+
+def test_while_all_vswitches_are_late_no_link_is_dead_and_little_is_sent():
+    racks = Racks(5)
+    racks.run(2 * INTERVAL_S)
+    racks.late = {switch_of(server) for server in racks.fabric.servers}
+    before = racks.sent
+    racks.run(10 * INTERVAL_S)
+    assert racks.links.dead == {} and racks.links.unknown > 10
+    assert racks.sent - before <= 10 * 10
+
+
+def test_a_late_vswitch_is_no_dead_link_and_a_dead_link_beside_it_is_found():
+    racks = Racks(5)
+    racks.run(2 * INTERVAL_S)
+    racks.late = {switch_of(racks.fabric.server_by_name["h11"])}
+    racks.dead = {("h22", SENDING)}
+    racks.run(10 * INTERVAL_S)
+    assert racks.links.dead == {"h22": {SENDING}}
+
+
+def test_a_tor_that_passes_nothing_is_found_as_soon_as_one_link():
+    racks = Racks(5)
+    racks.run(2 * INTERVAL_S)
+    rack = racks.fabric.racks[0]
+    racks.dead = {(server.name, one) for server in rack.servers for one in LinkDirection}
+    racks.run(WITHIN_S)
+    assert racks.links.dead.keys() < {server.name for server in rack.servers}
+    assert len(racks.links.dead) == 4, "all but the last one, which no healthy one can ask"
 
 
 def test_a_server_that_can_not_be_probed_is_not_blamed_and_keeps_its_verdict():

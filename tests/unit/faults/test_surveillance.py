@@ -1,9 +1,11 @@
 """Which probe goes when, and what its loss means, on a clock of the test's own."""
 
+import collections
 import itertools
 
 import pytest
 
+from hydra.faults.roll_call import RollCall
 from hydra.faults.surveillance import LOSSES, Surveillance
 from hydra.model import NetworkState
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
@@ -15,13 +17,16 @@ RELAYED = path_of(FABRIC, 0, 2, *FIRST.circuits, FAR)
 DIRECT = state_of(FABRIC, NetworkState(), FIRST, SECOND)
 SHARED = state_of(FABRIC, NetworkState(), FIRST, RELAYED)
 INTERVAL_S, TIMEOUT_S = 2.0, 0.5
+ENDS = ((1, 2),)
 
 
 class Air:
     """Carries probes, except where ``dead`` says so: {(path, source rack)}."""
 
-    def __init__(self, state):
-        self.watched = Surveillance(FABRIC, INTERVAL_S, 1.0)
+    def __init__(self, state, fabric=FABRIC):
+        self.fabric = fabric
+        self.roll = RollCall()
+        self.watched = Surveillance(fabric, INTERVAL_S, 1.0, self.roll)
         self.watched.watch(state, (), 0.0)
         self.now_s = 0.0
         self.dead = set()
@@ -29,6 +34,8 @@ class Air:
         self.lost = []
         self._nonces = itertools.count(1)
         self.narrow = set()
+        self.late = set()
+        """Racks whose switches answer nothing, and neither send nor tell of probes."""
 
     def run(self, until_s, step_s=0.01):
         while self.now_s < until_s:
@@ -37,12 +44,21 @@ class Air:
             self.lost += [(self.now_s, one) for one in lost]
             for way in ready:
                 nonces = [next(self._nonces) for _ in range(way.copies)]
-                self.watched.sent(way, nonces, self.now_s)
+                self.watched.sent(way, nonces, {(way.src, way.dst)}, self.now_s)
                 self.sent.append((self.now_s, way.src, way.dst, len(nonces)))
                 dead = self.dead | (self.narrow if way.full_size else set())
-                if dead.isdisjoint(way.circuits):
+                if dead.isdisjoint(way.circuits) and self.late.isdisjoint((way.src, way.dst)):
                     for nonce in nonces:
-                        self.watched.heard(nonce, self.now_s + 0.001)
+                        self.carry(nonce)
+            self.answer()
+
+    def carry(self, nonce):
+        self.watched.heard(nonce, self.now_s + 0.001)
+
+    def answer(self):
+        """Have the switches answer that are asked."""
+        for switch in self.roll.take() - self.late:
+            self.roll.answered(switch, self.now_s)
 
     def narrow_down(self, path):
         """Have the circuits of ``path`` pass small frames alone."""
@@ -51,7 +67,7 @@ class Air:
     def cut(self, path, src):
         """Kill the only circuit of ``path`` in the direction from ``src``."""
         (circuit,) = path.circuits
-        ends = {FABRIC.ports[end].rack: end for end in (circuit.a, circuit.b)}
+        ends = {self.fabric.ports[end].rack: end for end in (circuit.a, circuit.b)}
         self.dead.add((circuit, ends[src]))
 
 
@@ -93,7 +109,7 @@ def test_a_path_that_passes_small_frames_alone_is_found_and_told_as_that():
 
 def test_for_very_many_paths_the_interval_grows():
     fabric = small_fabric(racks=4, planes=2)
-    slow = Surveillance(fabric, 0.001, 1.0)
+    slow = Surveillance(fabric, 0.001, 1.0, RollCall())
     slow.watch(DIRECT, (), 0.0)
     ready, _ = slow.due(0.002)
     assert len(ready) == 1, "four ways at 700 a second take 5.7 ms"
@@ -124,11 +140,14 @@ def test_a_frame_that_comes_late_counts():
         air.now_s += 0.01
         ready, _ = air.watched.due(air.now_s)
     (way,) = ready
-    air.watched.sent(way, [77], air.now_s)
-    air.now_s += TIMEOUT_S + 0.01
+    air.watched.sent(way, [77], ENDS, air.now_s)
+    air.now_s += 0.8 * TIMEOUT_S
+    air.watched.due(air.now_s)
+    air.answer()
+    air.now_s += 0.2 * TIMEOUT_S + 0.01
     again, _ = air.watched.due(air.now_s)
     assert way in again and way.lost == 1
-    air.watched.sent(way, [78, 79], air.now_s)
+    air.watched.sent(way, [78, 79], ENDS, air.now_s)
     air.watched.heard(77, air.now_s + 0.01)
     assert way.lost == 0
     air.watched.heard(78, air.now_s + 0.02)  # nobody waits for it any more
@@ -156,9 +175,10 @@ def test_where_all_circuits_work_the_path_alone_is_lost():
         air.lost += [(air.now_s, one) for one in lost]
         for way in ready:
             nonce = next(air._nonces)
-            air.watched.sent(way, [nonce], air.now_s)
+            air.watched.sent(way, [nonce], ENDS, air.now_s)
             if (way.src, way.dst) not in blocked:
                 air.watched.heard(nonce, air.now_s)
+        air.answer()
     ((_, lost),) = air.lost
     assert (lost.path, lost.circuits) == (RELAYED, frozenset())
 
@@ -210,7 +230,7 @@ def test_very_many_paths_that_come_back_are_not_probed_all_at_once():
     fabric = small_fabric(racks=64, planes=1)
     paths = [path_of(fabric, rack, rack + 1) for rack in range(0, 64, 2)]
     state = state_of(fabric, NetworkState(), *paths)
-    watched = Surveillance(fabric, INTERVAL_S, 1.0)
+    watched = Surveillance(fabric, INTERVAL_S, 1.0, RollCall())
     watched.watch(state, (), 0.0)
     watched.watch(state, {(path.src, path.dst) for path in paths}, 1.0)
     watched.watch(state, (), 2.0)
@@ -218,6 +238,58 @@ def test_very_many_paths_that_come_back_are_not_probed_all_at_once():
     soon, _ = watched.due(2.2)
     assert len(at_once) <= 2
     assert len(at_once) + len(soon) == 2 * len(paths)
+
+
+def test_while_all_switches_are_late_nothing_is_lost_and_little_is_sent():
+    air = Air(DIRECT)
+    air.run(2 * INTERVAL_S)
+    air.late = {0, 1, 2, 3}
+    air.sent.clear()
+    air.run(air.now_s + 10 * INTERVAL_S)
+    assert air.lost == [] and air.watched.unknown > 20
+    assert {copies for *_, copies in air.sent} == {1}
+    air.late = set()
+    air.cut(FIRST, 0)
+    began_s = air.now_s
+    air.run(began_s + 2 * INTERVAL_S + LOSSES * TIMEOUT_S)
+    assert {one.path for _, one in air.lost} == {FIRST}
+
+
+def test_a_switch_that_answers_late_loses_no_probe_before_it_has_told_of_it():
+    """It answers what it was asked after it has told of what came before."""
+    air = Air(DIRECT)
+    air.run(2 * INTERVAL_S)
+    waits = collections.deque()
+    air.carry = lambda nonce: waits.append((nonce, None, air.now_s + 3 * TIMEOUT_S))
+    air.answer = lambda: waits.extend(
+        (None, (switch, air.now_s), air.now_s + 3 * TIMEOUT_S) for switch in air.roll.take()
+    )
+    for _ in range(2000):
+        air.run(air.now_s + 0.01)
+        while waits and waits[0][2] <= air.now_s:
+            nonce, asked, _ = waits.popleft()
+            if asked is None:
+                air.watched.heard(nonce, air.now_s)
+            else:
+                air.roll.answered(*asked)
+    assert air.lost == []
+
+
+def test_a_whole_plane_that_is_dead_is_found_as_soon_as_one_path():
+    fabric = small_fabric(racks=16, planes=1)
+    paths = [path_of(fabric, rack, rack + 1) for rack in range(0, 16, 2)]
+    air = Air(state_of(fabric, NetworkState(), *paths), fabric)
+    air.run(2 * INTERVAL_S)
+    for path in paths[:4]:
+        air.cut(path, path.src)
+        air.cut(path, path.dst)
+    began_s = air.now_s
+    air.run(began_s + INTERVAL_S + LOSSES * TIMEOUT_S + 0.05)
+    assert {one.path for _, one in air.lost} == set(paths[:4])
+    for path in paths[4:]:
+        air.cut(path, path.src)
+    air.run(air.now_s + INTERVAL_S + LOSSES * TIMEOUT_S + 0.05)
+    assert {one.path for _, one in air.lost} == set(paths), "all at once are lost, too"
 
 
 def test_a_path_that_stays_dead_is_told_again():
