@@ -158,6 +158,12 @@ class ProtocolError(DeviceError):
     kind = FailureKind.MALFORMED
 
 
+class NotProbed(DeviceError):
+    """The switch that should send or hear a probe answers nothing: the path may be good."""
+
+    kind = FailureKind.NOT_PROBED
+
+
 class OutcomeUnknown(DeviceError):
     """A write was sent and its reply lost: it may or may not have taken effect.
 

@@ -25,7 +25,7 @@ from apps.openflow.replies import Reply
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rule_tables import cookies_among, is_exact, table_drift
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.errors import DeviceError
+from hydra.errors import DeviceError, NotProbed
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import TAGGED_HEADER_BYTES, probe
 from hydra.forwarding.rules import ROUND_RULES
@@ -441,6 +441,7 @@ class Runner:
 
         A frame that a full queue drops is soon repeated. One that is only late still counts; but
         with ``last``, nothing may be under way afterwards, and the last repetition has to arrive.
+        Raises NotProbed, without ``last``, if a switch at the end of a missing one answers nothing.
         """
         everything = missing = [self._sending(marker, mtu) for marker in markers]
         silent = missing
@@ -457,9 +458,28 @@ class Runner:
                 silent = [self._again(one) for one in missing if not one.was_heard]
                 missing = [*silent, *(one for one in missing if one.was_heard)]
                 everything = [*everything, *silent]
-        for one in everything:
-            self._fleet.forget_probe(one.nonce)
-        return tuple(one.marker for one in missing)
+        try:
+            if missing and not last:
+                self._await_switches(missing, timeout_s)
+        finally:
+            for one in everything:
+                self._fleet.forget_probe(one.nonce)
+        return tuple(one.marker for one in missing if not one.heard.done())
+
+    def _await_switches(self, missing: Sequence[_Sending], timeout_s: float) -> None:
+        """Have the switches that sent and should have heard these tell whatever came before.
+
+        Raises NotProbed if one of them answers nothing (``hydra/faults/roll_call.py``).
+        """
+        hearers = {
+            switch.datapath
+            for one in missing
+            for switch in self._substrate.steering(one.marker.dst.rack)
+            if one.marker.dst in switch.servers
+        }
+        asked = {one.datapath for one in missing} | hearers
+        for failure in self._fleet.silent(asked, timeout_s).values():
+            raise NotProbed(failure.subject, f"no probe has come, and {failure}")
 
     def _again(self, one: _Sending) -> _Sending:
         return replace(self._sending(one.marker), earlier=(*one.earlier, one.heard))

@@ -524,6 +524,13 @@ class Switchboard(Requests):
             datapath: one.reply for datapath, one in asked.items() if not isinstance(one, Failure)
         }
 
+    def silent(
+        self, datapaths: Iterable[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, Failure]:
+        """Switches that do not answer a barrier. What others heard before has come in by then."""
+        answers = self._request(datapaths, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
+        return {dp: answer for dp, answer in answers.items() if isinstance(answer, Failure)}
+
     def port_number(self, datapath: DatapathId, port: int) -> int:
         """The number of a symbolic port; 0 while the switch is not connected or has none such."""
         with self._lock:

@@ -13,7 +13,8 @@ from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from apps.openflow.seam import PortInfo
 from apps.process.metrics import Metrics
-from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
+from drivers.codecs.openflow.messages import TYPE_BARRIER_REQUEST, TYPE_PACKET_OUT
+from hydra.failures import FailureKind
 from hydra.model import VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import Batch, Marker, PassMarkers, ProbePath
@@ -39,19 +40,23 @@ class Network:
             names = (switch.host_port, switch.optical_port, switch.electrical_port)
             ports = {n: PortInfo(n, name, up=True) for n, name in enumerate(names, start=1)}
             self.port = Port(self, server.name)
+            self.answer = lambda answer: answer()
             self.fleet.switch_connected(switch.datapath_id, self.port, ports)
         self.runner = Runner(
             FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics(), None, None
         )
 
     def probe(self):
-        path = path_of(FABRIC, 0, 1)
         started = time.monotonic()
-        command = ProbePath(path, VlanId(100), (H11, H21), TIMEOUT_S)
-        (outcome,) = self.runner.perform(Batch("probe", (command,)))
-        self.runner.close()
+        outcome = self.outcome_of_probe()
         assert outcome.confirmed
         return outcome.value, time.monotonic() - started
+
+    def outcome_of_probe(self):
+        command = ProbePath(path_of(FABRIC, 0, 1), VlanId(100), (H11, H21), TIMEOUT_S)
+        (outcome,) = self.runner.perform(Batch("probe", (command,)))
+        self.runner.close()
+        return outcome
 
     def pass_marker(self):
         command = PassMarkers((Marker(path_of(FABRIC, 0, 1), VlanId(100), H11, H21),), TIMEOUT_S)
@@ -71,6 +76,10 @@ class Port:
         self.network, self.server = network, server
 
     def send(self, message):
+        if message[1] == TYPE_BARRIER_REQUEST:
+            xid = int.from_bytes(message[4:8], "big")
+            self.network.answer(lambda: self.network.fleet.barrier_replied(self, xid))
+            return
         assert message[1] == TYPE_PACKET_OUT
         assert struct.unpack_from("!H", message, 2)[0] == len(message)
         attempt = next(self.network.sent[self.server])
@@ -104,6 +113,29 @@ def test_a_probe_that_is_late_counts():
     missing, seconds = Network(is_late).probe()
     assert missing == ()
     assert TIMEOUT_S / 2 <= seconds < TIMEOUT_S
+
+
+def test_probes_that_come_later_than_their_time_count_if_the_switches_are_late_as_a_whole():
+    """They tell of the probes before they answer what they were asked afterwards."""
+    waiting = []
+    network = Network(lambda network, _from, _n, frame: waiting.append(frame))
+
+    def answer(answer):
+        for frame in waiting:
+            network.arrives(frame)
+        answer()
+
+    network.answer = answer
+    missing, _ = network.probe()
+    assert missing == ()
+
+
+def test_a_path_whose_switches_answer_nothing_has_not_been_probed():
+    network = Network(lambda *_: None)
+    network.answer = lambda _answer: None
+    failure = network.outcome_of_probe().failure
+    assert failure.kind is FailureKind.NOT_PROBED
+    assert "no answer within" in failure.reason
 
 
 def test_a_direction_that_is_dead_is_named_and_the_other_one_not_probed_again():
