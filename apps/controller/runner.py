@@ -460,13 +460,13 @@ class Runner:
                 everything = [*everything, *silent]
         try:
             if missing and not last:
-                self._await_switches(missing, timeout_s)
+                self._hear_out(missing, timeout_s)
         finally:
             for one in everything:
                 self._fleet.forget_probe(one.nonce)
         return tuple(one.marker for one in missing if not one.heard.done())
 
-    def _await_switches(self, missing: Sequence[_Sending], timeout_s: float) -> None:
+    def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
         """Have the switches that sent and should have heard these tell whatever came before.
 
         Raises NotProbed if one of them answers nothing (``hydra/faults/roll_call.py``).

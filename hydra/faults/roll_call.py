@@ -94,4 +94,3 @@ class Silence:
         for some in lacking:
             roll.want(some)
         return Fate.OPEN
-

@@ -3,7 +3,8 @@
 Each server sends a probe through its ToR to the next one of its rack once an interval, so that both
 directions of every link are seen. If one is lost, more are sent at once, from the same server to
 others and from others to the same one, also along circuits: they tell which of the two links is
-dead. Which silent probe is lost is for ``hydra/faults/roll_call.py`` to tell. No clock and no socket: times, in seconds, are arguments.
+dead. Which silent probe is lost is for ``hydra/faults/roll_call.py`` to tell. No clock and no
+socket: times, in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -269,8 +270,9 @@ class ServerLinks:
 
 
 def _switch_of(server: Server) -> DatapathId:
-    """The vswitch of a server: servers without one are not probed."""
-    assert server.vswitch is not None
+    """Raises LookupError for a plain server, which is not probed."""
+    if server.vswitch is None:
+        raise LookupError(f"server {server.name} has no vswitch")
     return server.vswitch.datapath_id
 
 

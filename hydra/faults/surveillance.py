@@ -74,9 +74,7 @@ class LostPath:
 class Surveillance:
     """Not thread-safe."""
 
-    def __init__(
-        self, fabric: Fabric, interval_s: float, timeout_s: float, roll: RollCall
-    ) -> None:
+    def __init__(self, fabric: Fabric, interval_s: float, timeout_s: float, roll: RollCall) -> None:
         """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost, if
         ``roll`` has its switches' answers by then.
         """
@@ -238,9 +236,7 @@ class Surveillance:
 
     # -- what happened ---------------------------------------------------------------------------
 
-    def sent(
-        self, way: Way, nonces: Collection[int], ends: Collection[Ends], now_s: float
-    ) -> None:
+    def sent(self, way: Way, nonces: Collection[int], ends: Collection[Ends], now_s: float) -> None:
         """Frames with these nonces have left, between these switches."""
         way._under_way = Silence(now_s, set(ends))
         way._nonces.extend(nonces)

@@ -1,6 +1,7 @@
 """The prober on connections in memory: vswitches that carry probes to each other, or do not."""
 
 import itertools
+from functools import partial
 
 import pytest
 
@@ -79,11 +80,8 @@ class Port:
             length = int.from_bytes(message[2:4], "big")
             one, message = message[:length], message[length:]
             if one[1] == TYPE_BARRIER_REQUEST:
-                self.tell(
-                    lambda xid=int.from_bytes(one[4:8], "big"): self.wire.fleet.barrier_replied(
-                        self, xid
-                    )
-                )
+                xid = int.from_bytes(one[4:8], "big")
+                self.tell(partial(self.wire.fleet.barrier_replied, self, xid))
                 continue
             frame = one[40:]
             source, target = SERVER_BY_MAC[frame[6:12]], SERVER_BY_MAC[frame[:6]]
@@ -92,11 +90,7 @@ class Port:
             self.wire.frames.append((source.name, target.name))
             if target.name not in self.wire.broken:
                 port, datapath = self.wire.ports[target.name], target.vswitch.datapath_id
-                self.tell(
-                    lambda datapath=datapath, port=port, frame=frame: (
-                        self.wire.fleet.packet_received(datapath, port, frame)
-                    )
-                )
+                self.tell(partial(self.wire.fleet.packet_received, datapath, port, frame))
 
     def tell(self, told):
         if self.wire.late:
