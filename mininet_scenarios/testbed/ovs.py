@@ -167,10 +167,23 @@ def kill(daemon: str) -> None:
     """
     if not is_ours():
         raise TestbedError(f"{daemon} was not started by this testbed: it is not killed")
-    pid = int((_RUN / f"{daemon}.pid").read_text())
+    pid = _pid(daemon)
     os.kill(pid, signal.SIGKILL)
     while _exists(pid):
         time.sleep(0.005)
+
+
+def pids() -> list[int]:
+    """Ids of the daemons that run."""
+    found = []
+    for daemon in ("ovsdb-server", "ovs-vswitchd"):
+        with contextlib.suppress(OSError, ValueError):  # it is just being started again
+            found.append(_pid(daemon))
+    return found
+
+
+def _pid(daemon: str) -> int:
+    return int((_RUN / f"{daemon}.pid").read_text())
 
 
 @contextlib.contextmanager

@@ -32,4 +32,4 @@ def test_silence_is_time_in_which_what_was_sent_was_lost(lost, from_s, to_s, sil
 )
 def test_a_fault_answers_for_what_ends_soon_after_it(from_s, to_s, near):
     blow = Blow(None, "x", 0.0, 0.0, from_s=10.0, to_s=15.0)
-    assert blow.concerns(Outage("h11", "h21", 6, 1, from_s, to_s), 15.0) is near
+    assert blow.concerns(Outage("h11", "h21", 6, 1, from_s, to_s), 15.0 + REST_S) is near
