@@ -94,3 +94,9 @@ class Silence:
         for some in lacking:
             roll.want(some)
         return Fate.OPEN
+
+    def silent(self, roll: RollCall) -> frozenset[DatapathId]:
+        """Switches at the probe's ends that have not answered what they were asked about it."""
+        since_s = self.sent_s if self.asked_s is None else self.asked_s
+        ends = {switch for ends in self.ends for switch in ends}
+        return frozenset(one for one in ends if roll.lacks(one, since_s))

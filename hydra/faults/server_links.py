@@ -66,6 +66,7 @@ class _Check:
     number: int
     src: Server
     dst: Server
+    """One of them stands in for another server while that one's vswitch answers nothing."""
     is_trial: bool
     """True if it looks whether a link that was dead is back."""
     lost: int = 0
@@ -76,8 +77,13 @@ class _Check:
     """True if a witness has heard of ``src`` since the first of the probes lost in a row."""
     dst_hears: bool = False
     """True if ``dst`` has heard of a witness since then."""
+    ring: tuple[Server, Server] = field(init=False)
+    """Those that it is about."""
     turn: int = 0
     nonces: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ring = self.src, self.dst
 
 
 class ServerLinks:
@@ -199,7 +205,20 @@ class ServerLinks:
             self.unknown += 1
             self._clear(check)
             self._plan(check, now_s + self._interval_s)
+            self._stand_in(check, probe.silent(self._roll))
         return fate is Fate.LOST
+
+    def _stand_in(self, check: _Check, silent: Collection[DatapathId]) -> None:
+        """Have another server take part where a vswitch is silent, until a probe has come in."""
+        rack = self._racks.get(check.src.rack, ())
+        others = [one for one in rack if one not in (check.src, check.dst)]
+        if check.is_trial or not others:
+            return
+        other = others[self.unknown % len(others)]
+        if _switch_of(check.src) in silent:
+            check.src = other
+        else:
+            check.dst = other
 
     def _probes(self, check: _Check) -> Iterator[LinkProbe]:
         copies, number = _COPIES[check.lost], check.number
@@ -254,6 +273,7 @@ class ServerLinks:
             return
         sent_s = at_s if check.under_way is None else check.under_way.sent_s
         self._clear(check)
+        check.src, check.dst = check.ring
         check.passed += 1
         self._plan(check, sent_s + self._interval_s)
         if check.is_trial and check.passed >= LOSSES:

@@ -139,6 +139,22 @@ def test_a_late_vswitch_is_no_dead_link_and_a_dead_link_beside_it_is_found():
     assert racks.links.dead == {"h22": {SENDING}}
 
 
+@pytest.mark.parametrize(("late", "dead"), [("h11", ("h12", RECEIVING)), ("h12", ("h11", SENDING))])
+def test_the_neighbour_of_a_silent_vswitch_is_probed_by_others(late, dead):
+    """In the ring, one of the two directions of each neighbour is for the silent one to see."""
+    racks = Racks(5)
+    racks.run(2 * INTERVAL_S)
+    racks.late = {switch_of(racks.fabric.server_by_name[late])}
+    racks.run(2 * INTERVAL_S)
+    racks.dead = {dead}
+    racks.run(2 * WITHIN_S, lambda: bool(racks.links.dead))
+    assert racks.links.dead == {dead[0]: {dead[1]}}
+    racks.late = set()
+    racks.dead = {dead, ("h14", RECEIVING)}
+    racks.run(2 * WITHIN_S)
+    assert racks.links.dead == {dead[0]: {dead[1]}, "h14": {RECEIVING}}
+
+
 def test_a_tor_that_passes_nothing_is_found_as_soon_as_one_link():
     racks = Racks(5)
     racks.run(2 * INTERVAL_S)
