@@ -40,7 +40,7 @@ from hydra.model import (
     Server,
     VlanId,
 )
-from hydra.policy import CurrentPolicy
+from hydra.policy import CurrentPolicy, OnSilence
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -735,8 +735,16 @@ class Switches:
             datapath: tuple(self._uplink_changes(datapath, before))
             for datapath in sorted(self.ready() & self.owned.keys())
         }
-        (done,) = yield Batch("go around", (ApplyRules(changes),), alone=True)
+        (done,) = yield Batch("go around", (ApplyRules(changes, self._hurries),), alone=True)
         self.doubt(datapath for datapath, error in done.value.items() if error is not None)
+
+    @property
+    def _hurries(self) -> bool:
+        """True if few switches that are far later than all others keep nobody waiting who goes
+        around something dead: they are brought to the present state once they answer (decision 36).
+        """
+        closes = self._policy.now.on_silent_vswitch is OnSilence.CLOSE
+        return self._substrate.retags and not closes
 
     def _uplink_changes(
         self, datapath: DatapathId, before: Collection[str]
@@ -832,7 +840,8 @@ class Switches:
             change.hear_of_dead(pairs)
             left -= change.moving
         diverts = diverting(self._substrate, steering_of(self._substrate, left), state.epoch)
-        (done,) = yield Batch("divert", (ApplyRules(only(diverts, self.ready())),))
+        changed = only(diverts, self.ready())
+        (done,) = yield Batch("divert", (ApplyRules(changed, self._hurries),))
         for datapath, error in done.value.items():
             if error is not None:
                 LOG.warning("switch %#x was not diverted: %s", datapath, error)

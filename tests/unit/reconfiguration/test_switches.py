@@ -20,6 +20,7 @@ from hydra.forwarding.rules import (
     ports_named,
 )
 from hydra.model import NetworkState
+from hydra.policy import CurrentPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network
@@ -138,6 +139,21 @@ def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down
     core.run(switches.synchronise([first]))
     assert switches.dead_uplinks == {"h21"}
     assert set(looked) <= ends("h11", "h21")
+
+
+@pytest.mark.parametrize("on_silence", OnSilence)
+def test_who_goes_around_something_dead_waits_for_no_switch_far_later_than_others(core, on_silence):
+    """But where a switch that does not confirm is cut off from circuits."""
+    switches = core.switches
+    switches._policy = CurrentPolicy(replace(Policy(), on_silent_vswitch=on_silence))
+    switches.settled = True
+    core.run(switches.synchronise(frozenset(switches.owned)))
+    core.network.dead_uplinks.add("h11")
+    switches._unseen_uplinks = True
+    for course in (switches.follow_uplinks(), switches.divert(STATE.topology.circuits)):
+        (command,) = next(course).commands
+        assert command.changes
+        assert command.hurries == (on_silence is not OnSilence.CLOSE)
 
 
 def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_one(core):
