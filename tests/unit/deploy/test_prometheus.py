@@ -181,7 +181,7 @@ LABELS = {  # of each counter that has labels
     },
     "hydra_dropped_lines_total": {"sink": ("log", "audit")},
     "hydra_worker_sessions_ended_total": {"worker": ("w1",), "cause": SessionEnd},
-    "hydra_probes_total": {"event": ("sent", "heard")},
+    "hydra_probes_total": {"event": ("sent", "heard", "unknown")},
     "hydra_device_errors_total": {"device": ("p1", "p2", "r1", "r2", "r3", "r4")},
 }
 
