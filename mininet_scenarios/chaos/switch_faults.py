@@ -151,6 +151,7 @@ class PortsRenumbered(BridgeFault):
     longest_silence_s = SILENT_S
     ends_alone = True
     chance = random.Random(0)
+    _renumbered: frozenset[str] = frozenset()
 
     def drawn_by(self, chance: random.Random) -> Self:
         """Have the ports and numbers drawn by this."""
@@ -165,6 +166,7 @@ class PortsRenumbered(BridgeFault):
             read = ["ovs-vsctl", "--timeout=10", "get", "Interface"]
             now = [run([*read, port, "ofport"]).strip() for port in some]
             numbers = dict(zip(some, reversed(now), strict=True))
+        self._renumbered = frozenset(numbers)
         command = ["ovs-vsctl", "--timeout=10"]
         for port, number in numbers.items():
             command += ["--", "set", "Interface", port, f"ofport_request={number}"]
@@ -173,6 +175,12 @@ class PortsRenumbered(BridgeFault):
     def touches(self, source: str, destination: str) -> bool:
         behind = not self.behind.isdisjoint((source, destination))
         return behind or self.field.led_through(self._ports, self._made_s, (source, destination))
+
+    def darkens(self) -> frozenset[str]:
+        """What is for a server goes to a port in the dark until the rules follow, if both have
+        swapped their numbers.
+        """
+        return self._renumbered
 
 
 class BridgeDeleted(BridgeFault):
