@@ -33,11 +33,11 @@ import pytest
 
 MUTMUT = "mutmut==3.8.1"
 TESTS = {
-    "hydra/reconfiguration": "tests/unit/reconfiguration",
-    "hydra/reservations": "tests/unit/reservations",
-    "topology": "tests/unit/topology",
-    "drivers/codecs": "tests/unit/drivers",
-    "apps/openflow": "tests/unit/openflow",
+    "hydra/reconfiguration": ["tests/unit/reconfiguration"],
+    "hydra/reservations": ["tests/unit/reservations"],
+    "topology": ["tests/unit/topology"],
+    "drivers/codecs": ["tests/unit/drivers", "tests/unit/openflow"],
+    "apps/openflow": ["tests/unit/openflow"],
 }
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "mutants"
@@ -123,7 +123,7 @@ def measure(options: argparse.Namespace) -> None:
     arguments = ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--rootdir=."]
     with contextlib.chdir("mutants"):
         pytest.main(
-            [*arguments, "-m", marker, *(options.tests or [TESTS[options.room]])], plugins=[plugin]
+            [*arguments, "-m", marker, *(options.tests or TESTS[options.room])], plugins=[plugin]
         )
     Path("results.json").write_text(json.dumps(vars(plugin), indent=1))
     texts = (f"# {name}\n{mutmut.get_diff_for_mutant(name)}\n" for name in plugin.living())

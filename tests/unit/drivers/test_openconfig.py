@@ -238,6 +238,13 @@ def test_what_is_written_reads_the_same(dialect, tagged, native, with_modules):
     assert read(dialect, "e1", (entry("e1", *CONFIG), text)) == vlans
 
 
+@pytest.mark.parametrize("container", ["config", "state"])
+def test_a_lag_is_known_by_either_type(container):
+    interface = {container: {"type": "iana-if-type:ieee8023adLag"}}
+    assert openconfig.is_lag(interface)
+    assert not openconfig.is_lag({container: {"type": "ethernetCsmacd"}})
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
     | st.sampled_from(["TRUNK", "ACCESS", "1..10", "iana-if-type:ieee8023adLag", "UP"]),

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from drivers.codecs import polatis_restconf as codec
-from drivers.codecs.yang_json import YangJsonError
+from drivers.codecs.yang_json import YangJsonError, parse_refusal
 from drivers.optical.polatis_restconf import PolatisRestconf
 from drivers.registry import OPTICAL, optical_switch
 from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
@@ -81,6 +81,34 @@ def test_power_is_text_or_a_number():
     for bad in (b'"LOW"', b"1e999", b"true", b"[]", b'"nan"'):
         with pytest.raises(YangJsonError, match="not a power in dBm"):
             codec.parse_powers(text.replace(b'"-3.50"', bad))
+
+
+def test_attenuators_and_alarm_thresholds():
+    voa = b'{"voa": {"port": [{"port-id": 9, "atten-mode": "ABS", "atten-level": "-3.5"}, '
+    voa += b'{"port-id": 10}]}}'
+    assert codec.parse_attenuators(voa) == {
+        9: codec.AttenuatorEntry("ABS", -3.5),
+        10: codec.AttenuatorEntry("", None),
+    }
+    alarms = b'{"opm-alarm-config": {"port": [{"port-id": 9, "mode": "SINGLE", '
+    alarms += b'"signal-low-threshold": -30, "signal-high-threshold": ""}, {"port-id": 10}]}}'
+    assert codec.parse_thresholds(alarms) == {
+        9: codec.ThresholdEntry("SINGLE", -30.0, None),
+        10: codec.ThresholdEntry("", None, None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ({"error-tag": "in-use", "error-message": "so it is"}, "so it is"),
+        ({"error-tag": "in-use"}, "in-use"),
+        ({}, ""),
+    ],
+)
+def test_a_refusal_is_told_by_its_message_or_its_tag(error, told):
+    text = json.dumps({"ietf-restconf:errors": {"error": [error]}})
+    assert parse_refusal(text.encode()) == told
 
 
 # --- the driver ---------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ def test_every_printable_line_arrives(lines):
     assert decoded(["".join(f"{line}\r" for line in lines).encode()]) == (lines, None)
 
 
+def test_a_line_may_end_in_lf_and_the_first_be_empty():
+    assert decoded([b"\n16,16\n1\r\n"]) == (["", "16,16", "1"], None)
+
+
 def test_lines_before_a_bad_byte_arrive_and_then_it_raises_for_good():
     decoder = scpi.ReplyDecoder()
     decoder.receive(b"16,16\r1\x80\r1\r")

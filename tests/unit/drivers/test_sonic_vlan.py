@@ -44,6 +44,13 @@ def driver(members: dict[str, dict[str, str]]) -> tuple[SonicTor, Tables]:
     return tor, databases
 
 
+def test_ports_are_listed_by_their_numbers():
+    tor, databases = driver({})
+    names = ["Ethernet4", "Ethernet8", "Ethernet12", "Ethernet100", "PortChannel2"]
+    databases.tables["PORT"] = {name: {} for name in reversed(names)}
+    assert tor.ports() == tuple(names)
+
+
 @pytest.mark.parametrize(
     "row",
     [

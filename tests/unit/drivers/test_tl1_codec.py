@@ -13,6 +13,8 @@ from hydra.roles import Severity
 PROMPTS = ("agent>",)
 HEADER = "\r\n\n   NE 16-11-07 11:20:14\r\n"
 REPLY = HEADER + "M  1 COMPLD\r\n;"
+FEW_BYTES = 64 * 1024
+"""Most bytes of unfinished messages, where a test fills them."""
 
 
 def events(data: bytes | str, step: int | None = None) -> list[tl1.Event]:
@@ -83,13 +85,15 @@ def test_an_acknowledgement():
         (REPLY + HEADER + "X 1 COMPLD\r\n;", "neither a reply nor an autonomous message"),
         (HEADER + 'M  1 COMPLD\r\n"a\x00"\r\n;', "byte 0x00 in a message"),
         ("x" * (tl1.MAX_LINE_BYTES + 1), "without a line end"),
-        (HEADER + "M  1 COMPLD\r\n" + "x" * tl1.MAX_MESSAGE_BYTES, "messages of more than"),
-        (HEADER + "M  1 COMPLD\r\n/*" + "\n" * tl1.MAX_MESSAGE_BYTES, "messages of more than"),
-        ((HEADER + 'M  1 COMPLD\r\n   "' + "x" * 60000 + '"\r\n>') * 20, "messages of more than"),
-        ("".join(f"{HEADER}M  {n} COMPLD\r\n>\r\n" for n in range(70)), "begun and not ended"),
+        (HEADER + "M  1 COMPLD\r\n" + "x" * FEW_BYTES, "messages of more than"),
+        (HEADER + "M  1 COMPLD\r\n" + "x\n" * (FEW_BYTES // 2), "messages of more than"),
+        (HEADER + "M  1 COMPLD\r\n/*" + "\n" * FEW_BYTES, "messages of more than"),
+        ((HEADER + 'M  1 COMPLD\r\n   "' + "x" * 4000 + '"\r\n>') * 20, "messages of more than"),
+        ("".join(f"{HEADER}M  {n} COMPLD\r\n>\r\n" for n in range(65)), "begun and not ended"),
     ],
 )
-def test_bytes_outside_the_grammar_are_an_error_for_good(text, reason):
+def test_bytes_outside_the_grammar_are_an_error_for_good(text, reason, monkeypatch):
+    monkeypatch.setattr(tl1, "MAX_MESSAGE_BYTES", FEW_BYTES)
     decoder = tl1.Decoder(PROMPTS)
     decoder.receive(text.encode())
     decoder.receive((HEADER + "M  1 COMPLD\r\n;").encode())
@@ -99,12 +103,18 @@ def test_bytes_outside_the_grammar_are_an_error_for_good(text, reason):
                 pass
 
 
-def test_a_buffer_is_bounded_not_a_session():
-    data = (HEADER + 'M  1 COMPLD\r\n   "' + "x" * 60000 + '"\r\n;').encode()
+def test_a_buffer_is_bounded_not_a_session(monkeypatch):
+    monkeypatch.setattr(tl1, "MAX_MESSAGE_BYTES", FEW_BYTES)
+    data = (HEADER + 'M  1 COMPLD\r\n   "' + "x" * (FEW_BYTES // 2) + '"\r\n;').encode()
     decoder = tl1.Decoder()
-    for _ in range(40):
+    for _ in range(4):
         decoder.receive(data)
         assert isinstance(decoder.next_event(), tl1.Reply)
+
+
+def test_64_replies_may_be_under_way():
+    blocks = (f'{HEADER}M  {n} COMPLD\r\n   "{n}"\r\n' for n in range(64))
+    assert events(">\r\n".join([*blocks, f"{HEADER}M  63 COMPLD\r\n;"]))[0].records == ("63",)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +218,11 @@ def test_a_command_that_would_break_the_grammar_is_refused(command):
             tl1_calient.CrossConnectRow(
                 "2.8.5>2.3.3", "2.8.5", "2.3.3", False, "UMA", "RDY", "FAIL", "CL"
             ),
+        ),
+        (
+            tl1_calient.parse_connection,
+            "x:SRCPORT=1.1.1,DSTPORT=1.1.2,CONNNAME=NONE,CONNTYPE=2WAY,AS=IS,OS=IS,OC=OK",
+            tl1_calient.CrossConnectRow("", "1.1.1", "1.1.2", True, "IS", "IS", "OK", "CL"),
         ),
         (
             tl1_glimmerglass.parse_connection,
