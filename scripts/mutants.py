@@ -233,6 +233,7 @@ class Mutants:
         else:
             result = ("killed", notes[-2]) if notes[-1] == FAILED else ("survived", None)
         self.results[running.pop(pid)] = result
+        print(f"\r{len(self.results)} of {len(self.names)}", end="", file=sys.stderr, flush=True)
 
 
 def file_of(test: str) -> str:

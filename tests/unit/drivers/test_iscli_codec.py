@@ -160,11 +160,6 @@ def test_a_reply_has_a_longest_length_and_what_exceeds_it_asks_for_no_user(monke
     assert not terminal.asks_for_user
 
 
-@given(PIECES)
-def test_arbitrary_bytes_give_events_or_an_error_and_nothing_else(data):
-    events([LEARNED, data])
-
-
 @given(LINES)
 def test_arbitrary_lines_give_a_table_or_an_error_and_nothing_else(lines):
     for parse in (iscli.parse_memberships, iscli.parse_links):
