@@ -66,6 +66,13 @@ def test_the_longest_stay_as_long_as_none_is_too_short(shortest_s, n_slots):
         assert min(days) + timing.switching_s >= shortest_s
 
 
+@pytest.mark.parametrize(("timing", "n_slots"), [((10.0, 0.1, 5.0), 2), ((1.0, 0.5, 0.0), 1)])
+def test_slots_may_be_as_short_as_allowed_and_not_wholly_dark(timing, n_slots):
+    slots, _ = week(full(3, 1), demand_of(3, {(0, 1): 60.0, (0, 2): 60.0}), Timing(*timing))
+    assert len(slots) == n_slots
+    assert all(day_s > 0 for day_s, _ in slots)
+
+
 def test_a_reserved_pair_shares_with_nobody():
     """Its circuit stands in every slot, and the others share what is left."""
     fabric = full(4, 2)

@@ -42,6 +42,12 @@ def test_connections_count_where_they_are_known():
     assert estimated(unknown, [10.0], [10.0]).mbps == pytest.approx([90.0, 10.0])
 
 
+def test_one_whose_connections_nobody_counts_has_as_many_as_its_rate_shows():
+    rows = [(0, to, mbps, [0]) for to, mbps in enumerate((6.0, 3.0, 1.0), 1)]
+    seen = traffic(*rows, connections=np.array([2.0, 1.0, 0.0]))
+    assert estimated(seen, [10.0], [10.0]).mbps == pytest.approx([60.0, 30.0, 10.0])
+
+
 def test_what_was_measured_is_left_out_of_what_the_rest_shares():
     """One of a server's rates on a circuit that is not full, the others behind a full uplink."""
     seen = traffic((0, 1, 40.0, [1]), (0, 2, 6.0, [0]), (0, 3, 3.0, [0]))
@@ -168,12 +174,13 @@ def test_what_was_measured_tells_how_much_is_hidden():
 
 
 def test_more_than_twice_what_a_queue_lets_through_shows_what_datagrams_want():
-    seen = traffic((0, 1, 20.0, [0]), (1, 2, 5.0, [0]), (2, 3, 4.0, [1]))
-    found = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[25.0, 4.0])
+    seen = traffic((0, 1, 20.0, [0, 2]), (1, 2, 5.0, [0, 2]), (2, 3, 4.0, [1, 2]))
+    load, capacity = [10.0, 10.0, 20.0], [10.0, 10.0, 100.0]
+    found = estimated(seen, load, capacity, came=[25.0, 4.0, 0.0])
     beyond = 20 * HEADROOM + 5 * HEADROOM + 4 - 3 * COMPARABLE * 4
     assert found.constrained.all()
     assert found.expected_mbps == pytest.approx([20 * HEADROOM, 5 * HEADROOM, 4 + beyond / 2])
-    less = estimated(seen, [10.0, 10.0], [10.0, 10.0], came=[20.0, 4.0])
+    less = estimated(seen, load, capacity, came=[20.0, 4.0, 0.0])
     assert less.expected_mbps.tolist() == less.mbps.tolist(), "TCP may send as much"
 
 

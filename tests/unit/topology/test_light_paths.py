@@ -25,6 +25,7 @@ from topology_reference import matching_bound
 from hydra.model import EMPTY_TOPOLOGY, PlaneId, PortId, RackId
 from topology.algorithms import ENTRIES, Product, algorithm
 from topology.bounds import served_share_bound
+from topology.lightpaths import ring_topology
 from topology.multihop import plan_hydra_bfs
 from topology.plan_checks import check_result, slots_share
 from topology.problem import Budget, Reserved
@@ -281,6 +282,14 @@ def test_all_planes_at_once_reach_the_linear_bound_where_racks_are_alike(kind):
     assert best.gap == 0.0
     assert best.served_share >= plan("helios", fabric, demand).served_share - 1e-9
     assert best.served_share <= served_share_bound(fabric, demand, one_way=True) + 1e-6
+
+
+def test_light_paths_stand_on_the_planes_that_they_were_planned_on():
+    fabric = full(4, 3)
+    result = plan("helios", fabric, synthetic_demand("uniform", 4, 1, 200.0))
+    planned = {(light.plane, light.sender, light.receiver) for light in result.slots[0].lightpaths}
+    rings = ring_topology(fabric, result, EMPTY_TOPOLOGY, Budget(3))
+    assert planned <= {(circuit.plane, circuit.a, circuit.b) for circuit in rings.circuits}
 
 
 def test_all_at_once_is_better_than_in_turn():

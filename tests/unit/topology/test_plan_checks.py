@@ -87,6 +87,11 @@ def test_damage_is_found(arguments, message):
     assert any(message in problem for problem in problems_of(**arguments))
 
 
+def test_a_circuit_may_be_reserved_to_the_last_bit():
+    reserved = Reserved(((path(0, 1, DIRECT), 100.0),))
+    assert not any("reserved" in problem for problem in problems_of(reserved=reserved))
+
+
 def test_a_long_path_that_was_there_before_may_stay():
     assert problems_of(current=TOPOLOGY, budget=Budget(1)) == []
 

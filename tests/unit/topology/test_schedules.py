@@ -234,6 +234,24 @@ def test_several_planes_serve_one_large_demand(name):
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
+def test_circuits_of_less_than_a_megabit_carry_like_others(name):
+    fabric = arrays(2, 1, [(0, 0, 0.5), (1, 0, 0.5)])
+    assert plan(name, fabric, demand_of(2, {(0, 1): 0.4})).served_share == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["tms", "tms+", "solstice"])
+def test_light_paths_that_would_carry_nothing_are_not_set_up(name):
+    wants = {(0, 1): 50.0, (0, 2): 20.0, (3, 1): 5.0}
+    fabric = full(4, 1)
+    lit = {
+        (int(fabric.port_rack[light.sender]), int(fabric.port_rack[light.receiver]))
+        for slot in plan(name, fabric, demand_of(4, wants)).slots
+        for light in slot.lightpaths
+    }
+    assert lit == set(wants)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_slow_mirrors_leave_time_for_few_slots(name):
     timing = Timing(window_s=1.0, switching_s=0.3)
     result = plan(name, full(6, 1), synthetic_demand("uniform", 6, 1, 50.0), timing=timing)
@@ -306,6 +324,12 @@ def test_round_robin_joins_every_pair_for_the_same_time():
     assert (off_diagonal > 0).all()
     assert np.allclose(off_diagonal, off_diagonal[0])
     assert not np.diagonal(time_s).any()
+
+
+def test_round_robin_leaves_half_of_the_window_lit():
+    timing = Timing(window_s=2.0, switching_s=0.25)
+    slots = plan("round-robin", full(6, 1), np.zeros((6, 6)), timing=timing).slots
+    assert [slot.duration_s for slot in slots] == pytest.approx([0.25] * 4)
 
 
 def test_eclipses_first_slot_is_the_best_of_all_lengths():

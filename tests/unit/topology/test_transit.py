@@ -13,7 +13,9 @@ from topology_fabrics import (
 )
 
 from hydra.model import NetworkState, Topology, VlanId
+from tests.unit.core.fabrics import small_fabric
 from topology.checks import check_transit
+from topology.marks import VlanMarks
 from topology.multihop import plan_hydra_bfs
 from topology.problem import Reserved
 from topology.transit import TransitOrder, transit_order, vlan_ports
@@ -65,6 +67,9 @@ def test_a_new_circuit_between_ports_of_a_vanishing_vlan_comes_last():
     order = transit_order(fabric, old, new)
     assert order == TransitOrder(connect_last=frozenset({circuit(fabric, 1, 2)}))
     assert check_transit(fabric, old, new, connect_last=order.connect_last) == []
+    marks = VlanMarks(small_fabric(), fabric)
+    assert len(marks.transit_problems(old, new, (), ())) == 1
+    assert marks.transit_problems(old, new, (), order.connect_last) == []
 
 
 def test_an_old_circuit_between_ports_of_a_new_path_goes_first():
@@ -81,6 +86,16 @@ def test_an_old_circuit_between_ports_of_a_new_path_goes_first():
     order = transit_order(fabric, old, new)
     assert order == TransitOrder(disconnect_first=frozenset({lost}))
     assert check_transit(fabric, old, new, disconnect_first=order.disconnect_first) == []
+
+
+def test_circuits_that_share_a_port_close_no_loop():
+    # The new circuit 0-1 takes the port of the old one 1-2: they never exist together.
+    fabric = arrays(3, 2, [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1)])
+    stays, goes = circuit(fabric, 3, 4), circuit(fabric, 1, 2)
+    old = state(1, {path(0, 2, stays): 100, path(1, 2, goes): 100})
+    new = state(2, {path(0, 2, stays): 100, path(0, 1, circuit(fabric, 0, 1)): 100})
+    assert transit_order(fabric, old, new) == TransitOrder()
+    assert check_transit(fabric, old, new) == []
 
 
 def test_a_circuit_that_is_held_back_for_one_vlan_is_no_obstacle_in_another():

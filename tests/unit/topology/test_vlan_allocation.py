@@ -356,6 +356,9 @@ def test_a_broken_path_is_refused():
     apart = path(0, 2, circuit(fabric, 0, 2), circuit(fabric, 1, 5))
     with pytest.raises(PlanError, match="does not start at rack 1"):
         allocate(fabric, START, topology_of(apart), VLANS)
+    elsewhere = path(0, 1, circuit(fabric, 2, 4))
+    with pytest.raises(PlanError, match="does not start at rack 0"):
+        allocate(fabric, START, topology_of(elsewhere), VLANS)
 
 
 # --- successive reconfigurations ------------------------------------------------------------
