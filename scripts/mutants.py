@@ -149,6 +149,8 @@ class Mutants:
         self.calls: dict[str, list[str]] = {}
         """Test -> functions of the room that the test calls, by mutmut's names."""
         self.cpu_s: dict[str, float] = {}
+        self.takes: list[str] = []
+        """Tests marked `takes`."""
         self.failed = False
 
     def living(self) -> list[str]:
@@ -169,6 +171,7 @@ class Mutants:
         from hypothesis.internal.conjecture import engine  # after pytest's plugins
 
         engine.MAX_SHRINKS = 1  # any example that fails will do
+        self.takes = [item.nodeid for item in session.items if item.get_closest_marker("takes")]
         fork(lambda notes: self.survey(session.items, notes))
         for test, cpu_s, functions in map(json.loads, ended()[1]):
             self.cpu_s[test], self.calls[test] = cpu_s, functions
@@ -200,12 +203,16 @@ class Mutants:
     def tests_of(
         self, name: str, items: list[pytest.Item], seconds: Mapping[str, float]
     ) -> list[pytest.Item]:
-        """Tests that call the mutant's function, the quick ones first, otherwise by file."""
+        """Tests that call the mutant's function: quick ones first, those marked `takes` last."""
         function = name.partition("__mutmut_")[0]
         chosen = [item for item in items if function in self.calls.get(item.nodeid, ())]
         return sorted(
             chosen,
-            key=lambda item: (self.cpu_s[item.nodeid] > SLOW_S, seconds[file_of(item.nodeid)]),
+            key=lambda item: (
+                item.nodeid in self.takes,
+                self.cpu_s[item.nodeid] > SLOW_S,
+                seconds[file_of(item.nodeid)],
+            ),
         )
 
     def attack(self, name: str, tests: list[pytest.Item], notes: TextIO) -> None:
@@ -226,12 +233,15 @@ class Mutants:
     def judge(self, running: dict[int, str]) -> None:
         """Wait for one of the mutants, and take its result down."""
         pid, notes, status = ended()
+        result: tuple[str, str | None]
         if not notes:
             result = "called by no test", None
         elif status:
             result = "does not end" if status == -signal.SIGXCPU else "crashes", notes[-1]
         else:
-            result = ("killed", notes[-2]) if notes[-1] == FAILED else ("survived", None)
+            killer = notes[-2] if notes[-1] == FAILED else None
+            outcome = "killed by `takes` alone" if killer in self.takes else "killed"
+            result = (outcome if killer else "survived", killer)
         self.results[running.pop(pid)] = result
         print(f"\r{len(self.results)} of {len(self.names)}", end="", file=sys.stderr, flush=True)
 

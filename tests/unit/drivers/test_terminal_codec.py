@@ -77,9 +77,7 @@ def test_bytes_that_are_no_text():
     assert error == "byte 0x1b after '' is no plain text"
 
 
-@pytest.mark.parametrize(
-    "endless", [b"x" * (MAX_LINE_BYTES + 1), b"x\n" * 501, b"\n" * 1001]
-)
+@pytest.mark.parametrize("endless", [b"x" * (MAX_LINE_BYTES + 1), b"x\n" * 501, b"\n" * 1001])
 def test_what_never_ends_is_bounded(endless, monkeypatch):
     monkeypatch.setattr(terminal, "MAX_REPLY_BYTES", 1000)
     decoder = without_prompt()
