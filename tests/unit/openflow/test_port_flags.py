@@ -33,4 +33,4 @@ def test_as_descriptions_tell(config, up):
     body = struct.pack(layout, 41, bytes(6), b"hyo-h11", config, *(0,) * 7)
     (described,) = decode_port_descriptions(body)
     assert (described.number, described.name) == (41, "hyo-h11")
-    assert described.down is not up
+    assert described.down is (not up)

@@ -100,8 +100,11 @@ def test_somebody_elses_rule_is_named_by_its_cookie_and_removed_by_it():
     held = reply(RULES) + other
     (item,) = drift(RULES, held)
     assert item.subject == "table circuits, priority 100, cookie 0xbeef"
+    assert (item.device, item.intended, item.actual) == ("v1", "nothing", "installed")
     (removal,) = foreign(intended_table(map(Install, RULES), PORTS), decode_rules(held))
     assert (removal.cookie, removal.mask) == (0xBEEF, 2**64 - 1)
+    (item,) = drift(RULES, reply(RULES) + other[:2] + bytes([77]) + other[3:])
+    assert item.subject == "table 77, priority 100, cookie 0xbeef"
 
 
 def test_the_rules_of_an_experiment_are_none_of_its_business():
