@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -48,6 +50,11 @@ def instance(seed: int) -> tuple[FabricArrays, NDArray[np.float64]]:
     return arrays(n, planes, ports), demand * (busiest / demand.sum(axis=0).max())
 
 
+@cache
+def served_as_drawn(name: str, seed: int) -> float:
+    return served(name, *instance(seed))
+
+
 def renumbered(
     fabric: FabricArrays, demand: NDArray[np.float64], seed: int
 ) -> tuple[FabricArrays, NDArray[np.float64]]:
@@ -70,7 +77,7 @@ def renumbered(
 @pytest.mark.parametrize("name", _CIRCUITS)
 def test_other_numbers_for_racks_and_planes_serve_as_much(name: str) -> None:
     change = [
-        served(name, *renumbered(*instance(seed), seed)) - served(name, *instance(seed))
+        served(name, *renumbered(*instance(seed), seed)) - served_as_drawn(name, seed)
         for seed in range(_CASES)
     ]
     assert abs(float(np.mean(change))) <= _HALF_A_POINT
@@ -83,7 +90,7 @@ def test_demands_that_are_nearly_equal_serve_no_more_than_equal_ones(name: str) 
         fabric, demand = instance(seed)
         noise = np.random.default_rng(seed).uniform(1.0, 1.0 + 1e-4, demand.shape)
         noisy = demand * np.maximum(noise, noise.T)
-        change.append(served(name, fabric, noisy) - served(name, fabric, demand))
+        change.append(served(name, fabric, noisy) - served_as_drawn(name, seed))
     assert float(np.mean(change)) <= _HALF_A_POINT
 
 
