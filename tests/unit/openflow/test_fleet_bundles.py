@@ -145,6 +145,16 @@ def test_a_commit_without_an_answer_is_not_tried_again(fleet):
     )
 
 
+def test_a_switch_that_has_not_answered_is_sent_no_commit(fleet):
+    switch = Switch(fleet, V1)
+    fleet.stage({V1: CHANGES})
+    fleet.apply({V1: (Install(divert_rule(RackId(1), 2)),)}, 0.02)
+    assert fleet.mute() == {V1}
+    seen = len(switch.sent)
+    assert fleet.apply({V1: CHANGES}, 0.02)[V1] is not None
+    assert COMMITTED not in kinds(switch.sent[seen:])
+
+
 @pytest.mark.parametrize("again", [VSWITCH_PORTS, port_table("electrical", "host", "optical")])
 def test_a_switch_that_comes_back_has_nothing_staged(fleet, again):
     Switch(fleet, V1, commits_only).fleet.stage({V1: CHANGES, V2: CHANGES})

@@ -2,6 +2,8 @@
 
 import ssl
 
+import pytest
+
 from apps.openflow import refusals
 from apps.openflow.refusals import ForeignProtocol, Refusal, Refusals
 
@@ -39,6 +41,24 @@ def test_openflow_without_tls_on_the_port_with():
     hello = b"\x04\x00\x00\x10\x00\x00\x00\x01\x00\x01\x00\x08\x00\x00\x00\x10"
     for greeting in (hello, hello[:8] + bytes(8), b"GET / HTTP/1.0\r\n\r\n"):
         assert "ssl: instead of tcp:" in refusals.of_mismatch(handshake_with(greeting))
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", True),
+        ("CERTIFICATE_VERIFY_FAILED", True),
+        ("TLSV1_ALERT_UNKNOWN_CA", True),
+        ("UNEXPECTED_EOF_WHILE_READING", False),
+        (None, False),
+    ],
+)
+def test_certificates_that_do_not_fit(reason, told):
+    error = ssl.SSLError()
+    error.reason = reason
+    words = refusals.of_mismatch(error)
+    assert (words is not None) == told
+    assert words is None or f"do not fit ({reason}): give both" in words
 
 
 def test_each_switch_is_logged_by_its_name_once_a_minute(caplog):
