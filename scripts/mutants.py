@@ -45,6 +45,7 @@ AT_A_TIME = 2
 MEMORY_BYTES = 8 << 30  # a mutant may never stop filling a list
 SLOW_S = 0.3
 LIMIT_S = 5
+WAITS_S = 100  # a test that waits longer has failed: what a mutant lets nobody answer
 FAILED = "failed"
 NOTES = "../notes-{}"
 PACKAGES = ("apps", "drivers", "hydra", "mininet_scenarios", "topology")
@@ -121,6 +122,7 @@ def measure(options: argparse.Namespace) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     marker = "not ovs and not quiet" + ("" if options.long else " and not takes")
     arguments = ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--rootdir=."]
+    arguments.append(f"--timeout={WAITS_S}")
     with contextlib.chdir("mutants"):
         pytest.main(
             [*arguments, "-m", marker, *(options.tests or TESTS[options.room])], plugins=[plugin]
