@@ -93,16 +93,28 @@ def test_what_is_staged_takes_the_place_of_what_was(fleet):
     assert kinds(switch.sent[5:]) == WHOLE
 
 
-def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
-    def refuses_the_first_commit(switch, xid):
-        if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
-            switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 17, code 2")
-        commits_only(switch, xid)
+def refuses_the_first_commit(switch, xid):
+    if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
+        switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 17, code 2")
+    commits_only(switch, xid)
 
+
+def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
     switch = Switch(fleet, V1, refuses_the_first_commit)
     fleet.stage({V1: CHANGES})
     assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
     assert kinds(switch.sent[4:]) == WHOLE
+
+
+def test_only_slow_switches_are_left_once_a_bundle_that_waited_too_long_is_confirmed(fleet):
+    switch, sent = Switch(fleet, V1, refuses_the_first_commit), []
+    Switch(fleet, V2, commits_only)
+    fleet.stage({V1: CHANGES})
+    both = {V1: CHANGES, V2: CHANGES}
+    fleet.apply(both, 1.0, slow={V2}, only_slow_left=lambda: sent.append(kinds(switch.sent)))
+    assert sent == [[OPENED, ADDED, COMMITTED, BARRIER, *WHOLE]]
+    fleet.apply(both, 1.0, only_slow_left=lambda: sent.append(None))
+    assert len(sent) == 1, "none is slow"
 
 
 def test_a_bundle_that_is_refused_twice_is_an_error(fleet):

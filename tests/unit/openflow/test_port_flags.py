@@ -17,14 +17,15 @@ FLAGS = {
 }
 
 
-def port(config):
+def port(config, state=0):
     rates = (0,) * 6
-    return ofproto_v1_3_parser.OFPPort(41, "02:00:00:00:00:01", b"hyo-h11", config, 0, *rates)
+    return ofproto_v1_3_parser.OFPPort(41, "02:00:00:00:00:01", b"hyo-h11", config, state, *rates)
 
 
 @pytest.mark.parametrize(("config", "up"), FLAGS.items())
 def test_as_port_status_tells(config, up):
     assert port_info(port(config)).up is up
+    assert not port_info(port(config, ofproto_v1_3.OFPPS_LINK_DOWN)).up
 
 
 @pytest.mark.parametrize(("config", "up"), FLAGS.items())
