@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import FailureKind
-from hydra.model import NetworkState, VlanId
+from hydra.model import NetworkState, RackId, VlanId
 from hydra.reconfiguration.commands import AwaitRounds, Outcome, PassMarkers, Pause, ReadPortPackets
 from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
@@ -154,6 +154,35 @@ def test_paths_that_a_change_had_begun_are_told_if_they_stand(network):
     silent = replace(actual, mirrors={})
     assert reconcile(FABRIC, before, silent, unsettled).standing == [lane], "its plane is silent"
     assert reconcile(FABRIC, STATE, actual, unsettled).standing == [], "it is kept"
+
+
+def test_what_two_changes_leave_open_is_what_each_does():
+    (lane,) = STATE.vlans.items()
+    ended, begun = Unsettled(frozenset({lane[0]})), Unsettled(begun=frozenset({lane}))
+    assert ended | begun == Unsettled(frozenset({lane[0]}), frozenset({lane}))
+
+
+def test_a_rack_that_does_not_confirm_its_tags_is_uncertain(network):
+    care = SimulatedUpkeep.at_work(network, STATE).care
+
+    def answer(command):
+        fails = command.rack == RackId(1)
+        return Outcome(failure=failure_of(command, FailureKind.UNKNOWN) if fails else None)
+
+    _steps(care.retag({RackId(0): {}, RackId(1): {}}), answer)
+    assert care.uncertain_racks == {RackId(1)}
+
+
+def test_tors_are_asked_for_the_carrier_of_the_ports_with_circuits(network):
+    (path,) = STATE.topology.paths
+    ends = [FABRIC.ports[end] for end in path.circuits[0].receivers]
+    care = SimulatedUpkeep.at_work(network, STATE).care
+    (batch,) = _steps(
+        care.dark_ports([port.rack for port in ends]), lambda one: Outcome(frozenset(one.ports))
+    )
+    assert {(one.rack, one.ports) for one in batch.commands} == {
+        (port.rack, (port.tor_port,)) for port in ends
+    }
 
 
 @pytest.mark.parametrize("mute", [True, False])
