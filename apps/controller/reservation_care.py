@@ -20,6 +20,7 @@ from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from hydra.errors import (
     AdmissionError,
+    Alternative,
     Changed,
     DeviceMissing,
     DeviceUnavailable,
@@ -38,8 +39,8 @@ from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, Plan, directions, pair_named, pair_of
 from hydra.reservations.admission import beyond_any_circuit
-from hydra.reservations.bundle import bundle_of, divisions
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
+from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest, rack_pair
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
@@ -233,6 +234,24 @@ class ReservationCare:
             if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
                 raise
             refused = error
+        parts, why = self._add_parts(request, limits, group)
+        if parts:
+            return parts
+        told, public, alternatives = str(refused), refused.in_public, refused.alternatives
+        if (most := self._largest_bundle(request, limits, group)) is not None:
+            hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
+            told, public, alternatives = told + hint, public + hint, (most, *alternatives)
+        if why is not None:
+            told += f"; it does not fit in parts, each between servers of its own: {why}"
+            public += f"; it does not fit in parts: {why.in_public}"
+        raise type(why or refused)(told, alternatives, public)
+
+    def _add_parts(
+        self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> tuple[Sequence[Reservation], AdmissionError | None]:
+        """Enter the parts of a bundle; none, and why the first way to divide it was refused, if
+        none of the ways fits.
+        """
         bundle, why = uuid.uuid4().hex[:12], None
         for parts in divisions(self._fabric, request, limits.paths_per_pair):
             entered: list[Reservation] = []
@@ -242,14 +261,19 @@ class ReservationCare:
                 self._ledger.take_back(entered)
                 why = why or error
             else:
-                return entered
-        if why is None:
-            raise refused
-        raise type(why)(
-            f"{refused}; nor does it fit in parts, each between servers of its own: {why}",
-            refused.alternatives,
-            f"{refused.in_public}; nor does it fit in parts: {why.in_public}",
-        )
+                return entered, None
+        return (), why
+
+    def _largest_bundle(
+        self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> Alternative | None:
+        """The bundle of most whole circuits that fits in place of ``request``, which does not."""
+        for smaller in smaller_bundles(self._fabric, request, limits.paths_per_pair):
+            entered, _ = self._add_parts(smaller, limits, group)
+            if entered:
+                self._ledger.take_back(entered)
+                return Alternative(smaller.bandwidth_mbps, None)
+        return None
 
     def _add_one(
         self,

@@ -233,9 +233,9 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
     bound = window.bound_paths(ask.pair, ask.need)
     if len(bound) > 1:
         return (
-            f"{names} have traffic of {ask.src} and {ask.dst} on several paths meanwhile "
-            f"(reservations {_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has "
-            "one path"
+            f"traffic between {ask.src} and {ask.dst} has several paths in that time (reservations "
+            f"{_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has one path: "
+            "reserve between single servers"
         )
     if bound:
         (path,) = bound

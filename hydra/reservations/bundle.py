@@ -105,6 +105,19 @@ def divisions(
                 yield _divided(request, end, servers, circuits)
 
 
+def smaller_bundles(
+    fabric: Fabric, request: ReservationRequest, paths_per_pair: int
+) -> Iterator[ReservationRequest]:
+    """Requests for two whole circuits or more that want less than ``request``; largest first."""
+    racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
+    fastest_mbps = fastest_circuit_mbps(fabric, *racks)
+    if not fastest_mbps:
+        return
+    least = ceil(request.least_mbps / fastest_mbps)
+    for circuits in range(min(paths_per_pair, least - 1), 1, -1):
+        yield replace(request, bandwidth_mbps=circuits * fastest_mbps, minimum_mbps=None)
+
+
 def _divided(
     request: ReservationRequest, end: str, servers: Sequence[Server], circuits: int
 ) -> tuple[ReservationRequest, ...]:
