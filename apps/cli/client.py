@@ -63,13 +63,18 @@ def bearer_token() -> str | None:
     if not token and path:
         try:
             token = Path(path).read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise click.UsageError(f"HYDRA_TOKEN_FILE {path}: {error.strerror}") from error
-        except ValueError as error:
-            raise click.UsageError(f"HYDRA_TOKEN_FILE {path} is not UTF-8 text") from error
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+            raise click.UsageError(
+                f"HYDRA_TOKEN_FILE {path} can't be read ({why}): name the file of a token that "
+                "`hydra token create` printed, or unset it"
+            ) from error
     token = token.strip()
     if not (token.isascii() and token.isprintable()):
-        raise click.UsageError("the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE is not one line of it")
+        raise click.UsageError(
+            "the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE has other characters than those of a "
+            "line of ASCII: give it as `hydra token create` printed it"
+        )
     return token or None
 
 
