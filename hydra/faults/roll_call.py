@@ -1,13 +1,12 @@
 """Whether a silent probe is lost, or a switch, the controller or their machine is only late.
 
-A probe takes the same way through the controller and both switches as a question that these are
-asked on their OpenFlow connections. So before a silent probe counts as lost, the switches that sent
-and should have heard the probe are asked to answer a barrier. Each switch handles and tells in
-order: once both have answered a question that was asked long after the probe left, the probe will
-not come any more. If they do not answer either, the probe says nothing: its outcome is unknown, and
-no loss. That holds for a busy controller, a busy host and a hung switch alike, and a rack, a plane
-or a whole fabric that is really dead is found as fast as a single link. No clock and no socket:
-times, in seconds, are arguments.
+A probe and an OpenFlow barrier take the same way through the controller and both switches. So
+before a silent probe counts as lost, the controller asks the sending and the hearing switch for a
+barrier. A switch handles and answers in order: after both barriers, which left long after the
+probe, the probe can't come any more. If a barrier is not answered either, the probe's outcome is
+unknown, and no loss. The rule is the same for a busy controller, a busy host and a hung switch. A
+dead rack, plane or fabric is found as fast as a single dead link. No clock and no socket: times, in
+seconds, are arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bundles: more bandwidth between two racks than one circuit carries, in parts of server pairs.
 
-Switches tell reserved traffic apart by server pairs, and a server pair keeps to one circuit. So a
-request for whole racks is divided among the servers of one of them. Each part is a reservation like
-others: one path, a bandwidth of its own, meters. No hash decides what a part gets.
+Switches tell reserved traffic apart by server pairs, and a server pair keeps to one circuit. So
+admission divides a request for whole racks among the servers of one rack. Each part is a normal
+reservation with its own path, bandwidth and meters. No hash decides about a part's bandwidth.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _WORST_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bundle(Reservation):
-    """Reservations that are parts of one, seen as that one. It is in no book and no journal."""
+    """The parts of a bundle, shown as one reservation. Books and journals hold parts only."""
 
     parts: tuple[Reservation, ...] = ()
 
 
 def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
-    """The parts of one bundle as one: their sums, and the state of the worst of them."""
+    """A bundle of ``parts``: the sums of their bandwidths, and the state of the worst part."""
     first = parts[0]
     state = min((one.state for one in parts), key=_WORST_FIRST.index)
     reasons = [f"{one.src}-{one.dst}: {one.reason}" for one in parts if one.state is state]
@@ -74,7 +74,7 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
 
 
 def _end(fabric: Fabric, names: Sequence[str], rack: int) -> str:
-    """What all parts name, or their rack."""
+    """The name in all parts, or else the rack's."""
     return names[0] if len(set(names)) == 1 or rack == GONE else fabric.racks[rack].name
 
 
@@ -86,11 +86,11 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def divisions(
     fabric: Fabric, request: ReservationRequest, paths_per_pair: int
 ) -> Iterator[tuple[ReservationRequest, ...]]:
-    """The ways to divide a request that is beyond any circuit: among few circuits first, and for
-    each number of circuits among the servers of ``src``, then those of ``dst``.
+    """Divide a request beyond any circuit among few circuits first; for each number of circuits,
+    among the servers of ``src`` first, then of ``dst``.
 
-    Each circuit gets the same bandwidth, and servers in turn, which have even parts of it. None
-    where both ends are servers.
+    All circuits get the same bandwidth. Servers are dealt to circuits in turn, and share their
+    circuit's bandwidth evenly. Nothing if both ends are servers.
     """
     racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     fastest_mbps = fastest_circuit_mbps(fabric, *racks)
@@ -108,7 +108,7 @@ def divisions(
 def smaller_bundles(
     fabric: Fabric, request: ReservationRequest, paths_per_pair: int
 ) -> Iterator[ReservationRequest]:
-    """Requests for two whole circuits or more that want less than ``request``; largest first."""
+    """Requests for less than ``request``, of two or more whole circuits; largest first."""
     racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     fastest_mbps = fastest_circuit_mbps(fabric, *racks)
     if not fastest_mbps:

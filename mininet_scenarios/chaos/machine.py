@@ -1,7 +1,7 @@
-"""Time as processes have it that a busy machine keeps from its processors.
+"""Deadlines in time during which processes could run: a busy machine stretches them.
 
-How soon a network is whole again is held against time in which its processes could run. On a
-machine at rest, that is all of the time.
+The chaos harness counts the network's recovery time by these deadlines. On an idle machine the
+deadlines are in wall time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _LEAST: Final = 0.1
 
 
 def waited_s(pids: Iterable[int], proc: Path = _PROC) -> float:
-    """Time in which threads of these processes were ready, and no processor was free (schedstat of
-    the kernel: run time, wait on a run queue, turns).
+    """Seconds for which threads of these processes waited for a processor, ready to run (the
+    kernel's schedstat: time run, time on a run queue, turns).
     """
     waited_ns = 0
     for pid in pids:
@@ -30,7 +30,7 @@ def waited_s(pids: Iterable[int], proc: Path = _PROC) -> float:
 
 
 class Deadline:
-    """A time-out that counts less while the awaited processes wait for processors."""
+    """A time-out; time for which the awaited processes wait for processors does not count."""
 
     def __init__(
         self,
