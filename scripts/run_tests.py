@@ -78,6 +78,11 @@ class Stage:
     repeat: Sequence[str] = ()
     """The command that repeats one test, without the test's id."""
 
+    def forget_report(self) -> None:
+        """Delete the report of an earlier run."""
+        if self.report is not None:
+            self.report.unlink(missing_ok=True)
+
 
 @dataclass(slots=True)
 class Result:
@@ -201,7 +206,6 @@ def pytest_stage(
     # xdist begins with the files that have most tests; tests/conftest.py knows better.
     by_file = ("--dist", "loadfile", "--no-loadscope-reorder") if workers else ()
     report = RESULTS / f"{name}.xml"
-    report.unlink(missing_ok=True)
     command = (
         *(PYTHON, "-m", "pytest", "-q", "-m", selection, *workers, *by_file),
         *("--durations", "25", "--durations-min", "2"),
@@ -214,6 +218,7 @@ def pytest_stage(
 def run(stage: Stage) -> Result:
     """Run a stage in the foreground; its output is the terminal's."""
     print(f"\n== {stage.name}: {shlex.join(stage.command)}", flush=True)
+    stage.forget_report()
     began_s = time.monotonic()
     status = subprocess.run(stage.command, check=False).returncode
     return result_of(stage, status, time.monotonic() - began_s)
@@ -224,6 +229,7 @@ class Background:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        stage.forget_report()
         self._began_s = time.monotonic()
         self._output: IO[bytes] = (RESULTS / f"{stage.name}.log").open("w+b")
         # A process group of its own: priority and signals then reach pytest's workers, too.

@@ -92,13 +92,27 @@ def test_stages_after_a_failure_run(elsewhere, monkeypatch):
     assert said.count("raise SystemExit(3)") == 5
 
 
+EARLIER = '<testsuite><testcase file="a.py" classname="a" name="test_a"/></testsuite>'
+
+
 def test_a_stage_that_leaves_no_report_has_failed(elsewhere):
     stage = run_tests.Stage(
         "tests", (sys.executable, "-c", "raise SystemExit(4)"), Path("none.xml")
     )
+    stage.report.write_text(EARLIER)
     result = run_tests.run(stage)
-    assert result.status == 4
+    assert (result.status, result.counts.total()) == (4, 0)
     assert list(run_tests.repeating(result)) == [run_tests.shlex.join(stage.command)]
+
+
+def test_only_a_run_deletes_the_report_of_an_earlier_one(elsewhere):
+    report = run_tests.RESULTS / "tests.xml"
+    report.write_text(EARLIER)
+    stage = run_tests.pytest_stage("tests", "", ["no_such_folder"], workers=())
+    assert report.exists()
+    job = run_tests.Background(stage)
+    assert not report.exists()
+    job.kill()
 
 
 @pytest.mark.parametrize(
