@@ -15,7 +15,7 @@ from apps.rest import models, render
 from apps.rest.context import Asking, Closing, Reservations, Standing
 from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, BusyError, responses
 from hydra.access import LOCAL
-from hydra.events import EventKind, EventLog
+from hydra.events import Event, EventKind, EventLog
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -60,7 +60,7 @@ async def follow_events(
     kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),
     reservation: Annotated[
         Sequence[str],
-        Query(description="Only of these, by id, and of their circuits; may be repeated."),
+        Query(description="Only of these, or of their parts, and their circuits; may be repeated."),
     ] = (),
     last_event_id: Annotated[
         str | None, Header(description="Begin after this event; without it, with the next one.")
@@ -102,7 +102,7 @@ async def follow_events(
                 if (
                     document is not None
                     and (not kind or event.kind in kind)
-                    and (not reservation or _is_about(document, reservation))
+                    and (not reservation or _is_about(event, document, reservation))
                 ):
                     yield ServerSentEvent(
                         event=event.kind.value, id=f"{log.run}-{number}", data=document
@@ -112,10 +112,14 @@ async def follow_events(
                     await asyncio.wait_for(news.wait(), _LOOK_UP_S)
 
 
-def _is_about(event: models.Event, reservations: Sequence[str]) -> bool:
-    one = event.reservation
-    ids = event.reservations if one is None else [one.id, *event.reservations]
-    return any(identifier in reservations for identifier in ids)
+def _is_about(event: Event, shown: models.Event, reservations: Sequence[str]) -> bool:
+    """True if a reservation that the caller is shown, or its bundle, is among ``reservations``."""
+    ids = set(shown.reservations)
+    if shown.reservation is not None:
+        ids.add(shown.reservation.id)
+    told = event.served if event.reservation is None else (event.reservation, *event.served)
+    bundles = {one.bundle for one in told if one.id in ids}
+    return not (ids | bundles).isdisjoint(reservations)
 
 
 def _place(log: EventLog, last_event_id: str | None) -> int | None:

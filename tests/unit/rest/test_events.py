@@ -119,6 +119,22 @@ def test_events_of_some_reservations_and_their_circuits(service, follow):
     assert events[1]["reservations"] == ["v0"]
 
 
+def test_events_of_a_bundle_are_those_of_its_parts(service, follow):
+    service.divides = True
+    other = reserve(service)
+    bundle = service.reserve(ReservationRequest("r1", "r3", 150.0))
+    circuit = relay_path().circuits[0]
+    with follow(params={"reservation": bundle.id}) as follower:
+        service.tell(other)
+        service.tell(bundle.parts[0])
+        service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=circuit, served=[other])
+        service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=circuit, served=bundle.parts[1:])
+        events = [json.loads(one.data) for one in follower.first(2)]
+    first, second = (one.id for one in bundle.parts)
+    assert events[0]["reservation"]["id"] == first
+    assert events[1]["reservations"] == [second]
+
+
 def test_without_an_id_it_begins_with_the_next_event(service, server):
     act(service, 3)
     with httpx.stream(
