@@ -62,6 +62,8 @@ class ReservationBook:
     def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
         self._fabric = fabric
         self._by_id: dict[str, Reservation] = {}
+        self._parts_of: dict[str, dict[str, None]] = {}
+        """Ids of the parts of each bundle, in the order of their entry."""
         self._calendar = Calendar(fabric)
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
         self._booked_by: dict[str, set[str]] = {}
@@ -293,6 +295,8 @@ class ReservationBook:
     def _put(self, reservation: Reservation) -> Reservation:
         """Enter a reservation as it is now, and keep the calendar true to it."""
         self._by_id[reservation.id] = reservation
+        if reservation.bundle is not None:
+            self._parts_of.setdefault(reservation.bundle, {}).setdefault(reservation.id)
         if reservation.state in FINAL_STATES:
             self._over.setdefault(reservation.id)
         else:
@@ -347,6 +351,11 @@ class ReservationBook:
 
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
+        if reservation.bundle is not None:
+            parts = self._parts_of[reservation.bundle]
+            del parts[reservation.id]
+            if not parts:
+                del self._parts_of[reservation.bundle]
         self._over.pop(reservation.id, None)
         self._leaving.pop(reservation.id, None)
         self._unbook(reservation)
@@ -513,7 +522,7 @@ class ReservationBook:
 
     def parts(self, bundle: str) -> tuple[Reservation, ...]:
         """Parts of ``bundle``; empty if there is none of this id."""
-        return tuple(r for r in self._by_id.values() if r.bundle == bundle)
+        return tuple(self._by_id[one] for one in self._parts_of.get(bundle, ()))
 
     def members(self, group: str) -> tuple[Reservation, ...]:
         """Reservations of ``group``. Raises UnknownName if there are none."""

@@ -77,6 +77,12 @@ def test_parts_are_one_with_their_sums(fabric):
     assert [one.booked.circuits[0].plane for one in whole.parts] == [0, 1]
     assert (whole.created_unix_s, whole.starts_unix_s, whole.expires_unix_s) == (0.0, 0.0, None)
     assert book.parts("c") == ()
+    first, *others = book.parts("b")
+    book.remove(first.id)
+    assert book.parts("b") == tuple(others), "one that was not to be kept"
+    for one in others:
+        book.remove(one.id)
+    assert book.parts("b") == ()
 
 
 @pytest.mark.parametrize(
