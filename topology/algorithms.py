@@ -93,7 +93,7 @@ def _loaded(point: EntryPoint) -> Entry:
     """The entry of another package, or one that says why there is none."""
     try:
         found = point.load()
-    except Exception as error:
+    except Exception as error:  # an import may raise anything
         return _broken(point, f"{type(error).__name__}: {error}")
     if isinstance(found, Entry):
         return found
