@@ -388,6 +388,8 @@ def _describe_part(part: JsonObject) -> str:
     """The path of a part of what no circuit carries alone."""
     path = part["path"] or part["booked"]
     ends = f"{part['src']} to {part['dst']}, {mbps(part['bandwidth_mbps'])} Mb/s"
+    if path is None:  # the configuration has a part of it no more
+        return f"{ends}: none"
     return f"{ends}: {describe_path(path)}{'' if part['path'] else ', not up'}"
 
 

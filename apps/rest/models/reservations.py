@@ -139,7 +139,7 @@ class Part(Document):
     src: str
     dst: str
     bandwidth_mbps: float
-    booked: Path
+    booked: Path | None = Field(description="Null: the configuration has a part of it no more.")
     path: Path | None
 
 

@@ -5,8 +5,12 @@ from threading import Event, Timer
 
 import pytest
 
-from apps.rest import prefer
+from apps.cli.reservations import _describe_own_path
+from apps.rest import prefer, render
 from hydra.lifecycle import ReservationState as State
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.bundle import bundle_of, divisions
+from hydra.reservations.reservation import ReservationRequest
 from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 from .fake_service import FakeService, relay_path
@@ -499,6 +503,20 @@ def test_what_no_circuit_carries_is_one_answer_with_its_parts(client, service):
         ("v0.0", "v0", []),
         ("v0.1", "v0", []),
     ]
+
+
+def test_a_part_whose_path_the_configuration_has_no_more_is_shown_without(fabric):
+    """As it is read after a start without one of its ports: it has failed."""
+    book = ReservationBook(fabric)
+    way = next(divisions(fabric, ReservationRequest("r1", "r2", 150.0), 16))
+    for number, part in enumerate(way):
+        book.add(f"v.{number}", part, 0.0, bundle="v")
+    lost, *others = book.parts("v")
+    lost = replace(lost, state=State.FAILED, reason="it has no port", booked=None)
+    shown = render.reservation(fabric, bundle_of(fabric, [lost, *others]))
+    assert shown.state is State.FAILED
+    assert [part.booked is None for part in shown.parts] == [True, False]
+    assert "h11 to r2, 75.0 Mb/s: none" in _describe_own_path(shown.model_dump(mode="json"))
 
 
 def test_a_group_releases_a_bundle_once(client, service, monkeypatch):
