@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
 from apps.process.garbage import spare_what_stays
@@ -47,19 +47,19 @@ class LedgerService:
         self.events = ledger.events
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        with self._ledger.trial():
-            reservation = self._ledger.add(request, AdmissionLimits())
-            self._ledger.keep([reservation])
+        with self._ledger.bookings.trial():
+            reservation = self._ledger.bookings.add(request, AdmissionLimits())
+            self._ledger.reservations.keep([reservation])
         return reservation
 
     def reservations(self):
-        return self._ledger.reservations()
+        return self._ledger.bookings.all()
 
     def reservation(self, reservation_id: str) -> Reservation:
-        return self._ledger.reservation(reservation_id)
+        return self._ledger.bookings.get(reservation_id)
 
     def state(self):
-        return self._ledger.state
+        return self._ledger.network.state
 
     def port_rates_mbps(self) -> Mapping:
         return {}
@@ -100,9 +100,12 @@ def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
     ledger.load()
     held: list[Reservation] = []
     fill(
-        fabric, lambda _, one: held.append(ledger.add(one, AdmissionLimits())), RESERVATIONS, span_s
+        fabric,
+        lambda _, one: held.append(ledger.bookings.add(one, AdmissionLimits())),
+        RESERVATIONS,
+        span_s,
     )
-    ledger.keep(held)
+    ledger.reservations.keep(held)
     return ledger
 
 
@@ -110,7 +113,7 @@ def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
 def server(fabric: Fabric, directory: str) -> Iterator[tuple[RestServer, list[str]]]:
     """A running server, with the ids of its reservations."""
     ledger = filled_ledger(fabric, f"{directory}/journal.db", SPAN_S)
-    known = [reservation.id for reservation in ledger.reservations()]
+    known = [reservation.id for reservation in ledger.bookings.all()]
     running = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
     running.start()
     spare_what_stays()

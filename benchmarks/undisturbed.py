@@ -123,7 +123,7 @@ def main(_: Sequence[str] = ()) -> int:
     loads: list[Load] = []
     with demo_stage() as stage:
         ledger = filled_ledger(stage.fabric, str(stage.work_dir / "journal.db"), SPAN_S)
-        known = [one.id for one in ledger.reservations()]
+        known = [one.id for one in ledger.bookings.all()]
         ledger.close()
         racks = [rack.name for rack in stage.fabric.racks]
         with stage.process(POLICY, UNHURRIED) as process:

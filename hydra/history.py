@@ -72,6 +72,10 @@ class History:
         self._lines: deque[Happening] = deque(past, maxlen=KEPT[Kind.HISTORY])
         self._unwritten: deque[Happening] = deque(maxlen=KEPT[Kind.HISTORY])
 
+    def load(self, past: Iterable[Happening]) -> None:
+        """Put lines of the journal before those that are there."""
+        self._lines = deque([*past, *self._lines], maxlen=KEPT[Kind.HISTORY])
+
     def add(
         self,
         unix_s: float,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.runner import Runner
 from apps.planning.engine import Planning
 from hydra.model import Circuit, NetworkState
@@ -27,7 +27,7 @@ class Auditor:
     """Methods run in the conductor's thread: no reconfiguration is under way meanwhile."""
 
     _policy: CurrentPolicy
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _reach: Reach
     _mover: Mover
     _planning: Planning
@@ -42,6 +42,11 @@ class Auditor:
     """Frames that the source check had dropped at the last look, by server."""
     _lost: frozenset[Circuit] = field(default=frozenset(), init=False)
     """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
+
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._reservations = ledger.reservations
 
     def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
@@ -100,25 +105,25 @@ class Auditor:
         """
         seen = self._runner.run(self._audit.look())
         found = self._report(seen)
-        before = self._ledger.state
+        before = self._network.state
         broken = self._lost = seen.broken | (self._lost & before.topology.circuits)
         if not (found.items or broken):
             return Reconciliation(found, found, ())
         self._runner.run(self._audit.mend_rules(seen))
         entries: list[str] = []
         if broken:
-            self._ledger.note_loss(broken)
+            self._log.note_loss(broken)
             reason = "; ".join(str(item) for item in seen.on_devices)
             target = self._planning.without_circuits(before, broken)
             entries += self._move(target, f"withdrawn: {reason or 'broken before'}")
-            self._lost &= self._ledger.state.topology.circuits
+            self._lost &= self._network.state.topology.circuits
         self._runner.run(self._audit.clear_away())
         if broken and entries:
             restored = self._planning.restored(
-                self._ledger.state, before.topology, self._reach.blocked_ports()
+                self._network.state, before.topology, self._reach.blocked_ports()
             )
             entries += self._move(restored, "set up again")
-            self._ledger.keep_standing()
+            self._reservations.keep_standing()
         return Reconciliation(found, self.look(), tuple(entries))
 
     def _move(self, target: NetworkState, reason: str) -> list[str]:

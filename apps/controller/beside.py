@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
+from apps.controller.record.network import NetworkRecord
 from apps.planning.engine import Planning
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, DatapathId, DemandMatrix, Fabric, NetworkState, Topology
@@ -61,7 +61,7 @@ class Beside:
         fabric: Fabric,
         policy: CurrentPolicy,
         planning: Planning,
-        ledger: Ledger,
+        network: NetworkRecord,
         mover: Mover,
         electrical_mbps: NDArray[np.float64],
     ) -> None:
@@ -69,7 +69,7 @@ class Beside:
         self._fabric = fabric
         self._policy = policy
         self._planning = planning
-        self._ledger = ledger
+        self._network = network
         self._mover = mover
         self._electrical_mbps = electrical_mbps
 
@@ -82,7 +82,7 @@ class Beside:
         The change leaves to others what is ``left`` to them, and for now what is ``held``, what
         changes under way touch, and the racks that these wait for. Raises HydraError.
         """
-        state, touched = self._ledger.state, self._mover.touched
+        state, touched = self._network.state, self._mover.touched
         start = apart(state, touched)
         toward = left_to(left, start, self._planning.toward(start, goal))
         theirs = held | touched | self._at_slow_racks(moving_pairs(start, toward))
@@ -101,7 +101,7 @@ class Beside:
         """Those of these pairs that are at a rack with a switch which a change under way waits
         for.
         """
-        slow = frozenset[DatapathId]().union(*(one.slow for one in self._ledger.under_way))
+        slow = frozenset[DatapathId]().union(*(one.slow for one in self._network.under_way))
         substrate = substrate_of(self._fabric)
         racks = {
             rack
@@ -112,7 +112,7 @@ class Beside:
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
         """Traffic, and the room that changes under way leave: their pairs are electrical."""
-        state, moving = self._ledger.standing()
+        state, moving = self._network.standing()
         diverted_mbps = np.zeros_like(sent_mbps)
         for a, b in directions(state):
             if (min(a, b), max(a, b)) in moving:

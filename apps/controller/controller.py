@@ -19,7 +19,6 @@ from apps.controller.conductor import Conductor
 from apps.controller.desk import Desk
 from apps.controller.devices import Devices
 from apps.controller.health import Health
-from apps.controller.ledger import Ledger
 from apps.controller.loop import Loop
 from apps.controller.mastership import Mastership
 from apps.controller.mover import Mover
@@ -29,6 +28,7 @@ from apps.controller.policy_desk import PolicyDesk
 from apps.controller.prober import Prober
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.reservation_care import ReservationCare
 from apps.controller.runner import Runner
 from apps.controller.slots import Slots
@@ -104,10 +104,10 @@ class Controller:
         ledger = self._ledger = Ledger(
             fabric, journal, metrics, traces, stored_events=term.is_shared
         )
-        devices = self._devices = Devices(fabric, at_start, metrics, ledger.tell_alarm, term)
+        devices = self._devices = Devices(fabric, at_start, metrics, ledger.log.tell_alarm, term)
         panels = PatchPanels(fabric, devices)
         quarantine = self._quarantine = Quarantine(
-            fabric, journal, policy, partial(ledger.note, HappeningKind.QUARANTINE)
+            fabric, journal, policy, partial(ledger.log.note, HappeningKind.QUARANTINE)
         )
         policing = self._policing = Policing(fabric, fleet, timeout_s)
         mastership = self._mastership = Mastership(
@@ -119,7 +119,9 @@ class Controller:
         planner = self._planner = Planner(fabric, at_start)
         poller = self._poller = StatsPoller(fabric, at_start, fleet)
         tor_counters = self._tor_counters = TorCounters(fabric, at_start, devices)
-        agents = AgentDesk(fabric, policy, ledger.standing, on_elephants=self._elephants_changed)
+        agents = AgentDesk(
+            fabric, policy, ledger.network.standing, on_elephants=self._elephants_changed
+        )
         ledger.events.listen(agents.circuits_may_have_changed)
         spills = Spills(len(fabric.racks))
         classifier = self._classifier = Classifier(
@@ -130,14 +132,14 @@ class Controller:
         switches = self._switches = Switches(
             fabric,
             policy,
-            ledger,
+            ledger.network,
             fleet,
             lambda datapath: (*classifier.rules_for(datapath), *policing.rules_for(datapath)),
             self._ports_followed,
         )
         people = frozenset(p.id for p in fabric.planes if devices.worked_by_people(p.id))
-        care = DeviceCare(fabric, policy, ledger, switches, people)
-        recovery = self._recovery = Recovery(fabric, ledger, switches, care)
+        care = DeviceCare(fabric, policy, ledger.network, switches, people)
+        recovery = self._recovery = Recovery(fabric, ledger.network, switches, care)
         reach = self._reach = Reach(
             fabric, fleet, devices, ledger, quarantine, panels, switches, care, recovery
         )
@@ -149,7 +151,8 @@ class Controller:
             policy,
             fleet,
             devices,
-            ledger,
+            ledger.writer,
+            ledger.reservations,
             announcer,
             metrics,
             mastership,
@@ -177,7 +180,7 @@ class Controller:
         mover = self._mover = Mover(
             fabric, policy, planning, runner, upkeep, reach, announcer, ledger
         )
-        audit = Audit(fabric, ledger, switches, care, recovery)
+        audit = Audit(fabric, ledger.network, switches, care, recovery)
         auditor = self._auditor = Auditor(policy, ledger, reach, mover, planning, runner, audit)
         mover.while_waiting(self._audit_while_waiting)
 
@@ -209,7 +212,7 @@ class Controller:
             at_start,
             poller,
             loop.port_rates_mbps,
-            lambda: ledger.state.topology.circuits,
+            lambda: ledger.network.state.topology.circuits,
         )
         slots = self._slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
         reservations = self._reservations = ReservationCare(
@@ -235,7 +238,7 @@ class Controller:
             fabric,
             at_start,
             fleet,
-            ledger.standing,
+            ledger.network.standing,
             reach.on_circuits,
             self._paths_lost,
             metrics,
@@ -264,7 +267,7 @@ class Controller:
             switches,
             self._synchronise,
             conductor,
-            partial(ledger.note, HappeningKind.POLICY),
+            partial(ledger.log.note, HappeningKind.POLICY),
         )
         self._spiller = Spiller(fabric, policy, spills, loop.room, self.policies.classify)
         self.desk = Desk(
@@ -293,7 +296,7 @@ class Controller:
             self._switch_answers,
             self._ports_renumbered,
         )
-        fleet.watch_rivals(ledger.tell_alarm, mastership.taken_over)
+        fleet.watch_rivals(ledger.log.tell_alarm, mastership.taken_over)
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -305,7 +308,7 @@ class Controller:
         """Raises HydraError if the journal can't be used, or another controller is at work."""
         self._devices.claim()
         self._ledger.load()
-        self._loop.take_over(self._ledger.unfinished())
+        self._loop.take_over(self._ledger.log.unfinished())
         self._quarantine.load()
         self._planner.start()
         self._give_duties()
@@ -380,7 +383,7 @@ class Controller:
         duty("slots", self._slots.keep_time, lambda: 0.0)
 
     def _look_after(self) -> None:
-        recovered, before = self._recovery.done, self._ledger.state
+        recovered, before = self._recovery.done, self._ledger.network.state
         if self._upkeep.look_after():
             self._conductor.put_once(self._synchronise)
         if self._recovery.done and not recovered:  # fibres may have been cut meanwhile
@@ -427,9 +430,9 @@ class Controller:
     def _audit(self) -> None:
         if not self._upkeep.in_command:
             return
-        before = self._ledger.state
+        before = self._ledger.network.state
         self._auditor.audit()
-        if self._ledger.state != before:
+        if self._ledger.network.state != before:
             self._reservations.restore()
 
     # -- events, in the OpenFlow hub's thread and agents' -----------------------------------------

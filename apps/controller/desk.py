@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from apps.controller.auditor import Auditor
 from apps.controller.conductor import Conductor
 from apps.controller.health import Health
-from apps.controller.ledger import Ledger
 from apps.controller.loop import Loop
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.policy_desk import PolicyDesk
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.reservation_care import ReservationCare
 from apps.controller.slots import Slots
 from apps.demand.load_recorder import LoadRecorder
@@ -63,7 +63,9 @@ class Desk:
     ) -> None:
         self._policy = policy
         self._conductor = conductor
-        self._ledger = ledger
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
         self._reservations = reservations
         self._policing = policing
         self._auditor = auditor
@@ -82,11 +84,11 @@ class Desk:
         self.reconfigure = loop.reconfigure
         self.pause = loop.pause
         self._changes_of = loop.changes_of
-        self.reconfigurations = ledger.reconfigurations
-        self.reconfiguration = ledger.reconfiguration
+        self.reconfigurations = ledger.log.reconfigurations
+        self.reconfiguration = ledger.log.reconfiguration
         self.stop = loop.stop
-        self.decisions = ledger.decisions
-        self.history = ledger.history
+        self.decisions = ledger.log.decisions
+        self.history = ledger.log.history
 
         self.reserve = reservations.reserve
         self.reserve_all = reservations.reserve_all
@@ -94,10 +96,10 @@ class Desk:
         self.commit = reservations.commit
         self.modify = reservations.modify
         self.release = reservations.release
-        self.group = ledger.group
-        self.reservations = ledger.reservations
+        self.group = ledger.bookings.group
+        self.reservations = ledger.bookings.all
         self.reservation = reservations.reservation
-        self.usage = ledger.usage
+        self.usage = ledger.bookings.usage
 
         self.share = policies.share
         self.amend = policies.amend
@@ -114,7 +116,7 @@ class Desk:
         return self._policy.now
 
     def state(self) -> NetworkState:
-        return self._ledger.state
+        return self._network.state
 
     def explain(self, a: RackId, b: RackId) -> Explanation:
         seen = self.demand()
@@ -126,13 +128,13 @@ class Desk:
             seen.estimated_mbps,
             self.reservations(),
             self.decisions(),
-            self._ledger.builders(),
+            self._network.builders(),
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,
             seen.expected_mbps,
             self._changes_of(a, b),
-            self._ledger.history_of(a, b, MOST_HAPPENINGS),
+            self._log.history_of(a, b, MOST_HAPPENINGS),
             self._quarantine.entries(),
             time.time(),
             seen.source is DemandSource.MEASURED,
@@ -141,7 +143,7 @@ class Desk:
         return explain(evidence, a, b)
 
     def note_login(self, operator: str, address: str) -> None:
-        self._ledger.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
+        self._log.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
 
     def delivery(self, reservation_id: str) -> Delivery:
         one = self.reservation(reservation_id)
@@ -150,7 +152,7 @@ class Desk:
         return self._policing.delivery(one)
 
     def deliveries(self) -> Sequence[Delivery]:
-        return self._policing.deliveries(self._ledger.active())
+        return self._policing.deliveries(self._bookings.active())
 
     def drift(self) -> DriftReport:
         return self._conductor.ask(self._auditor.look)

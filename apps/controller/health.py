@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from apps.controller.auditor import Auditor
-from apps.controller.ledger import Ledger
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.reservation_care import ReservationCare
 from apps.demand.poller import StatsPoller
 from hydra.faults.conditions import (
@@ -51,7 +51,7 @@ class Health:
     """Conditions, for any thread; it never waits for a device."""
 
     _fabric: Fabric
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _reach: Reach
     _quarantine: Quarantine
     _poller: StatsPoller
@@ -67,6 +67,12 @@ class Health:
     )
     """Whom each subject of a condition has affected, until it is over."""
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
+        self._writer = ledger.writer
 
     def look(self) -> None:
         """Remember what is wrong now, so that later it is known since when; note what is new.
@@ -90,7 +96,7 @@ class Health:
     def _note(self, text: str, pairs: Collection[Pair]) -> None:
         racks = self._fabric.racks
         names = [(racks[a].name, racks[b].name) for a, b in sorted(pairs)]
-        self._ledger.note(HappeningKind.CONDITION, text, names)
+        self._log.note(HappeningKind.CONDITION, text, names)
 
     def conditions(self) -> Sequence[Condition]:
         """All that is wrong now."""
@@ -102,9 +108,9 @@ class Health:
         _, stale, measured = self._poller.heard()
         return Facts(
             self._fabric,
-            self._ledger.state,
+            self._network.state,
             time.time(),
-            self._ledger.reservations(),
+            self._bookings.all(),
             self._quarantine.entries(),
             reach.planes_down(),
             reach.tors_down(),
@@ -118,7 +124,7 @@ class Health:
             self._auditor.found,
             stale if measured else (),
             self._poller.stale_s,
-            self._ledger.journal_failure,
+            self._writer.failure,
             self._reservations.fitting_mbps,
             self._workers_refused(),
             reach.switches_refused(),

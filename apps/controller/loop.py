@@ -6,17 +6,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.slots import WeekDraft
 from apps.controller.staging import Asker, Staging
 from apps.demand.agent_desk import AgentDesk
@@ -112,7 +112,7 @@ class Loop:
     _tor_counters: TorCounters
     _agents: AgentDesk
     _policing: Policing
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _reach: Reach
     _mover: Mover
     _staging: Staging
@@ -132,7 +132,11 @@ class Loop:
     _cut_off: list[Unfinished] = field(default_factory=list, init=False)
     _patient_until_s: float = field(default=0.0, init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
+        self._reservations = ledger.reservations
         self._substrate = substrate_of(self._fabric)
         self._forecast = Forecast(self._policy)
         self._rounds = Rounds(self._fabric, self._policy)
@@ -178,7 +182,7 @@ class Loop:
                 self.port_rates_mbps(),
                 self._poller.received_mbps(),
                 self._agents.backlog(self._poller.counted),
-                self._ledger.state,
+                self._network.state,
                 time.monotonic(),
                 self._policing.held_back(),
                 self._spills.shares(),
@@ -290,10 +294,10 @@ class Loop:
 
     def _standing(self) -> Standing:
         return Standing(
-            self._ledger.state,
+            self._network.state,
             self._mover.outage_s,
-            self._ledger.age_s,
-            self._ledger.pins(),
+            self._network.age_s,
+            self._bookings.pins(),
             self._reach.blocked_ports(),
         )
 
@@ -305,10 +309,10 @@ class Loop:
         request = self._reach.within_reach(PlanRequest())
         with self._metrics.stage("plan"):
             week = self._planner.week(
-                self._ledger.state,
+                self._network.state,
                 request,
                 seen.planned_mbps,
-                self._ledger.pins(),
+                self._bookings.pins(),
                 self._reach.blocked_ports(),
                 self._policy.now.slots,
                 night_s,
@@ -333,20 +337,20 @@ class Loop:
         if done.request is None:
             return
         if done.report is None or done.decision.action is not Action.CHANGE:
-            self._ledger.decide(done.decision)
+            self._log.decide(done.decision)
         else:
-            entry = self._ledger.enter(_PERIODIC, done.decision.reason)
-            self._ledger.decide(replace(done.decision, reconfiguration=entry.id))
+            entry = self._log.enter(_PERIODIC, done.decision.reason)
+            self._log.decide(replace(done.decision, reconfiguration=entry.id))
             asker = self._asker(entry, done.request)
             self._staging.carry_out(entry, done.report.plan, asker)
         if done.report is not None:
-            self._rounds.begun(self._ledger.state)
+            self._rounds.begun(self._network.state)
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
         """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""
         self.plan(request, shares=False)  # an impossible request is refused to its face
         with self._asking:  # all have their turns in this order
-            entry = self._ledger.enter(trigger)
+            entry = self._log.enter(trigger)
             self._asked_for[entry.id] = entry, request
             self._enqueue(lambda: self._reconfigure(entry))
         self._look_soon()
@@ -363,11 +367,11 @@ class Loop:
         return self._asked_beside() or self._staging.beside()
 
     def _asked_beside(self) -> bool:
-        first, under_way = tuple(self._asked_for.values())[:1], self._ledger.under_way
+        first, under_way = tuple(self._asked_for.values())[:1], self._network.under_way
         if not first or not under_way[-1].slow:
             return False
         ((entry, request),) = first
-        looked_at = (under_way, self._ledger.state, entry.id)
+        looked_at = (under_way, self._network.state, entry.id)
         if looked_at == self._tried_beside:
             return False
         self._tried_beside = looked_at
@@ -376,7 +380,7 @@ class Loop:
         def begin() -> None:
             del self._asked_for[entry.id]
             if decision is not None:
-                self._ledger.decide(replace(decision, reconfiguration=entry.id))
+                self._log.decide(replace(decision, reconfiguration=entry.id))
 
         try:
             report = self.plan(request, urgent=True)
@@ -412,7 +416,7 @@ class Loop:
 
         def moved(execution: Execution, _first: bool) -> None:
             self._panels.wish(execution, alone=False)
-            self._ledger.keep_standing()
+            self._reservations.keep_standing()
 
         recurs = change.trigger == _PERIODIC
 
@@ -428,13 +432,13 @@ class Loop:
 
     def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
         """End a change after the stage under way. Raises UnknownName, LifecycleError."""
-        self._staging.stop(self._ledger.reconfiguration(reconfiguration_id), by)
-        return self._ledger.reconfiguration(reconfiguration_id)
+        self._staging.stop(self._log.reconfiguration(reconfiguration_id), by)
+        return self._log.reconfiguration(reconfiguration_id)
 
     def pause(self, reconfiguration_id: str, paused: bool) -> Reconfiguration:
         """Begin no further stage of a change, or go on. Raises UnknownName, LifecycleError."""
-        self._staging.pause(self._ledger.reconfiguration(reconfiguration_id), paused)
-        return self._ledger.reconfiguration(reconfiguration_id)
+        self._staging.pause(self._log.reconfiguration(reconfiguration_id), paused)
+        return self._log.reconfiguration(reconfiguration_id)
 
     def changes_of(self, a: RackId, b: RackId) -> Sequence[str]:
         """As :meth:`Staging.changes_of`."""
@@ -450,15 +454,15 @@ class Loop:
             if request.only_if_it_pays:
                 decision = self._decide(report, request, entry.trigger)
                 if not report.verdict.pays:
-                    self._ledger.decide(decision)
-                    self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
+                    self._log.decide(decision)
+                    self._log.refuse(entry, f"does not pay: {report.verdict.reason}")
                     return
-                self._ledger.decide(replace(decision, reconfiguration=entry.id))
+                self._log.decide(replace(decision, reconfiguration=entry.id))
             self._staging.carry_out(entry, report.plan, self._asker(entry, request))
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
-            self._ledger.refuse(entry, str(error))
+            self._log.refuse(entry, str(error))
 
     def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
         seen = self.demand()
@@ -480,7 +484,7 @@ class Loop:
                 return pair in goal and (request.racks is None or request.racks.issuperset(pair))
 
             self._panels.wish(execution, alone=everything and first)
-            self._ledger.keep_standing(planned)
+            self._reservations.keep_standing(planned)
 
         by_worth = request.only_if_it_pays
 

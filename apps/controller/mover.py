@@ -11,8 +11,8 @@ from operator import or_
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
-from apps.controller.ledger import Ledger
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.runner import Runner
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
@@ -79,7 +79,10 @@ class Mover:
         self._upkeep = upkeep
         self._reach = reach
         self._announcer = announcer
-        self._ledger = ledger
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
+        self._reservations = ledger.reservations
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
         self._others: list[Callable[[], bool]] = []
@@ -119,9 +122,9 @@ class Mover:
         circuits drain, or are to have light, or slow switches to answer. For the conductor's
         thread.
         """
-        if not (self._ledger.under_way and self._runner.only_waits):
+        if not (self._network.under_way and self._runner.only_waits):
             return
-        execution = self._ledger.under_way[-1]
+        execution = self._network.under_way[-1]
         if not execution.lets_others_in_meanwhile:
             return
         try:
@@ -156,13 +159,13 @@ class Mover:
         """
         with about(entry.id):
             try:
-                plan = prepared or self._planning.diff(self._ledger.state, target)
+                plan = prepared or self._planning.diff(self._network.state, target)
                 self._upkeep.make_certain(plan)
             except HydraError as error:
-                self._ledger.refuse(entry, str(error))
+                self._log.refuse(entry, str(error))
                 raise
             self._upkeep.tidy_relays()
-            rest_s = self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s)
+            rest_s = self._network.rest_s(plan.target, self._policy.now.vlan_rest_s)
             if rest_s:
                 told = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
                 LOG.info(told, rest_s)
@@ -172,14 +175,14 @@ class Mover:
     @property
     def touched(self) -> Touched:
         """What the changes under way touch."""
-        return reduce(or_, (one.touched for one in self._ledger.under_way), Touched())
+        return reduce(or_, (one.touched for one in self._network.under_way), Touched())
 
     def touched_beside(self, wanted: Touched) -> Touched | None:
         """What the changes under way touch once they have left this to another; None if they have
         to go on first.
         """
         touched = Touched()
-        for one in self._ledger.under_way:
+        for one in self._network.under_way:
             mine = one.touched
             if mine.meets(wanted):
                 plan = one.leaving_to(wanted)
@@ -194,8 +197,8 @@ class Mover:
         or a reservation would lose its path by it.
         """
         found: dict[Execution, Plan] = {}
-        reserved = {pin.path for pin in self._ledger.pins()}
-        for one in self._ledger.under_way:
+        reserved = {pin.path for pin in self._bookings.pins()}
+        for one in self._network.under_way:
             if not one.touched.meets(touched):
                 continue
             plan = one.leaving_to(touched)
@@ -217,14 +220,14 @@ class Mover:
             return "changes under way touch what it does"
         planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
         uncertain = set(self._reach.unconfirmed())
-        for one in self._ledger.under_way:
+        for one in self._network.under_way:
             uncertain |= {fabric.planes[plane].name for plane in one.uncertain_planes}
             uncertain |= one.unconfirmed
         names = {fabric.planes[plane].name for plane in planes}
         names |= {fabric.racks[fabric.ports[end].rack].name for end in touched.ports}
         if names & uncertain:
             return f"what {', '.join(sorted(names & uncertain))} has is not known yet"
-        if self._ledger.rest_s(plan.target, self._policy.now.vlan_rest_s):
+        if self._network.rest_s(plan.target, self._policy.now.vlan_rest_s):
             return "its VLAN-IDs have to rest first"
         return None
 
@@ -235,7 +238,7 @@ class Mover:
         to do, or ``who`` wants it has to wait for its turn, as the log says. With ``takes_over``,
         these may leave it what they touch. Raises PlanError.
         """
-        plan = self._planning.diff(self._ledger.state, target)
+        plan = self._planning.diff(self._network.state, target)
         if plan.empty:
             return None
         why_not = self.why_not_beside(plan, takes_over=takes_over)
@@ -254,7 +257,7 @@ class Mover:
         Called by what :meth:`let_in` was given. If it breaks off, so do they.
         """
         touched = Touched.by(self._fabric, plan)
-        for one in self._ledger.under_way:
+        for one in self._network.under_way:
             if not one.touched.meets(touched):
                 continue
             left = one.leaving_to(touched)
@@ -271,15 +274,15 @@ class Mover:
 
         The entry and the log tell why a move fails. Raises JournalError.
         """
-        if target == self._ledger.state:
+        if target == self._network.state:
             return None
-        entry = self._ledger.enter(trigger, reason)
+        entry = self._log.enter(trigger, reason)
         try:
             self.move(entry, target)
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
-            self._ledger.refuse(entry, str(error))
+            self._log.refuse(entry, str(error))
             LOG.error("%s", error)
         return entry
 
@@ -298,7 +301,7 @@ class Mover:
         hurries: bool = False,
         slow: frozenset[DatapathId] = frozenset(),
     ) -> Execution:
-        beside = self._ledger.under_way
+        beside = self._network.under_way
         execution = Execution(
             self._fabric,
             self._policy.now,
@@ -319,9 +322,9 @@ class Mover:
             self._named(plan.affected),
         )
         started_s = time.monotonic()
-        self._ledger.update(entry.id, started_unix_s=time.time())
-        self._ledger.foretell(plan.disconnect, entry.trigger)
-        self._ledger.begin(execution)
+        self._log.update(entry.id, started_unix_s=time.time())
+        self._network.foretell(plan.disconnect, entry.trigger)
+        self._network.begin(execution)
         told = 0
         self._standstills[execution] = _Standstill(started_s)
 
@@ -341,7 +344,7 @@ class Mover:
             if len(execution.steps) != told:
                 told = len(execution.steps)
                 changes["timeline"] = _timeline(execution, started_s)
-            self._ledger.update(entry.id, **changes)
+            self._log.update(entry.id, **changes)
             if execution.closed:
                 self._upkeep.follow_closed_meanwhile(execution)
             if execution.lets_others_in:
@@ -356,8 +359,8 @@ class Mover:
         finally:
             undisturbed = not self._standstills.pop(execution).for_others_s
             self._silence.during(execution, drains=False)
-            self._ledger.end(execution)
-            if not self._ledger.under_way:
+            self._network.end(execution)
+            if not self._network.under_way:
                 self._broken_off_by = None
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s, undisturbed=undisturbed)
@@ -376,7 +379,7 @@ class Mover:
         """
         LOG.error("breaks off: %s", error)
         execution.result = resting_beside(execution.result, execution.wanted)
-        self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
+        self._log.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
         if execution.state is not ReconfigurationState.QUEUED:
             self._upkeep.start_over(execution)
 
@@ -387,7 +390,7 @@ class Mover:
         outage_s = outage_of(execution) if undisturbed else None
         if outage_s is not None and not execution.failures:
             self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
-        self._ledger.finish(
+        self._log.update(
             entry.id,
             state=execution.state,
             timeline=_timeline(execution, started_s),
@@ -404,6 +407,7 @@ class Mover:
             unconfirmed=tuple(sorted(execution.unconfirmed)),
             reason=execution.reason or entry.reason,
         )
+        self._reservations.save("reconfigured")
         LOG.log(
             logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
             "ends %s after %.0f ms: %d rules, %d ports%s",

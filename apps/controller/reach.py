@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Final, TypeVar
 
 from apps.controller.devices import Devices
-from apps.controller.ledger import Ledger
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
+from apps.controller.record.ledger import Ledger
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable
 from hydra.failures import Failure
@@ -39,7 +39,7 @@ class Reach:
     _fabric: Fabric
     _fleet: Fleet
     _devices: Devices
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _quarantine: Quarantine
     _panels: PatchPanels
     _switches: Switches
@@ -48,7 +48,9 @@ class Reach:
     starting: bool = field(default=True, init=False)
     """True from the start until everything is there, or has had its time to come."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._writer = ledger.writer
         self._substrate = substrate_of(self._fabric)
 
     # -- switches ---------------------------------------------------------------------------------
@@ -92,7 +94,7 @@ class Reach:
 
     def announced(self) -> Announced:
         """Every server with the VLANs that lead to it, without paths that are being moved."""
-        state, moving = self._ledger.standing()
+        state, moving = self._network.standing()
         lost = [path for path in state.topology.paths if pair_of(path) in moving]
         return reachable_on(self._fabric, without(state, (), lost))
 
@@ -291,7 +293,7 @@ class Reach:
         reasons = [] if self._recovery.done else ["devices have not been read yet"]
         if self.starting and (missing := self.missing()):
             reasons += ["just started, and waits a moment for what is missing", *missing]
-        if (failure := self._ledger.journal_failure) is not None:
+        if (failure := self._writer.failure) is not None:
             reasons.append(str(failure[1]))
         return reasons
 

@@ -8,13 +8,13 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Final
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.upkeep import Retries, Upkeep
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -69,7 +69,7 @@ class ReservationCare:
     _upkeep: Upkeep
     _reach: Reach
     _panels: PatchPanels
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _max_hops: int
     _paths_per_pair: int
     _notice_s: float
@@ -93,7 +93,12 @@ class ReservationCare:
     _ends: bool = field(default=False, init=False)
     """True once the next leader is to go on with what is queued here."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
+        self._reservations = ledger.reservations
+        self._writer = ledger.writer
         self._substrate = substrate_of(self._fabric)
         self._mover.let_in(self.beside)
 
@@ -132,10 +137,10 @@ class ReservationCare:
 
         Raises DeviceUnavailable if the planner does not say in time what else would move.
         """
-        with self._ledger.trial():
+        with self._bookings.trial():
             drafted, _, basis = self._draft((request,), None, all_or_nothing=True)
             reservation = self._as_one(drafted)
-            pins = [pin for pin in self._ledger.pins() if (pin.src, pin.dst) == reservation.pair]
+            pins = [pin for pin in self._bookings.pins() if (pin.src, pin.dst) == reservation.pair]
         state, all_pins, blocked = basis
         if self._builds(state, drafted):
             self._planning.with_pins(state, all_pins, blocked)
@@ -165,19 +170,19 @@ class ReservationCare:
         otherwise be overtaken again and again.
         """
         with self._turn:
-            if known := self._ledger.admitted_before(requests[0]):
+            if known := self._bookings.admitted_before(requests[0]):
                 return known, ()
             basis: _Basis | None = None
             for _ in range(1 + _CHECKS):
                 if basis is not None:
                     self._planning.with_pins(*basis)
                 checked = basis
-                with self._ledger.trial():
+                with self._bookings.trial():
                     admitted, refused, basis = self._draft(
                         requests, group, all_or_nothing=all_or_nothing
                     )
                     if basis == checked or not self._builds(basis[0], admitted):
-                        self._ledger.keep(admitted)
+                        self._reservations.keep(admitted)
                         break
             else:
                 raise DeviceUnavailable(
@@ -214,8 +219,12 @@ class ReservationCare:
                 _none_fits(str(one.error) for one in refused),
                 in_public=_none_fits(one.error.in_public for one in refused),
             )
-        pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._ledger.pins())
-        return tuple(admitted), tuple(refused), (self._ledger.state, tuple(pins), limits.blocked)
+        pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._bookings.pins())
+        return (
+            tuple(admitted),
+            tuple(refused),
+            (self._network.state, tuple(pins), limits.blocked),
+        )
 
     def _as_one(self, reservations: Sequence[Reservation]) -> Reservation:
         """A reservation, or the bundle of these parts."""
@@ -258,7 +267,7 @@ class ReservationCare:
             try:
                 entered.extend(self._add_one(part, limits, group, bundle) for part in parts)
             except AdmissionError as error:
-                self._ledger.take_back(entered)
+                self._bookings.take_back(entered)
                 why = why or error
             else:
                 return entered, None
@@ -271,7 +280,7 @@ class ReservationCare:
         for smaller in smaller_bundles(self._fabric, request, limits.paths_per_pair):
             entered, _ = self._add_parts(smaller, limits, group)
             if entered:
-                self._ledger.take_back(entered)
+                self._bookings.take_back(entered)
                 return Alternative(smaller.bandwidth_mbps, None)
         return None
 
@@ -282,12 +291,12 @@ class ReservationCare:
         group: str | None,
         bundle: str | None = None,
     ) -> Reservation:
-        self._ledger.check(request)
+        self._bookings.check(request)
         starts_now = request.start_unix_s is None
         if starts_now:
             self._check_switches(request)
         try:
-            return self._ledger.add(request, limits, group, self._notice_s, bundle)
+            return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
             if starts_now and self._would_fit(request, limits):
                 raise self._with_devices(error) from None
@@ -304,7 +313,7 @@ class ReservationCare:
         return AdmissionLimits(
             self._max_hops,
             self._reach.blocked_ports(),
-            self._ledger.standing_paths(),
+            self._reservations.unreserved_paths(),
             self._mover.touched.ports,
             paths_per_pair=self._paths_per_pair,
         )
@@ -312,7 +321,7 @@ class ReservationCare:
     def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
         """True if it would be admitted if no optical switch were down."""
         blocked = self._reach.blocked_with_all_planes()
-        return blocked < limits.blocked and self._ledger.would_fit(
+        return blocked < limits.blocked and self._bookings.would_fit(
             request, replace(limits, blocked=blocked), self._notice_s
         )
 
@@ -343,7 +352,7 @@ class ReservationCare:
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
-        return self._ledger.fitting_mbps(failed, self._limits()) if failed else {}
+        return self._bookings.fitting_mbps(failed, self._limits()) if failed else {}
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Make a held reservation one that stays, if it is still as it was ``seen``.
@@ -352,15 +361,15 @@ class ReservationCare:
         """
         if parts := self._parts(reservation_id, seen):
             committed = [
-                self._ledger.commit(one.id, None)
+                self._reservations.commit(one.id, None)
                 for one in parts
                 if one.state is ReservationState.HELD
             ]
             if not committed:
-                self._ledger.commit(parts[0].id, None)  # raises LifecycleError
+                self._reservations.commit(parts[0].id, None)  # raises LifecycleError
             self._activate_in_turn([one.id for one in committed])
             return self.reservation(reservation_id)
-        reservation = self._ledger.commit(reservation_id, seen)
+        reservation = self._reservations.commit(reservation_id, seen)
         self._activate_in_turn([reservation_id])
         return reservation
 
@@ -376,7 +385,7 @@ class ReservationCare:
                 "hitless modification not possible: it is a bundle, whose parts are promised each "
                 "by itself; reserve anew beside it, then release this one"
             )
-        reservation = self._ledger.modify(reservation_id, change, self._limits(), seen)
+        reservation = self._reservations.modify(reservation_id, change, self._limits(), seen)
         self._enqueue(self._hold)
         return reservation
 
@@ -390,15 +399,15 @@ class ReservationCare:
         return self._let_go(reservation_id, seen)
 
     def _let_go(self, reservation_id: str, seen: Reservation | None) -> Reservation:
-        reservation = self._ledger.let_go(reservation_id, seen)
+        reservation = self._reservations.let_go(reservation_id, seen)
         if reservation.state is ReservationState.RELEASING:
             self._enqueue(lambda: self._release(reservation_id))
         return reservation
 
     def reservation(self, reservation_id: str) -> Reservation:
         """A reservation or a bundle by its id. Raises UnknownName."""
-        parts = self._ledger.parts(reservation_id)
-        return self._as_one(parts) if parts else self._ledger.reservation(reservation_id)
+        parts = self._bookings.parts(reservation_id)
+        return self._as_one(parts) if parts else self._bookings.get(reservation_id)
 
     def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
         """The parts of a bundle, if it is still as it was ``seen``; none if the id is not a
@@ -406,10 +415,10 @@ class ReservationCare:
 
         Raises Changed, and LifecycleError for a part: what is promised is the bundle.
         """
-        parts = self._ledger.parts(reservation_id)
+        parts = self._bookings.parts(reservation_id)
         if parts and seen is not None and self._as_one(parts) != seen:
             raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
-        if not parts and (bundle := self._ledger.reservation(reservation_id).bundle):
+        if not parts and (bundle := self._bookings.get(reservation_id).bundle):
             raise LifecycleError(
                 f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
             )
@@ -423,7 +432,7 @@ class ReservationCare:
 
     def resume(self) -> None:
         """After a start: finish what the last run had begun, and bring back what was lost."""
-        for reservation in self._ledger.reservations():
+        for reservation in self._bookings.all():
             if reservation.state is ReservationState.RELEASING:
                 self._release(reservation.id)
         self.restore()
@@ -431,7 +440,7 @@ class ReservationCare:
     def restore(self) -> None:
         """Bring back the paths of all reservations that should have one."""
         self._await_racks.clear()
-        self._place([r.id for r in self._ledger.reservations() if r.holds_capacity])
+        self._place([r.id for r in self._bookings.all() if r.holds_capacity])
 
     @property
     def awaits_racks(self) -> bool:
@@ -442,25 +451,25 @@ class ReservationCare:
         """Give rack pairs, as (from, to), other paths for unreserved ones that they lost, where
         there is room: all in one move.
         """
-        state, blocked = self._ledger.state, self._reach.blocked_ports()
+        state, blocked = self._network.state, self._reach.blocked_ports()
         missing = set(lost) - directions(state)
         if missing and self._fabric.one_way:
             target = self._planning.ringed(state, missing, blocked)
         elif missing:
             pairs = sorted({(min(ends), max(ends)) for ends in missing})
-            target = self._planning.rejoined(state, pairs, self._ledger.pins(), blocked)
+            target = self._planning.rejoined(state, pairs, self._bookings.pins(), blocked)
         if missing:
             if left := missing - directions(target):
                 LOG.warning("stay electrical, since there is no room: %s", self._named(left))
             self._mover.go(target, "circuit lost", "planned around it")
-        self._ledger.keep_standing()
+        self._reservations.keep_standing()
 
     def rejoined_beside(self, lost: Collection[tuple[RackId, RackId]]) -> NetworkState:
         """The state in which unreserved pairs, as (from, to), that have lost their paths have
         others, of what the changes under way do not touch. Raises PlanError.
         """
-        state, touched = self._ledger.state, self._mover.touched
-        pins = self._ledger.pins()
+        state, touched = self._network.state, self._mover.touched
+        pins = self._bookings.pins()
         pinned = {rack_pair(pin.src, pin.dst) for pin in pins}
         missing = {rack_pair(*ends) for ends in set(lost) - directions(state)}
         pairs = sorted(missing - touched.pairs - pinned)
@@ -476,24 +485,24 @@ class ReservationCare:
 
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned earlier and are not reserved, where they still fit."""
-        target = self._planning.joined(self._ledger.state, paths, self._reach.blocked_ports())
+        target = self._planning.joined(self._network.state, paths, self._reach.blocked_ports())
         if self._mover.go(target, "people", why) is not None:
-            self._ledger.keep_standing()
+            self._reservations.keep_standing()
 
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""
-        self._ledger.catch_up()
+        self._writer.catch_up()
         self._fail_refused()
-        for reservation_id in self._ledger.expired():
+        for reservation_id in self._bookings.expired():
             if self._ends:
                 return
             self._expire(reservation_id)
         self._take_down_again()
-        due = self._ledger.due()
+        due = self._bookings.due()
         for reservation_id in due:
             if self._ends:
                 return
-            self._ledger.change(reservation_id, ReservationState.ACTIVATING)
+            self._reservations.change(reservation_id, ReservationState.ACTIVATING)
         if due:
             self._place(due)
 
@@ -501,11 +510,11 @@ class ReservationCare:
         """Fail reservations whose rules a switch refuses: their traffic is electrical."""
         if not self._upkeep.refuses:
             return
-        for reservation in self._ledger.active():
+        for reservation in self._bookings.active():
             if reservation.state is ReservationState.ACTIVE and (
                 why := self._upkeep.refusal(reservation)
             ):
-                self._ledger.change(reservation.id, ReservationState.FAILED, why)
+                self._reservations.change(reservation.id, ReservationState.FAILED, why)
 
     def _activate(self, ids: Sequence[str]) -> None:
         """Place the reservations among ``ids`` that are to begin now."""
@@ -518,7 +527,7 @@ class ReservationCare:
         """Those among these that are remembered: one that was to begin may have ended long ago."""
         for reservation_id in ids:
             with suppress(UnknownName):
-                yield self._ledger.reservation(reservation_id)
+                yield self._bookings.get(reservation_id)
 
     def beside(self) -> bool:
         """Place a reservation that waits for its turn, between two steps of the changes under way,
@@ -529,19 +538,19 @@ class ReservationCare:
         if self._ends:
             return False
         for reservation_id in sorted(self._in_turn):
-            under_way = tuple((one, one.may_leave) for one in self._ledger.under_way)
+            under_way = tuple((one, one.may_leave) for one in self._network.under_way)
             if self._tried_beside.get(reservation_id) == under_way:
                 continue
             self._tried_beside[reservation_id] = under_way
             try:
-                reservation = self._ledger.reservation(reservation_id)
+                reservation = self._bookings.get(reservation_id)
                 plan = self._plan_beside(reservation)
             except HydraError as error:
                 LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
                 continue
             if plan is not None:
                 self._in_turn.discard(reservation_id)  # whatever comes of it, it has its turn yet
-                entry = self._ledger.enter(f"reservation {reservation_id}")
+                entry = self._log.enter(f"reservation {reservation_id}")
                 self._mover.move_beside(entry, plan)
                 self._note_placed(reservation)
                 return True
@@ -554,7 +563,7 @@ class ReservationCare:
         path = reservation.booked
         if reservation.state is not ReservationState.ACTIVATING or path is None:
             return None
-        state = self._ledger.state
+        state = self._network.state
         ends = {end for circuit in path.circuits for end in circuit.ends}
         if (
             path in state.vlans
@@ -567,10 +576,10 @@ class ReservationCare:
             return None
         others = frozenset(
             one.id
-            for one in self._ledger.reservations()
+            for one in self._bookings.all()
             if one.booked not in state.vlans and one.id != reservation.id
         )
-        pins = self._ledger.pins(leaving_out=others)
+        pins = self._bookings.pins(leaving_out=others)
         if touched == self._mover.touched:
             target = self._target(pins, touched)
         else:  # whose ports it takes over is given others by the change that leaves them
@@ -580,7 +589,7 @@ class ReservationCare:
 
     def _taken_by(self, path: Path) -> Touched:
         """What a path takes: its pair's present paths and all at its ports give way to it."""
-        paths = self._ledger.state.vlans
+        paths = self._network.state.vlans
         ends = {end for circuit in path.circuits for end in circuit.ends}
         pair = pair_of(path)
         users = {
@@ -597,12 +606,12 @@ class ReservationCare:
         """Note that a reservation has its path, if that stands."""
         if (
             reservation.booked is not None
-            and self._ledger.place(reservation.booked)
+            and self._reservations.place(reservation.booked)
             and reservation.state is ReservationState.ACTIVATING
             and not self._upkeep.refusal(reservation)
         ):
             self._upkeep.hold_reserved()
-            self._ledger.change(reservation.id, ReservationState.ACTIVE)
+            self._reservations.change(reservation.id, ReservationState.ACTIVE)
 
     def _place(self, ids: Sequence[str]) -> None:
         """Give the reservations their paths, in one move; other paths where the first ones fail.
@@ -627,14 +636,16 @@ class ReservationCare:
             reasons += map(self._upkeep.refusal, self._not_placed(ids))
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
-            self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")
+            self._reservations.change(
+                reservation.id, ReservationState.FAILED, why or "no path came up"
+            )
 
     def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
         """Reservations that hold capacity, but are activating, or whose path does not stand.
 
         A reservation whose path people are at work on is left out: it has to wait.
         """
-        standing = self._ledger.state.vlans
+        standing = self._network.state.vlans
         return [
             reservation
             for reservation in self._known(ids)
@@ -656,14 +667,14 @@ class ReservationCare:
             and any({c.a, c.b} & limits.blocked for c in reservation.booked.circuits)
         }
         for pair in sorted(blocked):
-            self._ledger.reroute(pair, limits, tried)
+            self._reservations.reroute(pair, limits, tried)
 
     def _target(self, pins: Sequence[Pin], touched: Touched = _NOTHING) -> NetworkState:
         """The state with every pin on its path; pairs that give way to them get other paths.
 
         What others have ``touched`` nobody is given.
         """
-        state = apart(self._ledger.state, touched)
+        state = apart(self._network.state, touched)
         blocked = self._reach.blocked_ports() | touched.ports
         if all(pin.path in state.vlans for pin in pins):
             return state
@@ -678,7 +689,7 @@ class ReservationCare:
     def _try_to_place(self, ids: Sequence[str]) -> str:
         """Move the network to where the reservations have their paths; returns why that failed."""
         try:
-            return self._move_to(self._target(self._ledger.pins()), ids)
+            return self._move_to(self._target(self._bookings.pins()), ids)
         except HydraError as error:
             if len(ids) < 2:
                 return str(error)
@@ -690,32 +701,32 @@ class ReservationCare:
             others = frozenset(ids) - {reservation_id}
             others -= {r.id for r in self._placed(others)}
             try:
-                target = self._target(self._ledger.pins(leaving_out=others))
+                target = self._target(self._bookings.pins(leaving_out=others))
                 problems.append(self._move_to(target, [reservation_id]))
             except HydraError as error:
                 problems.append(str(error))
         return "; ".join(dict.fromkeys(problem for problem in problems if problem))
 
     def _placed(self, ids: Collection[str]) -> list[Reservation]:
-        standing = self._ledger.state.vlans
+        standing = self._network.state.vlans
         return [r for r in self._known(ids) if r.booked in standing]
 
     def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
-        if target == self._ledger.state:
+        if target == self._network.state:
             return ""
-        entry = self._ledger.enter(f"reservation {', '.join(ids)}")
+        entry = self._log.enter(f"reservation {', '.join(ids)}")
         return self._mover.move(entry, target).reason
 
     def _release(self, reservation_id: str) -> None:
-        reservation = self._ledger.reservation(reservation_id)
+        reservation = self._bookings.get(reservation_id)
         if self._ends or reservation.state is not ReservationState.RELEASING:
             return  # asked for before :meth:`resume`, which has seen to it, or will
         self._take_down(reservation)
-        self._ledger.change(
+        self._reservations.change(
             reservation.id,
             ReservationState.RELEASED,
             reservation.reason,
-            leaves_nothing=not self._ledger.unwanted(reservation.pair),
+            leaves_nothing=not self._reservations.unwanted(reservation.pair),
         )
         self._note_taken_down(reservation.pair)
 
@@ -725,25 +736,25 @@ class ReservationCare:
         What can't be removed now, since a vswitch is away, is tried again by :meth:`keep_time`.
         """
         pair = reservation.pair
-        if unwanted := self._ledger.unwanted(pair):
-            entry = self._ledger.enter(f"release of reservation {reservation.id}")
+        if unwanted := self._reservations.unwanted(pair):
+            entry = self._log.enter(f"release of reservation {reservation.id}")
             try:
-                self._mover.move(entry, self._planning.reduced(self._ledger.state, (), unwanted))
+                self._mover.move(entry, self._planning.reduced(self._network.state, (), unwanted))
             except HydraError as error:
-                self._ledger.refuse(entry, str(error))
+                self._log.refuse(entry, str(error))
 
     def _note_taken_down(self, pair: Pair) -> None:
         """Note whether the path that the pair's reservations have left is gone, or wanted."""
-        stays = bool(self._ledger.unwanted(pair))
+        stays = bool(self._reservations.unwanted(pair))
         self._retries.note([pair], [pair] if stays else [])
         if not stays:
-            self._ledger.leave_nothing(pair)
+            self._reservations.leave_nothing(pair)
 
     def _take_down_again(self) -> None:
         """Try again what could not be removed, once the vswitches are there that it takes."""
         left = {
             one.pair: one
-            for one in self._ledger.leaving()
+            for one in self._bookings.leaving()
             if one.state is not ReservationState.RELEASING
         }
         if not left:
@@ -757,7 +768,7 @@ class ReservationCare:
             self._note_taken_down(pair)
 
     def _expire(self, reservation_id: str) -> None:
-        before = self._ledger.reservation(reservation_id)
+        before = self._bookings.get(reservation_id)
         if not before.ends_by(time.time()):
             return  # meanwhile its end was put off, or it was committed
         if before.preempted_by is not None:
@@ -767,7 +778,7 @@ class ReservationCare:
         else:
             state, reason = ReservationState.EXPIRED, "its time is up"
         try:
-            reservation = self._ledger.change(reservation_id, state, reason, before)
+            reservation = self._reservations.change(reservation_id, state, reason, before)
         except Changed:
             return  # the same, in this moment
         if before.holds_capacity:

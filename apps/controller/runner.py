@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
-from apps.controller.ledger import Ledger
 from apps.controller.mastership import Mastership
 from apps.controller.policing import Policing
+from apps.controller.record.journal_writer import JournalWriter
+from apps.controller.record.reservations import Reservations
 from apps.openflow.fleet import Fleet
 from apps.openflow.replies import Reply
 from apps.process.metrics import Metrics
@@ -104,7 +105,8 @@ class Runner:
         policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
-        ledger: Ledger,
+        writer: JournalWriter,
+        reservations: Reservations,
         announcer: Announcer,
         metrics: Metrics,
         mastership: Mastership,
@@ -120,7 +122,8 @@ class Runner:
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
-        self._ledger = ledger
+        self._reservations = reservations
+        self._writer = writer
         self._announcer = announcer
         self._metrics = metrics
         self._mastership = mastership
@@ -375,10 +378,10 @@ class Runner:
         time.sleep(command.seconds)
 
     def _record(self, command: Record) -> None:
-        self._ledger.record(command.what, command.details)
+        self._writer.record(command.what, command.details)
 
     def _save_state(self, command: SaveState) -> None:
-        self._ledger.save(command.what)
+        self._reservations.save(command.what)
 
     def _tor_datapath(self, rack: RackId) -> DatapathId | None:
         datapath = self._fabric.racks[rack].tor.datapath_id

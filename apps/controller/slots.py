@@ -12,12 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from statistics import median
 from typing import Final
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import FIRST_OUTAGE_S, Mover, outage_of
+from apps.controller.record.ledger import Ledger
 from apps.planning.engine import SCHEDULER
 from hydra.decisions.decision import SeenDemand
 from hydra.errors import HydraError, PlanError
@@ -52,7 +52,7 @@ class Slots:
     _fabric: Fabric
     _policy: CurrentPolicy
     _mover: Mover
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _plan: Callable[[float], WeekDraft | None]
     """Makes a week for the demand of now, with nights of so many seconds; None if there is no
     demand. Raises PlanError.
@@ -71,6 +71,12 @@ class Slots:
     _began_unix_s: float = field(default=0.0, init=False)
     _duty: DutyCycle = field(default_factory=DutyCycle, init=False)
     _nights_s: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY), init=False)
+
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
+        self._reservations = ledger.reservations
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -143,7 +149,7 @@ class Slots:
 
     def _why_ended(self, week: Week) -> str | None:
         """The reason why a week can't go on, in words; None if it can."""
-        if not week.slots[self._index].stands(self._ledger.state):
+        if not week.slots[self._index].stands(self._network.state):
             return "something else has changed the network"
         if not self._keeps_reserved(week):
             return "a reservation has got a path that stands by turns"
@@ -151,7 +157,7 @@ class Slots:
 
     def _keeps_reserved(self, week: Week) -> bool:
         """True if reserved paths that stand do so in all slots."""
-        reserved = {pin.path for pin in self._ledger.pins()} & self._ledger.state.vlans.keys()
+        reserved = {pin.path for pin in self._bookings.pins()} & self._network.state.vlans.keys()
         return all(reserved <= slot.state.vlans.keys() for slot in week.slots)
 
     def _next_week(self, week: Week | None) -> None:
@@ -161,8 +167,8 @@ class Slots:
             draft = ahead if known else self._draft()
         except PlanError as error:
             LOG.error("no week: %s", error)
-            standing = self._ledger.state.topology.circuits
-            self._ledger.decide(no_plan(str(error), standing, (), TRIGGER, time.time()))
+            standing = self._network.state.topology.circuits
+            self._log.decide(no_plan(str(error), standing, (), TRIGGER, time.time()))
             self._forget()
             with self._lock:  # without changes nothing would ever be measured again
                 self._nights_s.clear()
@@ -192,11 +198,11 @@ class Slots:
 
     def _adopt(self, draft: WeekDraft) -> None:
         """Begin another week with its first slot."""
-        week, standing = draft.week, self._ledger.state.topology.circuits
+        week, standing = draft.week, self._network.state.topology.circuits
         decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
-        entry = self._ledger.enter(TRIGGER, decision.reason)
-        self._ledger.decide(replace(decision, reconfiguration=entry.id))
-        self._ledger.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
+        entry = self._log.enter(TRIGGER, decision.reason)
+        self._log.decide(replace(decision, reconfiguration=entry.id))
+        self._log.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
         if self._week is not None:
             self._count()
         self._begin(week, 0)
@@ -204,12 +210,12 @@ class Slots:
 
     def _turn(self, week: Week, index: int) -> None:
         """Change to another slot of the same week."""
-        plan = week.change_to(index, self._ledger.state)
+        plan = week.change_to(index, self._network.state)
         self._count()
         self._begin(week, index)
         if plan.empty:
             return
-        entry = self._ledger.enter(TRIGGER, f"slot {index + 1} of {len(week.slots)}")
+        entry = self._log.enter(TRIGGER, f"slot {index + 1} of {len(week.slots)}")
         self._stand(self._mover.move(entry, plan.target, plan))
         if index == len(week.slots) - 1:
             self._look_ahead()
@@ -233,7 +239,7 @@ class Slots:
         if self._night_s:
             with self._lock:
                 self._nights_s.append(self._night_s)
-        self._ledger.keep_standing(planned=lambda _pair: True)
+        self._reservations.keep_standing(planned=lambda _pair: True)
 
     def _look_ahead(self) -> None:
         """Plan the next week in time, by the day."""

@@ -17,9 +17,9 @@ from itertools import count
 import numpy as np
 
 from apps.controller.beside import Beside, Part
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, LifecycleError, PlanError
@@ -181,7 +181,9 @@ class Staging:
         self._fabric = fabric
         self._policy = policy
         self._planning = planning
-        self._ledger = ledger
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
         self._reach = reach
         self._mover = mover
         self._put = put
@@ -190,7 +192,9 @@ class Staging:
         self._electrical_mbps = np.array(
             [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
         )
-        self._beside = Beside(fabric, policy, planning, ledger, mover, self._electrical_mbps)
+        self._beside = Beside(
+            fabric, policy, planning, ledger.network, mover, self._electrical_mbps
+        )
         self._changes: dict[str, _Change] = {}
         """Changes with stages ahead, by the whole's id."""
         self._ranks = count()
@@ -220,9 +224,9 @@ class Staging:
             change.paused = before
             raise
         if entry.id not in self._changes:  # it has ended meanwhile
-            self._ledger.note_finished(entry.id)
+            self._log.note_finished(entry.id)
             return
-        self._ledger.update(entry.id, paused=paused)
+        self._log.update(entry.id, paused=paused)
         self._put(lambda: self._go_on_if_it_waits(change))
 
     def _with_stages_ahead(self, entry: Reconfiguration, what: str) -> _Change:
@@ -237,10 +241,10 @@ class Staging:
     def changes_of(self, a: RackId, b: RackId) -> list[str]:
         """Changes with stages ahead, and what they have left for two racks, in words."""
         pair = (min(a, b), max(a, b))
-        standing = set(paths_by_pair(self._ledger.state).get(pair, ()))
+        standing = set(paths_by_pair(self._network.state).get(pair, ()))
         lines = []
         for change in tuple(self._changes.values()):
-            entry = self._ledger.reconfiguration(change.entry.id)
+            entry = self._log.reconfiguration(change.entry.id)
             goal = {path for path in change.goal.paths if pair_of(path) == pair}
             if pair in self._theirs(change).pairs:
                 goal = standing
@@ -284,7 +288,7 @@ class Staging:
             try:
                 self._refuse_beyond(ahead)
             except PlanError as error:
-                self._ledger.refuse(entry, str(error))
+                self._log.refuse(entry, str(error))
                 raise
         if sent_mbps is None or not ahead or (ahead[0].last and not late):
             self._warn_of(ahead)
@@ -337,13 +341,13 @@ class Staging:
         What that touches, or would have to wait for the same switches, has its turn, and so has all
         that would be refused now, or does not pay. So have changes that go at that pace themselves.
         """
-        under_way = self._ledger.under_way
+        under_way = self._network.under_way
         if not under_way[-1].slow:
             return False
         waiting = [
             one for one in self._changes.values() if one.only_waits_for_turn and not one.makes_up
         ]
-        looked_at = (under_way, self._ledger.state, [one.entry.id for one in waiting])
+        looked_at = (under_way, self._network.state, [one.entry.id for one in waiting])
         if looked_at == self._tried_beside:
             return False
         self._tried_beside = looked_at
@@ -409,7 +413,7 @@ class Staging:
             plan.target.topology,
             self._measured(sent_mbps),
             directions(plan.current),
-            self._ledger.pins(),
+            self._bookings.pins(),
             self._reach.blocked_ports(),
             None if sent_mbps is None else asker.wanted_mbps(),
             len(ahead) if ahead and ahead[-1].last else None,
@@ -438,7 +442,7 @@ class Staging:
             return
         before = change.entry
         why = "it gave way to others" if execution.left else "switches were late"
-        entry = self._ledger.enter(before.trigger, f"what {before.id} could not do, since {why}")
+        entry = self._log.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = replace(change, entry=entry, expected=None, done=0, put_off=frozenset())
         rest.left_out, rest.late, rest.makes_up = frozenset(), late, True
         rest.paused = False
@@ -468,7 +472,7 @@ class Staging:
         """
         before, after = execution.plan.current, execution.result
         made = _altered(before.topology, after.topology)
-        state = self._ledger.state
+        state = self._network.state
         for change in self._others(by.entry.id):
             if change.for_turn and change.rank > by.rank:
                 continue
@@ -486,7 +490,7 @@ class Staging:
         """
         if change.for_hours:
             return Touched()
-        return _altered(self._ledger.state.topology, change.goal)
+        return _altered(self._network.state.topology, change.goal)
 
     def _theirs(self, change: _Change) -> Touched:
         """What a change leaves to others: what they have made, and what later ones are to."""
@@ -498,7 +502,7 @@ class Staging:
 
     def _left_to_others(self, change: _Change) -> NetworkState:
         """The state that a change leads to, if it leaves to others what is theirs."""
-        state = self._ledger.state
+        state = self._network.state
         start = self._with_ids_of_its_own(state) if change.late else state
         return left_to(self._theirs(change), state, self._planning.toward(start, change.goal))
 
@@ -520,7 +524,7 @@ class Staging:
         """
         closed = frozenset[PortId]() if change is None else change.made.ports
         others = self._others("" if change is None else change.entry.id)
-        mine = _altered(self._ledger.state.topology, goal).ports if others else frozenset()
+        mine = _altered(self._network.state.topology, goal).ports if others else frozenset()
         for other in others:
             later = change is not None and other.rank > change.rank
             its = self._ahead(other).ports
@@ -552,8 +556,8 @@ class Staging:
         self._journal(change)
         reason = f"waits for {self._policy.now.beyond_hours}: no room now at {self._told(ahead)}"
         LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
-        self._ledger.update(change.entry.id, reason=reason)
-        self._ledger.note_course(change.entry.id, reason, _touched(self._ledger.state, change.goal))
+        self._log.update(change.entry.id, reason=reason)
+        self._log.note_course(change.entry.id, reason, _touched(self._network.state, change.goal))
 
     def keep_time(self) -> None:
         """Go on with changes whose hours have come, or that need not wait any more: a duty."""
@@ -590,7 +594,7 @@ class Staging:
 
     def _journal(self, change: _Change) -> None:
         """Write what is left of it, so that it goes on after a restart. Raises JournalError."""
-        self._ledger.note_unfinished(
+        self._log.note_unfinished(
             Unfinished(
                 change.entry.id,
                 change.entry.trigger,
@@ -611,7 +615,7 @@ class Staging:
         Without a measurement of traffic there are no stages to go on with.
         """
         done = unfinished.stages_done
-        entry = self._ledger.enter(
+        entry = self._log.enter(
             unfinished.trigger, f"goes on after a restart, with stage {done + 1}", unfinished.id
         )
         change = _Change(
@@ -619,8 +623,8 @@ class Staging:
             asker,
             unfinished.goal,
             self._measured(sent_mbps),
-            directions(self._ledger.state),
-            self._ledger.pins(),
+            directions(self._network.state),
+            self._bookings.pins(),
             self._reach.blocked_ports(),
             None if sent_mbps is None else asker.wanted_mbps(),
             None,
@@ -628,15 +632,15 @@ class Staging:
             done=done,
             paused=unfinished.paused,
         )
-        self._ledger.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
+        self._log.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
         why = "nobody measures traffic" if sent_mbps is None else self._contradiction(unfinished)
         if why is not None:
             then = "it is planned anew by the next decision" if asker.recurs else "ask for it anew"
             why = f"does not go on after a restart: {why}; {then}"
-            self._ledger.note_course(entry.id, why, _touched(self._ledger.state, change.goal))
+            self._log.note_course(entry.id, why, _touched(self._network.state, change.goal))
             self._end(change, why)
             return entry
-        self._ledger.note_course(entry.id, entry.reason, _touched(self._ledger.state, change.goal))
+        self._log.note_course(entry.id, entry.reason, _touched(self._network.state, change.goal))
         self._changes[entry.id] = change
         self._queue(change)
         return entry
@@ -645,11 +649,13 @@ class Staging:
         """The reason why the goal can't be gone on with, or None."""
         if not unfinished.whole:
             return "the fabric has a part of what it leads to no more"
-        goal, standing = unfinished.goal, self._ledger.state.topology.circuits
+        goal, standing = unfinished.goal, self._network.state.topology.circuits
         ends = {end for circuit in goal.circuits - standing for end in circuit.ends}
         if not ends.isdisjoint(self._reach.blocked_ports()):
             return "ports that it needs are set aside"
-        if any(pin.path is not None and pin.path not in goal.paths for pin in self._ledger.pins()):
+        if any(
+            pin.path is not None and pin.path not in goal.paths for pin in self._bookings.pins()
+        ):
             return "there are other reservations than it was planned with"
         return None
 
@@ -687,7 +693,7 @@ class Staging:
                     return
                 if had_hours:  # it was planned beside what they have made, and is asked for now
                     change.made, change.rank = Touched(), next(self._ranks)
-                state = self._ledger.state
+                state = self._network.state
                 goal = self._left_to_others(change)
                 near = hold(state, goal, change.put_off, ()) if change.put_off else goal
                 traffic = self._traffic(self._sent_mbps(change))
@@ -718,12 +724,12 @@ class Staging:
     def _end(self, change: _Change, reason: str) -> None:
         """Note that a change ends here, with what it has made."""
         self._changes.pop(change.entry.id, None)
-        self._ledger.note_finished(change.entry.id)
+        self._log.note_finished(change.entry.id)
         if not change.done:
-            self._ledger.refuse(change.entry, reason)
+            self._log.refuse(change.entry, reason)
             return
         LOG.warning("%s ends after stage %d: %s", change.entry.id, change.done, reason)
-        self._ledger.update(
+        self._log.update(
             change.entry.id,
             state=ReconfigurationState.PARTIAL,
             reason=f"after stage {change.done}: {reason}",
@@ -748,7 +754,7 @@ class Staging:
 
     def _planned_anew(self, change: _Change, others_came: str) -> _Anew | None:
         """The change planned anew; None if there is nothing else to plan with or for."""
-        pins, blocked = self._ledger.pins(), self._reach.blocked_ports()
+        pins, blocked = self._bookings.pins(), self._reach.blocked_ports()
         wanted_mbps, moved = self._moved_demand(change)
         if (pins, blocked) != (change.pins, change.blocked):
             why = "there are other reservations, or ports to plan with"
@@ -768,7 +774,7 @@ class Staging:
         before, change.goal = change.goal, plan.target.topology
         what = "goes on as planned" if change.goal == before else "is amended"
         told = f"{anew.why}: {what}"
-        self._ledger.note_course(change.entry.id, told, plan.connect | plan.disconnect)
+        self._log.note_course(change.entry.id, told, plan.connect | plan.disconnect)
 
     def _moved_demand(self, change: _Change) -> tuple[DemandMatrix | None, float | None]:
         """(demand to plan for now, part by which it has moved, or None if that is not enough).
@@ -779,7 +785,7 @@ class Staging:
         now = None if planned is None else change.asker.wanted_mbps()
         if planned is None or now is None:
             return planned, None
-        for direction in change.on_circuits - directions(self._ledger.state):
+        for direction in change.on_circuits - directions(self._network.state):
             now[direction] = max(now[direction], planned[direction])
         moved_mbps = float(np.abs(now - planned).sum())
         policy, planned_mbps = self._policy.now, float(planned.sum())
@@ -793,14 +799,14 @@ class Staging:
         sent_mbps = change.asker.sent_mbps()
         if sent_mbps is None:
             return change.sent_mbps
-        waiting = change.on_circuits - directions(self._ledger.state)
+        waiting = change.on_circuits - directions(self._network.state)
         for direction in waiting:
             sent_mbps[direction] = max(sent_mbps[direction], change.sent_mbps[direction])
         return sent_mbps
 
     def _move(self, change: _Change, stage: Stage, goal: NetworkState) -> None:
         """Carry out a stage; queue the next, if it is not the last."""
-        entry, before = change.entry, self._ledger.state
+        entry, before = change.entry, self._network.state
         self._warn_of((stage,))
         if stage.last:
             self._changes.pop(entry.id, None)
@@ -814,7 +820,7 @@ class Staging:
             self._note_last(change, execution)
             return
         self._note_stage(change, execution)
-        after = self._ledger.state
+        after = self._network.state
         if execution.left is None:
             self._put_off(change, stage.pairs, stage.target, goal)
         if (after.topology, after.vlans) == (before.topology, before.vlans):
@@ -828,8 +834,8 @@ class Staging:
         self._journal(change)
         number = change.done + 1
         of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
-        self._ledger.update(entry.id, stages_expected=change.expected)
-        return self._ledger.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
+        self._log.update(entry.id, stages_expected=change.expected)
+        return self._log.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
 
     def _put_off(
         self,
@@ -841,15 +847,15 @@ class Staging:
         """Put off those of a stage's pairs that it has not moved, and was to: it led to the state
         ``reached``, on the way to the goal.
         """
-        missing = moving_pairs(self._ledger.state, goal) & pairs
+        missing = moving_pairs(self._network.state, goal) & pairs
         change.put_off |= missing - moving_pairs(reached, goal)
 
     def _note_last(self, change: _Change, execution: Execution) -> None:
         """Note that the last stage was made."""
         entry = change.entry
         self._note_stage(change, execution, last=True)
-        self._ledger.note_finished(entry.id)
-        self._ledger.update(entry.id, connected=change.connected, disconnected=change.disconnected)
+        self._log.note_finished(entry.id)
+        self._log.update(entry.id, connected=change.connected, disconnected=change.disconnected)
         self._see_to_the_rest(change, execution)
 
     def _note_stage(self, change: _Change, execution: Execution, *, last: bool = False) -> None:
@@ -860,15 +866,15 @@ class Staging:
         change.done += 1
         change.connected |= execution.plan.connect - execution.failures.keys()
         change.disconnected |= execution.plan.disconnect
-        self._ledger.update(change.entry.id, stages_done=change.done)
+        self._log.update(change.entry.id, stages_done=change.done)
         if not last:
             self._journal(change)
 
     def _detours(self, closed_ports: frozenset[PortId]) -> Detours:
         """Detours over no circuit that is reserved, or at one of these ports."""
-        pins = self._ledger.pins()
+        pins = self._bookings.pins()
         closed = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
-        standing = self._ledger.state.topology.circuits
+        standing = self._network.state.topology.circuits
         closed.update(one for one in standing if not closed_ports.isdisjoint(one.ends))
         policy = self._policy.now
         ends_s = time.monotonic() + policy.planning_budget_ms / 1000

@@ -10,15 +10,15 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final, TypeVar
 
 from apps.controller.devices import Devices
-from apps.controller.ledger import Ledger
 from apps.controller.mastership import Mastership
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
+from apps.controller.record.ledger import Ledger
 from apps.controller.runner import BesideOthers, Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
@@ -97,7 +97,7 @@ class Upkeep:
     _fabric: Fabric
     _fleet: Fleet
     _devices: Devices
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _quarantine: Quarantine
     _panels: PatchPanels
     _policing: Policing
@@ -131,7 +131,10 @@ class Upkeep:
     one_way_uplinks: Dead = field(default_factory=dict, init=False)
     """Directions of servers' uplinks that are dead, by lost probes."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
         self._substrate = substrate_of(self._fabric)
         names = [one.name for one in self._fabric.planes]
         self._device_names = frozenset([*names, *(one.name for one in self._fabric.racks)])
@@ -333,16 +336,16 @@ class Upkeep:
 
     def follow_numbers_meanwhile(self) -> None:
         """Do so while a change under way waits; :meth:`follow_numbers` sees to what it moves."""
-        self._runner.run_meanwhile(self._switches.follow_numbers(self._ledger.under_way))
+        self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
 
     def note_followed(self, ports: Iterable[MovedPort]) -> None:
         """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
         for one in ports:
             names = self._fabric.racks
-            pairs = {pair_of(path) for path in self._ledger.state.topology.paths}
+            pairs = {pair_of(path) for path in self._network.state.topology.paths}
             concerned = [(names[a].name, names[b].name) for a, b in pairs if one.rack in (a, b)]
             LOG.warning("%s: its rules follow", one.what)
-            self._ledger.note(HappeningKind.CONDITION, f"{one.what}: its rules follow", concerned)
+            self._log.note(HappeningKind.CONDITION, f"{one.what}: its rules follow", concerned)
 
     def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""
@@ -358,7 +361,7 @@ class Upkeep:
         if self._substrate.detours:
             self._note_closed()
             self._runner.run_meanwhile(self._switches.follow_uplinks())
-            for change in self._ledger.under_way:
+            for change in self._network.under_way:
                 change.hear_of_uplinks(self._switches.dead_uplinks)
 
     def follow_closed_meanwhile(self, change: Execution) -> None:
@@ -373,7 +376,9 @@ class Upkeep:
     def hold_reserved(self) -> None:
         """Have switches keep to the bandwidth that reservations hold now."""
         ready = self._switches.ready()
-        self._switches.doubt(self._policing.hold(self._ledger.state, self._ledger.active(), ready))
+        self._switches.doubt(
+            self._policing.hold(self._network.state, self._bookings.active(), ready)
+        )
 
     # -- circuits that fail -----------------------------------------------------------------------
 
@@ -390,7 +395,7 @@ class Upkeep:
         """
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
-        state = self._ledger.state
+        state = self._network.state
         told, self.dark = self.dark, frozenset()
         denied, self.denied = self.denied & state.topology.circuits, frozenset()
         seen = self._dark_now() | told
@@ -407,13 +412,13 @@ class Upkeep:
 
     def _dark_now(self) -> frozenset[_Dark]:
         """Ports of circuits in use that are known to have no carrier."""
-        circuits = self._ledger.state.topology.circuits
+        circuits = self._network.state.topology.circuits
         ends = {end for one in circuits for end in one.ends}
         return self._at(set(filter(self._switches.is_dark, ends)))
 
     def _at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
         """Circuits in use that have one of these ports."""
-        circuits = self._ledger.state.topology.circuits
+        circuits = self._network.state.topology.circuits
         return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
 
     def divert_meanwhile(
@@ -428,7 +433,7 @@ class Upkeep:
             return
         dark = self._dark_now()
         dead = {circuit for circuit, _ in dark}.union(circuits)
-        course = self._switches.divert(dead, paths, self._ledger.under_way)
+        course = self._switches.divert(dead, paths, self._network.under_way)
         diverted = self._runner.run_meanwhile(course)
         self.dark |= {one for one in dark if one[0] in diverted}
 
@@ -460,7 +465,7 @@ class Upkeep:
     # -- reconfigurations -------------------------------------------------------------------------
 
     def _note_closed(self) -> None:
-        under_way = (change.closed for change in self._ledger.under_way)
+        under_way = (change.closed for change in self._network.under_way)
         self._switches.closed_meanwhile = frozenset().union(*under_way)
 
     def _follow_closed(self) -> None:
@@ -472,7 +477,7 @@ class Upkeep:
 
     def take_over(self, execution: Execution) -> None:
         """Note what a reconfiguration left uncertain, once its result is the present state."""
-        standing = self._ledger.state.topology.circuits
+        standing = self._network.state.topology.circuits
         # Others it took down itself: if they are set up again, their light is looked at anew.
         self.dark = frozenset(one for one in self.dark if one[0] in standing)
         self.denied &= standing

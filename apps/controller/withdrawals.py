@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.reservation_care import ReservationCare
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
@@ -38,7 +38,7 @@ class Withdrawals:
     """Methods run in the conductor's thread."""
 
     _planning: Planning
-    _ledger: Ledger
+    ledger: InitVar[Ledger]
     _upkeep: Upkeep
     _quarantine: Quarantine
     _panels: PatchPanels
@@ -59,7 +59,10 @@ class Withdrawals:
     _cut: set[tuple[RackId, RackId]] = field(default_factory=set, init=False)
     """Pairs, as (from, to), that are to be given other paths, and were not yet."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._promises = ledger.reservations
         self._mover.let_in(self.beside, first=True)
 
     @property
@@ -85,7 +88,7 @@ class Withdrawals:
         unlit, reason = self._upkeep.given_up(before)
         if unlit:
             LOG.error("%s", reason)
-            self._ledger.note_loss(unlit)
+            self._log.note_loss(unlit)
             cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
             self._plan_around({way for path in cut for way in path.directions})
         self.of_dead_circuits()  # ToRs have connected meanwhile
@@ -97,7 +100,7 @@ class Withdrawals:
             circuits = frozenset(circuit for one in standing for circuit in one.circuits)
             reason = "; ".join(one.reason for one in standing)
             ends = {end for one in circuits for end in one.ends}
-            self._quarantine.put(ends, reason, self._ledger.state.topology.paths)
+            self._quarantine.put(ends, reason, self._network.state.topology.paths)
             self._withdraw([*circuits, *(one.path for one in standing)], reason)
         elif self._cut:
             self._plan_around(frozenset())
@@ -115,13 +118,13 @@ class Withdrawals:
 
         What can't be done there is done in its turn.
         """
-        state = self._ledger.state
+        state = self._network.state
         lost = self._standing(self._diverted)
         dark = {circuit for circuit, _ in self._upkeep.dark} | self._upkeep.denied
         dark &= state.topology.circuits
         circuits = frozenset(dark).union(circuit for one in lost for circuit in one.circuits)
         paths = tuple(one.path for one in lost)
-        looked_at = (self._ledger.under_way, state, circuits, paths, frozenset(self._cut))
+        looked_at = (self._network.under_way, state, circuits, paths, frozenset(self._cut))
         if not (circuits or paths or self._cut) or looked_at == self._tried_beside:
             return False
         self._tried_beside = looked_at
@@ -135,10 +138,10 @@ class Withdrawals:
                 again = self._reservations.rejoined_beside(self._cut)
                 plan = self._mover.plan_beside(again, _LOST)
                 if plan is not None:
-                    entry = self._ledger.enter("circuit lost", "planned around it")
+                    entry = self._log.enter("circuit lost", "planned around it")
                     self._mover.move_beside(entry, plan)
-                    self._ledger.keep_standing()
-                    self._cut -= directions(self._ledger.state)
+                    self._promises.keep_standing()
+                    self._cut -= directions(self._network.state)
         except PlanError as error:
             LOG.debug("%s keeps its turn: %s", _LOST, error)
             return False
@@ -151,24 +154,24 @@ class Withdrawals:
         lost: Sequence[LostPath],
         dark: Collection[Circuit],
     ) -> None:
-        before = directions(self._ledger.state)
+        before = directions(self._network.state)
         reasons = [one.reason for one in lost]
         for one in lost:
             ends = {end for circuit in one.circuits for end in circuit.ends}
-            self._quarantine.put(ends, one.reason, self._ledger.state.topology.paths)
+            self._quarantine.put(ends, one.reason, self._network.state.topology.paths)
         if dark:
             reasons.append(self._upkeep.dead_circuits()[1])
         told = "; ".join(dict.fromkeys(reasons))
         LOG.error("%s", told)
-        self._ledger.note_loss(circuits)
-        self._mover.move_beside(self._ledger.enter("circuit lost", told), plan)
+        self._log.note_loss(circuits)
+        self._mover.move_beside(self._log.enter("circuit lost", told), plan)
         self._diverted = self._standing(self._diverted)
-        after = self._ledger.state
+        after = self._network.state
         self._left |= dict.fromkeys(frozenset(dark) & after.topology.circuits, told)
         self._cut |= before - directions(after)
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
-        state = self._ledger.state
+        state = self._network.state
         return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
     def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
@@ -185,17 +188,17 @@ class Withdrawals:
         if news:
             LOG.error("%s", why)
             self._upkeep.divert(circuits, paths)
-            self._ledger.note_loss([one for one in circuits if one in news])
+            self._log.note_loss([one for one in circuits if one in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
             if self._waits:
                 self._plan_around(frozenset())
             return
         try:
-            before = directions(self._ledger.state)
+            before = directions(self._network.state)
             told = "; ".join(dict.fromkeys(self._left.values()))
-            entry = self._ledger.enter("circuit lost", told)
-            self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
+            entry = self._log.enter("circuit lost", told)
+            self._mover.move(entry, self._planning.reduced(self._network.state, circuits, paths))
             self._left = self._still_standing()  # what stands later may have been set up anew
             self._plan_around(before)
         finally:
@@ -209,7 +212,7 @@ class Withdrawals:
         return bool(back) or self._clock_s() >= self._again_s
 
     def _still_standing(self) -> dict[Circuit | Path, str]:
-        topology = self._ledger.state.topology
+        topology = self._network.state.topology
         standing = {*topology.circuits, *topology.paths}
         return {one: why for one, why in self._left.items() if one in standing}
 
@@ -218,16 +221,16 @@ class Withdrawals:
         change. Pairs with a rack that is about to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
-        if lost - directions(self._ledger.state):
+        if lost - directions(self._network.state):
             self._upkeep.read_uncertain()
         awaited = self._reach.awaited_racks()
         try:
             self._reservations.restore()
-            missing = lost - directions(self._ledger.state)
+            missing = lost - directions(self._network.state)
             self._cut = {ends for ends in missing if not awaited.isdisjoint(ends)}
             self._reservations.rejoin(missing - self._cut)
         except Exception:
-            self._cut = lost - directions(self._ledger.state)
+            self._cut = lost - directions(self._network.state)
             raise
 
     def hear_people(self) -> None:

@@ -6,7 +6,7 @@ Prints its URL, and serves until standard input ends.
 import sys
 import tempfile
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app

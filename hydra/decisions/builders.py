@@ -27,20 +27,29 @@ class Builder:
 class Builders:
     """The builders of circuits, and what of them the journal has yet to get. Not thread-safe."""
 
-    def __init__(self, fabric: Fabric, records: Iterable[Mapping[str, Any]] = ()) -> None:
-        """``records``: those that the journal has, oldest first.
-
-        Raises KeyError, TypeError or ValueError for a record of another release.
-        """
+    def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._unwritten: list[Change] = []
         self._of: dict[Circuit, Builder] = {}
         self._recorded: set[str] = set()
-        for record in records:
-            builder = Builder(
-                str(record["reconfiguration"]), str(record["trigger"]), float(record["unix_s"])
+
+    def load(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Take over the records that the journal has, oldest first.
+
+        Raises KeyError, TypeError or ValueError for a record of another release, and takes over
+        none then.
+        """
+        read = [
+            (
+                Builder(
+                    str(record["reconfiguration"]), str(record["trigger"]), float(record["unix_s"])
+                ),
+                read_circuits(self._fabric, record["circuits"]),
             )
-            self._enter(builder, read_circuits(fabric, record["circuits"]))
+            for record in records
+        ]
+        for builder, circuits in read:
+            self._enter(builder, circuits)
 
     def _enter(self, builder: Builder, circuits: Iterable[Circuit]) -> None:
         self._of |= dict.fromkeys(circuits, builder)

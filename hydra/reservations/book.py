@@ -84,6 +84,10 @@ class ReservationBook:
         ended = ((self._by_id[one].since_unix_s or 0.0, one) for one in self._over)
         self._over = {one: None for _, one in sorted(ended, key=itemgetter(0))}
 
+    def take_over(self, other: ReservationBook) -> None:
+        """Become ``other``, which is not to be used afterwards."""
+        vars(self).update(vars(other))
+
     def __len__(self) -> int:
         return len(self._by_id)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from apps.controller import ahead as room
-from apps.controller.ahead import ReadBook, ReadOnce
-from apps.controller.ledger import Ledger
+from apps.controller.record import ahead as room
+from apps.controller.record.ahead import ReadBook, ReadOnce
+from apps.controller.record.ledger import Ledger
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
 from hydra.errors import AdmissionError, HydraError, LifecycleError
@@ -54,7 +54,7 @@ def reads(monkeypatch):
 
 def act(ledger, rng):
     """What a customer does, or the clock."""
-    known = [one.id for one in ledger.reservations()]
+    known = [one.id for one in ledger.bookings.all()]
     with suppress(AdmissionError, LifecycleError):
         match rng.randrange(5):
             case 0 | 1:
@@ -68,33 +68,35 @@ def act(ledger, rng):
                     owner=rng.choice((None, "tina")),
                     retry=RetryKey(f"{rng.random()}", "digest"),
                 )
-                with ledger.trial():
-                    ledger.keep([ledger.add(request, LIMITS)])
+                with ledger.bookings.trial():
+                    ledger.reservations.keep([ledger.bookings.add(request, LIMITS)])
             case 2 if known:
-                ledger.let_go(rng.choice(known))
+                ledger.reservations.let_go(rng.choice(known))
             case 3 if known:
                 state = rng.choice((State.ACTIVE, State.RELEASED, State.FAILED, State.EXPIRED))
-                ledger.change(rng.choice(known), state, "so be it")
+                ledger.reservations.change(rng.choice(known), state, "so be it")
             case 4 if known:
                 change = Modification(bandwidth_mbps=rng.choice((3.0, 30.0)))
-                ledger.modify(rng.choice(known), change, LIMITS, None)
+                ledger.reservations.modify(rng.choice(known), change, LIMITS, None)
 
 
 def told(ledger):
     """All that others see of it."""
-    with ledger.trial():
-        path = ledger.add(ReservationRequest("h21", "r3", 1.0), LIMITS).booked
-    pins = ledger.pins()
+    with ledger.bookings.trial():
+        path = ledger.bookings.add(ReservationRequest("h21", "r3", 1.0), LIMITS).booked
+    pins = ledger.bookings.pins()
     events, forgotten = ledger.events.after(0, 10_000)
     return {
-        "state": ledger.state,
-        "reservations": ledger.reservations(),
-        "active": set(ledger.active()),  # in the order in which they became so, for who leads, too
+        "state": ledger.network.state,
+        "reservations": ledger.bookings.all(),
+        "active": set(
+            ledger.bookings.active()
+        ),  # in the order in which they became so, for who leads, too
         "pins": {replace(one, reservations=tuple(sorted(one.reservations))) for one in pins},
-        "due": ledger.due(),
-        "usage": ledger.usage("tina"),
+        "due": ledger.bookings.due(),
+        "usage": ledger.bookings.usage("tina"),
         "admits": path,
-        "history": [line.text for line in ledger.history(0.0, time.time() + 1, (), 10_000)],
+        "history": [line.text for line in ledger.log.history(0.0, time.time() + 1, (), 10_000)],
         "events": (ledger.events.run, events, forgotten, ledger.events.last),
     }
 
@@ -110,23 +112,23 @@ def loaded_plainly(settings):
 
 
 def test_who_has_read_ahead_goes_on_as_who_has_not(settings, reads, monkeypatch):
-    monkeypatch.setattr("apps.controller.ledger._KEPT_RESERVATIONS", 8)
+    monkeypatch.setattr("apps.controller.record.reservations._KEPT_RESERVATIONS", 8)
     rng = random.Random(3)
     with closing(Copying(settings)) as copies:
         journal = EtcdJournal(settings, later=True)
         following = Ledger(FABRIC, journal, stored_events=True)
         leading = Ledger(FABRIC, EtcdJournal(settings), stored_events=True)
         leading.load()
-        leading.settle(STANDING)
-        leading.save("test")
+        leading.network.settle(STANDING)
+        leading.reservations.save("test")
         for _ in range(40):
             for _ in range(rng.randrange(6)):
                 act(leading, rng)
             following.look_ahead(copies.look())
-        assert len(leading.reservations()) > 12
-        with leading.trial():
-            last = leading.add(ReservationRequest("h11", "r2", 1.0), LIMITS)
-            leading.keep([last])
+        assert len(leading.bookings.all()) > 12
+        with leading.bookings.trial():
+            last = leading.bookings.add(ReservationRequest("h11", "r2", 1.0), LIMITS)
+            leading.reservations.keep([last])
         leading.close()
         reads.clear()
         journal.open(known=copies.hand_over())
@@ -134,7 +136,7 @@ def test_who_has_read_ahead_goes_on_as_who_has_not(settings, reads, monkeypatch)
         read = sorted(reads)
         expected = loaded_plainly(settings)
         try:
-            assert last.id in {one.id for one in following.reservations()}
+            assert last.id in {one.id for one in following.bookings.all()}
             assert told(following) == told(expected)
         finally:
             following.close()
@@ -148,15 +150,17 @@ def test_what_is_looked_at_once_it_leads_changes_nothing(settings):
         following = Ledger(FABRIC, journal)
         with closing(EtcdJournal(settings)) as before:
             leading = Ledger(FABRIC, before)
-            with leading.trial():
-                leading.keep([leading.add(ReservationRequest("h11", "r2", 1.0), LIMITS)])
+            with leading.bookings.trial():
+                leading.reservations.keep(
+                    [leading.bookings.add(ReservationRequest("h11", "r2", 1.0), LIMITS)]
+                )
         following.look_ahead(old := copies.look())
         journal.open(known=copies.hand_over())
         following.load()
-        (one,) = following.reservations()
-        following.change(one.id, State.ACTIVE)
+        (one,) = following.bookings.all()
+        following.reservations.change(one.id, State.ACTIVE)
         following.look_ahead(Copies(old, {}))
-        assert [one.state for one in following.reservations()] == [State.ACTIVE]
+        assert [one.state for one in following.bookings.all()] == [State.ACTIVE]
         following.close()
 
 

@@ -34,11 +34,13 @@ class Bench:
         audit = SimpleNamespace(
             look=lambda: next(looks), mend_rules=self.mended.append, clear_away=lambda: None
         )
-        self.note_loss = self.keep_standing = lambda *_: None
+        ignored = SimpleNamespace(note_loss=lambda *_: None, keep_standing=lambda: None)
+        self.network = self  # its state
+        ledger = SimpleNamespace(network=self, log=ignored, reservations=ignored)
         planning = SimpleNamespace(without_circuits=self._without, restored=lambda state, *_: state)
         self.auditor = Auditor(
             CurrentPolicy(Policy(**policy)),
-            self,  # the ledger, too
+            ledger,
             SimpleNamespace(blocked_ports=frozenset),
             SimpleNamespace(go=self._go),
             planning,

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
+from apps.controller.record.ledger import Ledger
 from apps.controller.reservation_care import ReservationCare
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -52,8 +52,8 @@ class Stage:
     def __init__(self):
         self.journal, self.jobs = Disk(":memory:"), queue.SimpleQueue()
         ledger = self.ledger = Ledger(FABRIC, self.journal)
-        ledger.settle(STANDING)
-        ledger.save("reconciled")
+        ledger.network.settle(STANDING)
+        ledger.reservations.save("reconciled")
         self.network = Network(FABRIC, STANDING, random.Random(1))
         self.before = lambda _step: None
         """Called before each step of a change."""
@@ -115,16 +115,16 @@ class Stage:
                 outcomes = self.network.perform(batch, lambda _command, its=batch: self.amid(its))
                 for command in batch.commands:
                     if hasattr(command, "details"):
-                        self.ledger.record(command.what, command.details)
+                        self.ledger.writer.record(command.what, command.details)
                 batch = steps.send(outcomes)
         except StopIteration:
             return
 
     def change(self, *, gives_way=False):
-        entry = self.ledger.enter("operator")
-        target = state_of(FABRIC, self.ledger.state, LATER)
+        entry = self.ledger.log.enter("operator")
+        target = state_of(FABRIC, self.ledger.network.state, LATER)
         self.execution = self.mover.move(entry, target, gives_way=gives_way)
-        return self.ledger.reconfiguration(entry.id)
+        return self.ledger.log.reconfiguration(entry.id)
 
     def asked_before(self, step, src, dst):
         """A reservation between two racks, asked for once before this step; a list of it."""
@@ -160,17 +160,17 @@ def test_it_is_placed_before_the_next_step(stage, step):
     def before(name):
         asked(name)
         if name == "activate" and made:
-            seen.append(stage.ledger.reservation(made[0]).state)
+            seen.append(stage.ledger.bookings.get(made[0]).state)
 
     stage.before = before
     assert stage.change().state is ReconfigurationState.DONE
     assert seen[-1] is ReservationState.ACTIVE, "while the change was under way"
-    assert paths(stage.ledger.state) == {LATER, THERE}
-    assert stage.ledger.state.epoch > STANDING.epoch
+    assert paths(stage.ledger.network.state) == {LATER, THERE}
+    assert stage.ledger.network.state.epoch > STANDING.epoch
     for datapath in stage.network.names:
-        assert not list(stage.network.differing_rules(datapath, stage.ledger.state))
+        assert not list(stage.network.differing_rules(datapath, stage.ledger.network.state))
     stage.jobs.get()()  # its turn
-    assert len(stage.ledger.reconfigurations()) == 2
+    assert len(stage.ledger.log.reconfigurations()) == 2
 
 
 def test_what_a_death_leaves_half_done_is_in_the_journal_last_entry(stage):
@@ -179,7 +179,7 @@ def test_what_a_death_leaves_half_done_is_in_the_journal_last_entry(stage):
 
     def before(name, asked=stage.before):
         asked(name)
-        if name == "carrier" and made and not told and len(stage.ledger.under_way) == 1:
+        if name == "carrier" and made and not told and len(stage.ledger.network.under_way) == 1:
             told.append(stage.last_entry())
 
     stage.before = before
@@ -197,22 +197,22 @@ def test_what_a_death_leaves_half_done_is_in_the_journal_last_entry(stage):
 def test_one_that_needs_what_the_change_moves_has_its_turn_after_it(stage):
     made = stage.asked_before("drain", "h21", "h31")
     assert stage.change().state is ReconfigurationState.DONE
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
     stage.jobs.get()()
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVE
 
 
 def test_a_change_that_gives_way_leaves_it_the_ports_as_long_as_it_drains(stage):
     made = stage.asked_before("drain", "h21", "h31")
     whole = stage.change(gives_way=True)
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
-    assert len(stage.ledger.reconfigurations()) == 2, "it was made within the change"
-    assert paths(stage.ledger.state) == {path_of(FABRIC, 1, 2)}
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVE
+    assert len(stage.ledger.log.reconfigurations()) == 2, "it was made within the change"
+    assert paths(stage.ledger.network.state) == {path_of(FABRIC, 1, 2)}
     assert whole.state is ReconfigurationState.PARTIAL
     assert whole.reason == "gives way to another change, of r1 - r2, r2 - r3"
     assert stage.execution.left is not None
     for datapath in stage.network.names:
-        assert not list(stage.network.differing_rules(datapath, stage.ledger.state))
+        assert not list(stage.network.differing_rules(datapath, stage.ledger.network.state))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -222,7 +222,7 @@ def test_a_switch_that_refused_the_others_rules_is_not_activated_by_the_change(s
 
     def before(name, asked=stage.before):
         asked(name)
-        of_the_other = len(stage.ledger.under_way) == 2
+        of_the_other = len(stage.ledger.network.under_way) == 2
         stage.network.faults = Faults(vswitch=float(of_the_other and name == "move"))
 
     stage.before = before
@@ -239,13 +239,13 @@ def test_what_could_not_be_placed_beside_a_change_is_tried_again_in_its_turn_alo
 
     def before(name, asked=stage.before):
         asked(name)
-        of_the_other = len(stage.ledger.under_way) == 2
+        of_the_other = len(stage.ledger.network.under_way) == 2
         stage.network.faults = Faults(vswitch=float(of_the_other and name == "move"))
 
     stage.before = before
     stage.change()
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
-    assert len(stage.ledger.reconfigurations()) == 2
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
+    assert len(stage.ledger.log.reconfigurations()) == 2
 
 
 def test_what_it_leaves_is_no_part_of_its_intent_any_more(stage):
@@ -254,7 +254,7 @@ def test_what_it_leaves_is_no_part_of_its_intent_any_more(stage):
 
     def before(name, asked=stage.before):
         asked(name)
-        if name == "move" and len(stage.ledger.under_way) == 2:
+        if name == "move" and len(stage.ledger.network.under_way) == 2:
             told.append(stage.last_entry())
 
     stage.before = before
@@ -269,9 +269,9 @@ def test_what_it_leaves_is_no_part_of_its_intent_any_more(stage):
 def test_it_leaves_nothing_once_it_moves(stage, step):
     made = stage.asked_before(step, "h21", "h31")
     assert stage.change(gives_way=True).state is ReconfigurationState.DONE
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
     stage.jobs.get()()
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVE
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVE
 
 
 def test_a_reserved_path_is_taken_over_by_nobody(stage):
@@ -286,8 +286,8 @@ def test_a_reserved_path_is_taken_over_by_nobody(stage):
 
     stage.before = before
     stage.change(gives_way=True)
-    assert LATER in paths(stage.ledger.state)
-    assert stage.ledger.reservation(second[0]).state is ReservationState.ACTIVATING
+    assert LATER in paths(stage.ledger.network.state)
+    assert stage.ledger.bookings.get(second[0]).state is ReservationState.ACTIVATING
     assert first
 
 
@@ -299,12 +299,12 @@ def test_it_is_placed_while_the_change_only_waits(stage):
         if batch.step == "drain" and stage.only_waits and not placed:
             placed.append(stage.care.reserve(ReservationRequest("h31", "h41", 10.0)).id)
             stage.mover.let_in_meanwhile()
-            placed.append(stage.ledger.reservation(placed[0]).state)
+            placed.append(stage.ledger.bookings.get(placed[0]).state)
 
     stage.amid = amid
     assert stage.change().state is ReconfigurationState.DONE
     assert placed[1] is ReservationState.ACTIVE
-    assert paths(stage.ledger.state) == {LATER, THERE}
+    assert paths(stage.ledger.network.state) == {LATER, THERE}
 
 
 def test_nothing_is_placed_while_a_device_is_at_work(stage):
@@ -314,7 +314,7 @@ def test_nothing_is_placed_while_a_device_is_at_work(stage):
         if batch.step == "move" and not seen:
             seen.append(stage.care.reserve(ReservationRequest("h31", "h41", 10.0)).id)
             stage.mover.let_in_meanwhile()
-            seen.append(stage.ledger.reservation(seen[0]).state)
+            seen.append(stage.ledger.bookings.get(seen[0]).state)
 
     stage.amid = amid
     stage.change()
@@ -324,7 +324,7 @@ def test_nothing_is_placed_while_a_device_is_at_work(stage):
 def test_one_that_breaks_off_while_the_change_waits_breaks_that_off(stage):
     def amid(batch):
         stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
-        if batch.step == "drain" and stage.only_waits and len(stage.ledger.under_way) == 1:
+        if batch.step == "drain" and stage.only_waits and len(stage.ledger.network.under_way) == 1:
             stage.care.reserve(ReservationRequest("h31", "h41", 10.0))
             stage.journal.full = True
             with suppress(JournalError):  # as the conductor does
@@ -335,15 +335,15 @@ def test_one_that_breaks_off_while_the_change_waits_breaks_that_off(stage):
     stage.amid = amid
     with pytest.raises(JournalError):
         stage.change()
-    assert not stage.ledger.under_way
-    assert stage.ledger.state.topology == STANDING.topology
+    assert not stage.ledger.network.under_way
+    assert stage.ledger.network.state.topology == STANDING.topology
 
 
 def test_one_on_a_device_of_which_something_is_open_has_its_turn(stage):
     made = stage.asked_before("drain", "h31", "h41")
     stage.uncertain = ["r3"]
     stage.change()
-    assert stage.ledger.reservation(made[0]).state is ReservationState.ACTIVATING
+    assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
 
 
 @pytest.fixture
@@ -359,7 +359,7 @@ def _seconds_fly(monkeypatch):
 @pytest.mark.usefixtures("_seconds_fly")
 def test_a_change_does_not_stand_still_for_others_for_good(stage):
     asked = []
-    stage.mover.let_in(lambda: asked.append(len(stage.ledger.under_way)) or True)
+    stage.mover.let_in(lambda: asked.append(len(stage.ledger.network.under_way)) or True)
     assert stage.change().state is ReconfigurationState.DONE
     assert asked == [1]
 
@@ -380,7 +380,7 @@ def test_while_it_waits_anyway_it_does_not_stand_still(stage):
     assert len(asked) == 9
     asked.clear()
     stage.over_since_s = 0.0
-    stage.mover.move(stage.ledger.enter("operator"), STANDING)
+    stage.mover.move(stage.ledger.log.enter("operator"), STANDING)
     assert len(asked) == 1
 
 
@@ -389,11 +389,11 @@ def test_what_breaks_it_off_breaks_off_the_change_too(stage):
 
     def before(name, asked=stage.before):
         asked(name)
-        stage.journal.full = bool(made) and len(stage.ledger.under_way) == 2
+        stage.journal.full = bool(made) and len(stage.ledger.network.under_way) == 2
 
     stage.before = before
     with pytest.raises(JournalError):
         stage.change()
-    assert not stage.ledger.under_way
+    assert not stage.ledger.network.under_way
     assert len(stage.broken_off) == 1, "its intent was not written: it touched nothing"
-    assert stage.ledger.state.topology == STANDING.topology
+    assert stage.ledger.network.state.topology == STANDING.topology

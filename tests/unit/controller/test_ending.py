@@ -33,17 +33,17 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term):
         controller._reservations,
     )
     soon_s = time.time() + 0.05
-    with ledger.trial():
+    with ledger.bookings.trial():
         (one,) = reservations._add(
             ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), reservations._limits(), None
         )
-        ledger.keep([one])
+        ledger.reservations.keep([one])
     wait_until(lambda: time.time() > soon_s)
     conductor.duty("reservations", reservations.keep_time, lambda: 0.0)
     controller.end_soon()
     conductor.start()
     for _ in range(2):
         conductor.ask(lambda: None)
-    ended = ledger.reservation(one.id).state
+    ended = ledger.bookings.get(one.id).state
     controller.stop()
     assert (ended is ReservationState.SCHEDULED) == term.is_shared

@@ -79,7 +79,10 @@ def ledger(told):
         told.append((text, *pairs))
 
     return SimpleNamespace(
-        state=NetworkState(), reservations=lambda: (), journal_failure=None, note=note
+        network=SimpleNamespace(state=NetworkState()),
+        bookings=SimpleNamespace(all=lambda: ()),
+        writer=SimpleNamespace(failure=None),
+        log=SimpleNamespace(note=note),
     )
 
 
@@ -176,11 +179,11 @@ def test_workers_that_are_refused_are_told_of(health, refused, told):
 def test_its_end_is_told_to_those_whom_it_affected_though_they_have_other_paths_by_then(
     health, ledger, away, told
 ):
-    ledger.state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
-    (circuit,) = ledger.state.topology.circuits
+    ledger.network.state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    (circuit,) = ledger.network.state.topology.circuits
     away.planes[circuit.plane] = "no answer"
     health.look()
-    ledger.state = NetworkState()
+    ledger.network.state = NetworkState()
     health.look()
     away.planes.clear()
     health.look()

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller import ledger as ledger_module
-from apps.controller import teller
-from apps.controller.ledger import Ledger
+from apps.controller.record import journal_writer, network, reservations, teller
+from apps.controller.record.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
 from hydra.events import DeviceAlarm, Progress
@@ -63,14 +62,14 @@ def metrics():
 
 @pytest.fixture
 def ledger(disk, metrics, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(journal_writer, "_TRY_AGAIN_S", 0.0)
     return Ledger(FABRIC, disk, metrics)
 
 
 def reserve(ledger, mbps=30.0, **more):
     request = ReservationRequest("h11", "r2", mbps, **more)
-    reservation = ledger.add(request, LIMITS)
-    ledger.keep([reservation])
+    reservation = ledger.bookings.add(request, LIMITS)
+    ledger.reservations.keep([reservation])
     return reservation
 
 
@@ -82,40 +81,42 @@ def restarted(disk):
 
 
 def everything(ledger):
-    return ledger.reservations(), ledger.pins(), ledger.usage("tina")
+    return ledger.bookings.all(), ledger.bookings.pins(), ledger.bookings.usage("tina")
 
 
 def test_a_failure_is_acknowledged_by_letting_it_go(ledger, disk):
     one = reserve(ledger)
-    ledger.change(one.id, State.FAILED, "no path came up")
-    gone = ledger.let_go(one.id)
+    ledger.reservations.change(one.id, State.FAILED, "no path came up")
+    gone = ledger.reservations.let_go(one.id)
     assert gone.state is State.RELEASED
     assert gone.reason == "asked for; it had failed: no path came up"
-    assert restarted(disk).reservation(one.id) == gone
+    assert restarted(disk).bookings.get(one.id) == gone
     with pytest.raises(LifecycleError):
-        ledger.let_go(one.id)
+        ledger.reservations.let_go(one.id)
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        lambda ledger, one, _held: ledger.let_go(one.id),
-        lambda ledger, _one, held: ledger.let_go(held.id),
-        lambda ledger, _one, held: ledger.commit(held.id, None),
-        lambda ledger, one, _held: ledger.modify(one.id, Modification(20.0), LIMITS, None),
+        lambda ledger, one, _held: ledger.reservations.let_go(one.id),
+        lambda ledger, _one, held: ledger.reservations.let_go(held.id),
+        lambda ledger, _one, held: ledger.reservations.commit(held.id, None),
+        lambda ledger, one, _held: ledger.reservations.modify(
+            one.id, Modification(20.0), LIMITS, None
+        ),
     ],
     ids=["release", "cancel", "commit", "modify"],
 )
 def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
     one = reserve(ledger, owner="tina")
     held = reserve(ledger, hold_s=1000.0, owner="tina")
-    ledger.change(one.id, State.ACTIVE)
+    ledger.reservations.change(one.id, State.ACTIVE)
     before = everything(ledger)
     disk.full = True
     with pytest.raises(JournalError, match="database or disk is full"):
         act(ledger, one, held)
     assert everything(ledger) == before
-    assert not ledger.behind
+    assert not ledger.writer.behind
     disk.full = False
     act(ledger, one, held)
     assert everything(ledger) != before
@@ -124,79 +125,79 @@ def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_what_was_to_give_way_stays_over_a_restart(ledger, disk, cancelled):
     old = reserve(ledger, 80.0)
-    ledger.change(old.id, State.ACTIVE)
+    ledger.reservations.change(old.id, State.ACTIVE)
     new = reserve(ledger, 80.0, priority=1, start_unix_s=time.time() + 600)
     before = everything(ledger)
-    assert ledger.reservation(old.id).preempted_by == new.id
+    assert ledger.bookings.get(old.id).preempted_by == new.id
     disk.full = cancelled
     if cancelled:
         with pytest.raises(JournalError):
-            ledger.let_go(new.id)
+            ledger.reservations.let_go(new.id)
         assert everything(ledger) == before
         disk.full = False
     told = ledger.events.last
     if cancelled:
-        ledger.let_go(new.id)
+        ledger.reservations.let_go(new.id)
     else:
-        ledger.change(new.id, State.FAILED, "no other path")
-    stays = ledger.reservation(old.id)
+        ledger.reservations.change(new.id, State.FAILED, "no other path")
+    stays = ledger.bookings.get(old.id)
     assert (stays.state, stays.expires_unix_s, stays.preempted_by) == (State.ACTIVE, None, None)
     events, _ = ledger.events.after(told)
     assert [one.reservation.id for one in events] == [new.id, old.id]
-    lines = ledger.history(0, time.time() + 1, (), 10)
+    lines = ledger.log.history(0, time.time() + 1, (), 10)
     assert any("does not give way any more" in one.text for one in lines)
-    assert restarted(disk).reservation(old.id) == stays
+    assert restarted(disk).bookings.get(old.id) == stays
 
 
 def test_what_was_to_give_way_to_one_that_itself_gives_way_stays(ledger, disk):
     old = reserve(ledger, 60.0, duration_s=2000.0)
-    ledger.change(old.id, State.ACTIVE)
+    ledger.reservations.change(old.id, State.ACTIVE)
     now = time.time()
     second = reserve(ledger, 80.0, priority=5, start_unix_s=now + 100, duration_s=5000.0)
-    assert ledger.reservation(old.id).preempted_by == second.id
+    assert ledger.bookings.get(old.id).preempted_by == second.id
     reserve(ledger, 90.0, priority=9, start_unix_s=now + 3000, duration_s=100.0)
-    assert ledger.reservation(second.id).state is State.PREEMPTED
-    stays = ledger.reservation(old.id)
+    assert ledger.bookings.get(second.id).state is State.PREEMPTED
+    stays = ledger.bookings.get(old.id)
     assert stays.preempted_by is None
     assert stays.expires_unix_s == pytest.approx(old.expires_unix_s)
-    assert restarted(disk).reservation(old.id) == stays
+    assert restarted(disk).bookings.get(old.id) == stays
 
 
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
-    with pytest.raises(JournalError), ledger.trial():
-        reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
-        ledger.keep([reservation])
-    assert ledger.reservations() == ()
-    assert restarted(disk).reservations() == ()
+    with pytest.raises(JournalError), ledger.bookings.trial():
+        reservation = ledger.bookings.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
+        ledger.reservations.keep([reservation])
+    assert ledger.bookings.all() == ()
+    assert restarted(disk).bookings.all() == ()
 
 
 def test_what_has_happened_is_written_once_that_can_be(ledger, disk, metrics, caplog):
     one, other = reserve(ledger), reserve(ledger)
     disk.full = True
-    ledger.settle(STANDING)
+    ledger.network.settle(STANDING)
     with caplog.at_level(logging.INFO, "hydra.ledger"):
-        ledger.save("reconfigured")
-        ledger.change(one.id, State.ACTIVE)
-        ledger.change(other.id, State.FAILED, "no path came up")
-        ledger.change(one.id, State.RELEASING)
-        ledger.catch_up()
-        assert ledger.behind
+        ledger.reservations.save("reconfigured")
+        ledger.reservations.change(one.id, State.ACTIVE)
+        ledger.reservations.change(other.id, State.FAILED, "no path came up")
+        ledger.reservations.change(one.id, State.RELEASING)
+        ledger.writer.catch_up()
+        assert ledger.writer.behind
         errors = [line for line in caplog.messages if "disk is full" in line]
         assert len(errors) == 1, "an outage is told of once"
         disk.full = False
-        ledger.catch_up()
-    assert not ledger.behind
+        ledger.writer.catch_up()
+    assert not ledger.writer.behind
     assert caplog.messages[-1] == "the journal can be written again, and is up to date"
     assert metrics.registry.get_sample_value("hydra_journal_failures_total") >= 5
     again = restarted(disk)
-    assert again.reservation(one.id).state is State.RELEASING
-    assert again.reservation(other.id).reason == "no path came up"
-    assert again.state == STANDING
+    assert again.bookings.get(one.id).state is State.RELEASING
+    assert again.bookings.get(other.id).reason == "no path came up"
+    assert again.network.state == STANDING
 
 
 def test_an_outage_right_after_the_machine_has_started_is_logged(disk, monkeypatch, caplog):
-    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: 3.0)
+    monkeypatch.setattr(network.time, "monotonic", lambda: 3.0)
     ledger = Ledger(FABRIC, disk)
     disk.full = True
     with pytest.raises(JournalError):
@@ -205,14 +206,14 @@ def test_an_outage_right_after_the_machine_has_started_is_logged(disk, monkeypat
 
 
 def told(ledger):
-    return [line.text for line in reversed(ledger.history(0.0, float("inf"), (), 100))]
+    return [line.text for line in reversed(ledger.log.history(0.0, float("inf"), (), 100))]
 
 
 def test_the_history_survives_a_restart(ledger, disk):
     one = reserve(ledger)
-    ledger.change(one.id, State.FAILED, "no other path")
-    entry = ledger.enter("circuit lost", "carrier lost at r1:o1.1")
-    ledger.update(
+    ledger.reservations.change(one.id, State.FAILED, "no other path")
+    entry = ledger.log.enter("circuit lost", "carrier lost at r1:o1.1")
+    ledger.log.update(
         entry.id, state=ReconfigurationState.DONE, disconnected=STANDING.topology.circuits
     )
     ledger.close()
@@ -225,43 +226,43 @@ def test_the_history_survives_a_restart(ledger, disk):
         "stopped",
     ]
     assert told(again)[-1].endswith("started")
-    (pair,) = {line.pairs for line in again.history_of(*one.pair, 9)}
+    (pair,) = {line.pairs for line in again.log.history_of(*one.pair, 9)}
     assert pair == (("r1", "r2"),)
 
 
 def test_what_set_a_circuit_up_survives_restarts_as_long_as_the_circuit_stands(ledger, disk):
     (circuit,) = STANDING.topology.circuits
     for trigger in ("operator", "periodic"):
-        entry = ledger.enter(trigger)
-        ledger.settle(STANDING)
-        ledger.save("reconfigured")
-        ledger.update(entry.id, state=ReconfigurationState.DONE, connected={circuit})
+        entry = ledger.log.enter(trigger)
+        ledger.network.settle(STANDING)
+        ledger.reservations.save("reconfigured")
+        ledger.log.update(entry.id, state=ReconfigurationState.DONE, connected={circuit})
     ledger.close()
     again = restarted(SqliteJournal(disk.name))
-    (by,) = again.builders().values()
+    (by,) = again.network.builders().values()
     assert (by.reconfiguration, by.trigger, by.unix_s) == (
         entry.id,
         "periodic",
-        ledger.reconfiguration(entry.id).created_unix_s,
+        ledger.log.reconfiguration(entry.id).created_unix_s,
     )
-    again.settle(NetworkState())
-    again.save("reconfigured")
-    assert again.builders() == {}
+    again.network.settle(NetworkState())
+    again.reservations.save("reconfigured")
+    assert again.network.builders() == {}
     assert SqliteJournal(disk.name).records(Kind.BUILDER) == []
 
 
 def test_what_another_release_wrote_of_builders_is_left_out(ledger, disk, caplog):
     disk.write([Change(Kind.BUILDER, "a", {"by": "another release"})])
-    assert restarted(disk).builders() == {}
+    assert restarted(disk).network.builders() == {}
     assert "what set up circuits, by another release, is left out" in caplog.text
 
 
 def test_a_path_is_told_of_once(ledger):
     one = reserve(ledger)
-    ledger.settle(state_of(FABRIC, NetworkState(), one.booked))
-    ledger.save("reconfigured")
-    assert ledger.place(one.booked)
-    ledger.change(one.id, State.ACTIVE)
+    ledger.network.settle(state_of(FABRIC, NetworkState(), one.booked))
+    ledger.reservations.save("reconfigured")
+    assert ledger.reservations.place(one.booked)
+    ledger.reservations.change(one.id, State.ACTIVE)
     states = [
         line.removeprefix(f"reservation {one.id} (h11 to r2, 30 Mb/s) ") for line in told(ledger)
     ]
@@ -272,9 +273,9 @@ def test_a_failure_that_is_the_reason_is_told_of_once(ledger):
     (circuit,) = STANDING.topology.circuits
     refused = CircuitFailure(circuit, Failure("move", "p1", FailureKind.REFUSED, "p1 refuses"))
     for reason in ("p1 refuses", "the journal is full"):
-        entry = ledger.enter("operator")
+        entry = ledger.log.enter("operator")
         partial = ReconfigurationState.PARTIAL
-        ledger.update(entry.id, state=partial, failures=(refused,), reason=reason)
+        ledger.log.update(entry.id, state=partial, failures=(refused,), reason=reason)
     ends = [line.partition(" is partial: ")[2] for line in told(ledger)]
     assert ends == [
         "0 circuits up, 0 down; p1 refuses",
@@ -285,10 +286,12 @@ def test_a_failure_that_is_the_reason_is_told_of_once(ledger):
 @pytest.mark.parametrize("owner", ["tina", None])
 def test_the_reason_of_a_tenants_failure_names_nobody_elses(ledger, caplog, owner):
     mine = reserve(ledger, owner=owner)
-    theirs = ledger.add(ReservationRequest("r1", "r3", 1.0), LIMITS)
-    ledger.keep([theirs])
-    ledger.reroute(mine.pair, AdmissionLimits(3, frozenset({mine.booked.circuits[0].b})))
-    failed = ledger.reservation(mine.id)
+    theirs = ledger.bookings.add(ReservationRequest("r1", "r3", 1.0), LIMITS)
+    ledger.reservations.keep([theirs])
+    ledger.reservations.reroute(
+        mine.pair, AdmissionLimits(3, frozenset({mine.booked.circuits[0].b}))
+    )
+    failed = ledger.bookings.get(mine.id)
     assert failed.state is State.FAILED
     assert (theirs.id in failed.reason) == (owner is None)
     assert "no other path: " in failed.reason
@@ -300,39 +303,50 @@ def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk
     disk.full = True
     with pytest.raises(JournalError):
         reserve(ledger)
-    since_s, error = ledger.journal_failure
+    since_s, error = ledger.writer.failure
     assert "disk is full" in str(error)
-    ledger._next_try_s = 0.0
-    ledger.catch_up()
-    assert ledger.journal_failure[0] == since_s
+    ledger.writer._next_try_s = 0.0
+    ledger.writer.catch_up()
+    assert ledger.writer.failure[0] == since_s
     disk.full = False
-    ledger._next_try_s = 0.0
-    ledger.catch_up()
-    assert ledger.journal_failure is None
-    ledger.catch_up()
+    ledger.writer._next_try_s = 0.0
+    ledger.writer.catch_up()
+    assert ledger.writer.failure is None
+    ledger.writer.catch_up()
     assert told(restarted(disk))[-3:-1] == [str(error), "it can be written again"]
 
 
 def test_the_next_promise_takes_along_what_is_late(ledger, disk):
     one = reserve(ledger)
     disk.full = True
-    ledger.change(one.id, State.FAILED, "no path came up")
+    ledger.reservations.change(one.id, State.FAILED, "no path came up")
     disk.full = False
     reserve(ledger)
-    assert not ledger.behind
-    assert restarted(disk).reservation(one.id).state is State.FAILED
+    assert not ledger.writer.behind
+    assert restarted(disk).bookings.get(one.id).state is State.FAILED
 
 
 def test_old_ones_that_are_forgotten_meanwhile_do_not_come_back(ledger, disk, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_KEPT_RESERVATIONS", 1)
+    monkeypatch.setattr(reservations, "_KEPT_RESERVATIONS", 1)
     one, other = reserve(ledger), reserve(ledger)
     disk.full = True
-    ledger.change(one.id, State.FAILED)
-    ledger.change(other.id, State.FAILED)
-    assert [r.id for r in ledger.reservations()] == [other.id]
+    ledger.reservations.change(one.id, State.FAILED)
+    ledger.reservations.change(other.id, State.FAILED)
+    assert [r.id for r in ledger.bookings.all()] == [other.id]
     disk.full = False
-    ledger.catch_up()
-    assert [r.id for r in restarted(disk).reservations()] == [other.id]
+    ledger.writer.catch_up()
+    assert [r.id for r in restarted(disk).bookings.all()] == [other.id]
+
+
+def test_of_changes_with_one_key_the_last_counts_but_a_deletion_outweighs_all():
+    def change(key, record):
+        return Change(Kind.RESERVATION, key, record)
+
+    first, second, gone = change("a", {"n": 1}), change("a", {"n": 2}), change("b", None)
+    appended = Change(Kind.ENTRY, None, {})
+    given = [first, gone, second, change("b", {"n": 3}), appended]
+    keyed, rest = journal_writer._sorted_out(given)
+    assert (list(keyed.values()), rest) == ([second, gone], [appended])
 
 
 def test_what_stands_is_told_while_a_slow_disk_is_written(ledger, disk, monkeypatch):
@@ -343,13 +357,13 @@ def test_what_stands_is_told_while_a_slow_disk_is_written(ledger, disk, monkeypa
         assert goes_on.wait(PATIENCE_S)
         write(changes)
 
-    ledger.settle(STANDING)
+    ledger.network.settle(STANDING)
     monkeypatch.setattr(disk, "write", slow)
     reserving = threading.Thread(target=lambda: reserve(ledger))
     reserving.start()
     assert begun.wait(PATIENCE_S)
     with ThreadPoolExecutor(1) as another:
-        asked = another.submit(ledger.standing)
+        asked = another.submit(ledger.network.standing)
         try:
             state, moving = asked.result(PATIENCE_S)
         finally:
@@ -365,12 +379,12 @@ def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
     with pytest.raises(JournalTaken, match="another controller has taken over the journal"):
         reserve(ledger)
     with pytest.raises(JournalTaken):
-        ledger.let_go(one.id)
-    ledger.change(one.id, State.FAILED, "as it sees it")
-    ledger.catch_up()
-    assert ledger.behind
-    assert isinstance(ledger.journal_failure[1], JournalTaken)
-    assert [r.state for r in restarted(SqliteJournal(tmp_path / "journal.db")).reservations()] == [
+        ledger.reservations.let_go(one.id)
+    ledger.reservations.change(one.id, State.FAILED, "as it sees it")
+    ledger.writer.catch_up()
+    assert ledger.writer.behind
+    assert isinstance(ledger.writer.failure[1], JournalTaken)
+    assert [r.state for r in restarted(SqliteJournal(tmp_path / "journal.db")).bookings.all()] == [
         State.ACTIVATING
     ]
 
@@ -378,7 +392,7 @@ def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
 @pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: clock.now_s)
+    monkeypatch.setattr(network.time, "monotonic", lambda: clock.now_s)
     return clock
 
 
@@ -389,56 +403,60 @@ def taken(before, *paths):
 
 
 def test_a_vlan_id_that_a_path_has_lost_rests(ledger, clock):
-    ledger.settle(STANDING)
+    ledger.network.settle(STANDING)
     empty = state_of(FABRIC, STANDING)
-    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == 0.0, "its path has it still"
-    ledger.settle(empty)
+    assert ledger.network.rest_s(taken(empty, ELSEWHERE), REST_S) == 0.0, "its path has it still"
+    ledger.network.settle(empty)
     clock.now_s += 2.0
-    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == 3.0
-    assert ledger.rest_s(taken(empty, *STANDING.topology.paths), REST_S) == 0.0, "it gets it back"
-    assert ledger.rest_s(state_of(FABRIC, empty, ELSEWHERE), REST_S) == 0.0, "others are free"
+    assert ledger.network.rest_s(taken(empty, ELSEWHERE), REST_S) == 3.0
+    assert ledger.network.rest_s(taken(empty, *STANDING.topology.paths), REST_S) == 0.0, (
+        "it gets it back"
+    )
+    assert ledger.network.rest_s(state_of(FABRIC, empty, ELSEWHERE), REST_S) == 0.0, (
+        "others are free"
+    )
     clock.now_s += 3.0
-    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == 0.0
+    assert ledger.network.rest_s(taken(empty, ELSEWHERE), REST_S) == 0.0
 
 
 def test_a_vlan_id_that_a_change_tried_rests_too(ledger, clock):
     empty = NetworkState()
     tried = SimpleNamespace(wanted=STANDING, result=empty)
-    ledger.begin(tried)
-    ledger.end(tried)
-    assert ledger.rest_s(taken(empty, ELSEWHERE), REST_S) == REST_S
+    ledger.network.begin(tried)
+    ledger.network.end(tried)
+    assert ledger.network.rest_s(taken(empty, ELSEWHERE), REST_S) == REST_S
 
 
 def test_the_next_change_takes_other_vlan_ids_than_one_that_only_tried_them(ledger, clock):
     empty = NetworkState()
     tried = SimpleNamespace(wanted=STANDING, result=empty)
-    ledger.begin(tried)
-    ledger.end(tried)
-    assert ledger.rest_s(state_of(FABRIC, ledger.state, ELSEWHERE), REST_S) == 0.0
+    ledger.network.begin(tried)
+    ledger.network.end(tried)
+    assert ledger.network.rest_s(state_of(FABRIC, ledger.network.state, ELSEWHERE), REST_S) == 0.0
 
 
 def test_labels_that_one_path_has_lost_and_another_has_are_handed_out_last(ledger, clock):
     both = taken(NetworkState(), *STANDING.topology.paths, ELSEWHERE)
-    ledger.settle(both)
-    ledger.settle(taken(NetworkState(), ELSEWHERE))
+    ledger.network.settle(both)
+    ledger.network.settle(taken(NetworkState(), ELSEWHERE))
     (vlan,) = STANDING.vlans.values()
-    assert ledger.state.longest_free(FABRIC.circuit_vlans)[-1] == vlan
+    assert ledger.network.state.longest_free(FABRIC.circuit_vlans)[-1] == vlan
 
 
 def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, clock):
     first = Ledger(FABRIC, disk)
     first.load()
-    first.save("reconfigured")
+    first.reservations.save("reconfigured")
     empty, target = (state_record(FABRIC, one) for one in (NetworkState(), STANDING))
-    first.record(INTENDED, {"current": empty, "target": target})
+    first.writer.record(INTENDED, {"current": empty, "target": target})
     other = restarted(disk)
-    assert other.state.resting == frozenset(STANDING.vlans.values())
-    assert other.rest_s(taken(other.state, ELSEWHERE), REST_S) == REST_S
+    assert other.network.state.resting == frozenset(STANDING.vlans.values())
+    assert other.network.rest_s(taken(other.network.state, ELSEWHERE), REST_S) == REST_S
 
 
 @pytest.fixture
 def shared(disk, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(journal_writer, "_TRY_AGAIN_S", 0.0)
     return Ledger(FABRIC, disk, stored_events=True)
 
 
@@ -447,24 +465,24 @@ def events_of(ledger, after=0):
 
 
 def complain(ledger):
-    ledger.tell_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
+    ledger.log.tell_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
 
 
 def test_events_are_told_once_they_are_in_the_store(shared, disk):
     complain(shared)
     assert (events_of(shared), shared.events.last) == ([], 0)
     disk.full = True
-    with pytest.raises(JournalError), shared.trial():
+    with pytest.raises(JournalError), shared.bookings.trial():
         reserve(shared)
     assert events_of(shared) == []
     disk.full = False
     kept = reserve(shared)
     assert events_of(shared) == [(1, "alarm"), (2, "reservation")]
     disk.full = True
-    shared.change(kept.id, State.ACTIVE)
+    shared.reservations.change(kept.id, State.ACTIVE)
     assert shared.events.last == 2
     disk.full = False
-    shared.catch_up()
+    shared.writer.catch_up()
     assert events_of(shared, 2) == [(3, "reservation")]
 
 
@@ -486,47 +504,50 @@ def test_the_end_of_a_change_is_one_write(shared, disk, monkeypatch):
     a moment, with etcd it takes milliseconds of all its members.
     """
     kept = reserve(shared)
-    entry = shared.enter("operator")
-    shared.record(INTENDED, {})
-    shared.settle(state_of(FABRIC, NetworkState(), kept.booked))
+    entry = shared.log.enter("operator")
+    shared.writer.record(INTENDED, {})
+    shared.network.settle(state_of(FABRIC, NetworkState(), kept.booked))
     writes = writes_of(disk, monkeypatch)
-    shared.finish(
-        entry.id, state=ReconfigurationState.DONE, connected=shared.state.topology.circuits
-    )
+    circuits = shared.network.state.topology.circuits
+    shared.log.update(entry.id, state=ReconfigurationState.DONE, connected=circuits)
+    shared.reservations.save("reconfigured")
     every = [Kind.BUILDER, Kind.ENTRY, Kind.EVENT, Kind.HISTORY, Kind.RESERVATION, Kind.STATE]
     assert writes == [sorted(every)]
     assert not shared.events.waiting
     told = shared.events.after(0)[0]
     assert Progress(entry.id, ReconfigurationState.DONE) in [one.progress for one in told]
-    assert restarted(disk).state == shared.state
+    assert restarted(disk).network.state == shared.network.state
 
 
 def test_an_end_that_can_not_be_written_is_told_once_it_can(shared, disk):
     kept = reserve(shared)
-    entry = shared.enter("operator")
-    shared.settle(state_of(FABRIC, NetworkState(), kept.booked))
+    entry = shared.log.enter("operator")
+    shared.network.settle(state_of(FABRIC, NetworkState(), kept.booked))
     disk.full = True
-    shared.finish(entry.id, state=ReconfigurationState.DONE)
-    assert shared.behind
+    shared.log.update(entry.id, state=ReconfigurationState.DONE)
+    shared.reservations.save("reconfigured")
+    assert shared.writer.behind
     assert len(shared.events.after(0)[0]) == 1, "that the reservation begins"
     with pytest.raises(JournalError):
-        shared.record(INTENDED, {})
+        shared.writer.record(INTENDED, {})
     disk.full = False
-    shared.record(INTENDED, dict.fromkeys(("current", "target"), state_record(FABRIC, STANDING)))
-    assert not shared.behind
-    assert restarted(disk).state.topology == shared.state.topology
+    shared.writer.record(
+        INTENDED, dict.fromkeys(("current", "target"), state_record(FABRIC, STANDING))
+    )
+    assert not shared.writer.behind
+    assert restarted(disk).network.state.topology == shared.network.state.topology
     last, before = disk.records(Kind.ENTRY, newest=2)[::-1]
     assert (last["what"], before["what"]) == (INTENDED, "reconfigured")
 
 
 def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
     """Circuits that move are told of before anything does."""
-    shared.foretell(STANDING.topology.circuits, "it moves")
+    shared.network.foretell(STANDING.topology.circuits, "it moves")
     writes = writes_of(disk, monkeypatch)
-    shared.record(INTENDED, {})
+    shared.writer.record(INTENDED, {})
     assert writes == [[Kind.ENTRY, Kind.EVENT]]
     assert events_of(shared) == [(1, "circuit-moving")]
-    shared._tell_waiting()
+    shared.writer.tell_waiting()
     assert len(writes) == 1
 
 
@@ -543,13 +564,14 @@ def led(shared, monkeypatch):
 def test_the_course_of_a_change_is_told_by_its_own_writes(led, disk, monkeypatch):
     """A write of its own for every substep would hold up those that the change waits for."""
     writes = writes_of(disk, monkeypatch)
-    entry = led.enter("operator")
+    entry = led.log.enter("operator")
     time.sleep(4 * teller._TOGETHER_S)
-    led.record(INTENDED, {})
+    led.writer.record(INTENDED, {})
     for state in (ReconfigurationState.DRAINING, ReconfigurationState.MOVING):
-        led.update(entry.id, state=state)
+        led.log.update(entry.id, state=state)
         time.sleep(4 * teller._TOGETHER_S)
-    led.finish(entry.id, state=ReconfigurationState.DONE)
+    led.log.update(entry.id, state=ReconfigurationState.DONE)
+    led.reservations.save("reconfigured")
     assert len(writes) == 2
     told = [one.progress.state for one in led.events.after(0)[0]]
     assert told == [
@@ -562,11 +584,11 @@ def test_the_course_of_a_change_is_told_by_its_own_writes(led, disk, monkeypatch
 
 @pytest.mark.parametrize("news", ["alarm", "end"])
 def test_what_no_other_write_tells_is_told_at_once(led, news):
-    entry = led.enter("operator")
+    entry = led.log.enter("operator")
     if news == "alarm":
         complain(led)
     else:
-        led.update(entry.id, state=ReconfigurationState.DONE)
+        led.log.update(entry.id, state=ReconfigurationState.DONE)
     wait_until(lambda: not led.events.waiting)
     assert len(events_of(led)) == 2
 
@@ -574,7 +596,7 @@ def test_what_no_other_write_tells_is_told_at_once(led, news):
 def test_a_change_that_writes_nothing_is_told_of_all_the_same(shared, monkeypatch):
     monkeypatch.setattr(teller, "_PATIENCE_S", 0.2)
     shared.load()
-    shared.enter("operator")
+    shared.log.enter("operator")
     wait_until(lambda: not shared.events.waiting)
     shared.close()
 
@@ -587,14 +609,14 @@ def test_what_another_write_has_told_is_not_written_again(shared, disk, monkeypa
     @contextmanager
     def after_another():
         with writing() as events:
-            disk.write(shared._event_changes(events))
+            disk.write(shared.writer._event_changes(events))
         writes.clear()
         with writing() as events:
             yield events
 
     writes = writes_of(disk, monkeypatch)
     monkeypatch.setattr(shared.events, "writing", after_another)
-    shared._tell_waiting()
+    shared.writer.tell_waiting()
     assert writes == []
 
 
@@ -602,10 +624,10 @@ def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
     """What broke off is told to have failed; without an end, its followers would wait for ever."""
     shared.load()
     reserve(shared)
-    shared.settle(STANDING)
-    shared.foretell(STANDING.topology.circuits, "it moves")
-    ended, broken_off = shared.enter("operator"), shared.enter("operator")
-    shared.update(ended.id, state=ReconfigurationState.DONE)
+    shared.network.settle(STANDING)
+    shared.network.foretell(STANDING.topology.circuits, "it moves")
+    ended, broken_off = shared.log.enter("operator"), shared.log.enter("operator")
+    shared.log.update(ended.id, state=ReconfigurationState.DONE)
     complain(shared)
     shared.close()
     first = shared.events.after(0)[0]
@@ -618,14 +640,14 @@ def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
     *before, last = again.events.after(0)[0]
     assert before == first
     assert last.progress == Progress(broken_off.id, ReconfigurationState.FAILED)
-    known = {one.id: one for one in again.reconfigurations()}
+    known = {one.id: one for one in again.log.reconfigurations()}
     assert {name: one.state for name, one in known.items()} == {
         ended.id: ReconfigurationState.DONE,
         broken_off.id: ReconfigurationState.FAILED,
     }
     assert known[broken_off.id].reason == "the controller that carried it out has ended"
     assert known[ended.id].created_unix_s == pytest.approx(ended.created_unix_s, abs=60.0)
-    assert again.reconfiguration(ended.id).trigger == "a controller that led before"
+    assert again.log.reconfiguration(ended.id).trigger == "a controller that led before"
     of_others = {"run": again.events.run, "number": last.number + 1, "kind": "of another release"}
     journal = SqliteJournal(disk.name)
     journal.write([Change(Kind.EVENT, None, of_others)])

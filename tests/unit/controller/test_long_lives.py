@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller import ledger as ledger_module
+from apps.controller.record import reservations as reservations_module
 from hydra.decisions.decision import Action
 from hydra.errors import UnknownName
 from hydra.faults.surveillance import LostPath
@@ -29,8 +29,8 @@ NOON, NIGHT = 12 * 60, 3 * 60
 def others(staged, number):
     """What a day brings: a reconfiguration for each begin and end of a reservation."""
     for one in range(number):
-        entry = staged.ledger.enter(f"reservation {one}")
-        staged.ledger.update(entry.id, state=ReconfigurationState.DONE)
+        entry = staged.ledger.log.enter(f"reservation {one}")
+        staged.ledger.log.update(entry.id, state=ReconfigurationState.DONE)
 
 
 def at_hours(staged, minute):
@@ -68,13 +68,13 @@ def test_a_change_that_waits_for_its_hours_is_made_after_hundreds_of_others():
     others(staged, 300)
     minute[0] = NIGHT
     go_on(staged)
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def test_those_that_are_over_are_forgotten_the_oldest_first():
     staged = Staged()
     others(staged, 300)
-    triggers = [one.trigger for one in staged.ledger.reconfigurations()]
+    triggers = [one.trigger for one in staged.ledger.log.reconfigurations()]
     assert triggers == [f"reservation {one}" for one in range(299, 99, -1)]
 
 
@@ -82,8 +82,8 @@ def test_a_change_that_waits_for_its_hours_is_made_then_after_a_restart():
     staged, minute = Staged(to_r1=0.9, to_r4=0.9), [NOON]
     at_hours(staged, minute)
     entry = staged.begin()
-    (unfinished,) = staged.ledger.unfinished()
-    new = Staged(before=staged.ledger.state)
+    (unfinished,) = staged.ledger.log.unfinished()
+    new = Staged(before=staged.ledger.network.state)
     at_hours(new, minute)
     new.rooms._loop._sent_mbps = staged.sent_mbps.copy
     new.rooms._loop.take_over([unfinished])
@@ -92,21 +92,21 @@ def test_a_change_that_waits_for_its_hours_is_made_then_after_a_restart():
     assert "waits for 02:00-05:00" in new.entry(entry).reason
     minute[0] = NIGHT
     go_on(new)
-    assert new.ledger.state.topology == AFTER.topology
+    assert new.ledger.network.state.topology == AFTER.topology
 
 
 def test_a_pause_that_comes_as_a_change_ends_leaves_nothing_to_go_on_with():
     staged = Staged()
     entry, loop, ledger = staged.begin(), staged.rooms._loop, staged.ledger
     loop.stop(entry, "operator")
-    waits, goes, write = threading.Event(), threading.Event(), ledger.note_unfinished
+    waits, goes, write = threading.Event(), threading.Event(), ledger.log.note_unfinished
 
     def note_unfinished(change):
         waits.set()
         assert goes.wait(PATIENCE_S)
         write(change)
 
-    ledger.note_unfinished = note_unfinished
+    ledger.log.note_unfinished = note_unfinished
     rest = threading.Thread(target=lambda: loop.pause(entry, True))
     rest.start()
     assert waits.wait(PATIENCE_S)
@@ -115,7 +115,7 @@ def test_a_pause_that_comes_as_a_change_ends_leaves_nothing_to_go_on_with():
     assert staged.entry(entry).is_over
     goes.set()
     rest.join()
-    assert ledger.unfinished() == []
+    assert ledger.log.unfinished() == []
 
 
 @pytest.mark.parametrize("beyond", [Beyond.REFUSE, Beyond.AT_HOURS])
@@ -135,7 +135,7 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
     )
     loop._rounds.periodic = lambda *_: done
     staged.rooms._conductor._safely(loop.periodic, "periodic")
-    newest = staged.ledger.reconfigurations()[0]
+    newest = staged.ledger.log.reconfigurations()[0]
     assert newest.trigger == "periodic"
     assert newest.state is ReconfigurationState.REFUSED
     assert "no room" in newest.reason
@@ -157,10 +157,10 @@ class Reserved:
         rooms.fleet.connected = lambda: frozenset(self.network.connected)
         rooms._recovery.done = rooms._upkeep.in_command = True
         rooms._reach.starting = False
-        self.ledger.rest_s = lambda *_: 0.0
+        self.ledger.network.rest_s = lambda *_: 0.0
         self.id = self.care.reserve(ReservationRequest("r1", "r2", 5.0)).id
         self.work()
-        assert self.ledger.reservation(self.id).state is State.ACTIVE
+        assert self.ledger.bookings.get(self.id).state is State.ACTIVE
 
     @property
     def network(self):
@@ -180,13 +180,13 @@ class Reserved:
 
     def join_others(self):
         """A circuit between r3 and r4, asked for in its own right."""
-        standing = self.ledger.state.topology
-        more = joined(self.ledger.state, (2, 3, 0)).topology
+        standing = self.ledger.network.state.topology
+        more = joined(self.ledger.network.state, (2, 3, 0)).topology
         paths = tuple(sorted({*standing.paths, *more.paths}))
         goal = Topology(standing.circuits | more.circuits, paths)
-        target = self.staged.staging._planning.toward(self.ledger.state, goal)
+        target = self.staged.staging._planning.toward(self.ledger.network.state, goal)
         self.rooms._mover.go(target, "operator", "")
-        self.ledger.keep_standing()
+        self.ledger.reservations.keep_standing()
 
     def is_back(self, datapath):
         self.network.connected.add(datapath)
@@ -198,24 +198,24 @@ class Reserved:
 def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
     reserved = Reserved()
     datapath = reserved.released_while_one_is_away()
-    assert reserved.ledger.reservation(reserved.id).state is State.RELEASED
+    assert reserved.ledger.bookings.get(reserved.id).state is State.RELEASED
     assert reserved.staged.pairs == {(0, 1)}, "held: a vswitch could not be diverted"
     now_s = [0.0]
     reserved.care._retries._clock = lambda: now_s[0]
     reserved.care._retries._waits.clear()
-    asked_for = len(reserved.ledger.reconfigurations())
+    asked_for = len(reserved.ledger.log.reconfigurations())
     for _ in range(5):
         now_s[0] += 1000.0
         reserved.care.keep_time()
-    assert len(reserved.ledger.reconfigurations()) == asked_for, "it is not there"
+    assert len(reserved.ledger.log.reconfigurations()) == asked_for, "it is not there"
     reserved.is_back(datapath)
     now_s[0] += 1000.0
     reserved.care.keep_time()
     assert reserved.staged.pairs == set(), "nobody wants it"
-    asked_for = len(reserved.ledger.reconfigurations())
+    asked_for = len(reserved.ledger.log.reconfigurations())
     now_s[0] = 1e6
     reserved.care.keep_time()
-    assert len(reserved.ledger.reconfigurations()) == asked_for, "and nobody asks again"
+    assert len(reserved.ledger.log.reconfigurations()) == asked_for, "and nobody asks again"
 
 
 def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
@@ -224,8 +224,8 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
     reserved.join_others()
     datapath = reserved.released_while_one_is_away()
     assert staged.pairs == {(0, 1), (2, 3)}
-    (other,) = (path for path in ledger.state.topology.paths if pair_of(path) == (2, 3))
-    lost = LostPath(other, ledger.state.vlans[other], frozenset(), "3 probes lost")
+    (other,) = (path for path in ledger.network.state.topology.paths if pair_of(path) == (2, 3))
+    lost = LostPath(other, ledger.network.state.vlans[other], frozenset(), "3 probes lost")
     reserved.rooms._withdrawals.of_lost_paths([lost])
     reserved.is_back(datapath)
     reserved.care._retries._waits.clear()
@@ -236,14 +236,14 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
 def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     reserved = Reserved()
     datapath = reserved.released_while_one_is_away()
-    assert reserved.ledger.unwanted((0, 1))
-    loop, entry = reserved.rooms._loop, reserved.ledger.enter("operator")
-    state = reserved.ledger.state
+    assert reserved.ledger.reservations.unwanted((0, 1))
+    loop, entry = reserved.rooms._loop, reserved.ledger.log.enter("operator")
+    state = reserved.ledger.network.state
     made = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
     loop._asker(entry, PlanRequest(racks=frozenset({0, 2}))).moved(made, False)
-    assert reserved.ledger.unwanted((0, 1)), "it was planned for others"
+    assert reserved.ledger.reservations.unwanted((0, 1)), "it was planned for others"
     loop._asker(entry, PlanRequest()).moved(made, False)
-    assert not reserved.ledger.unwanted((0, 1))
+    assert not reserved.ledger.reservations.unwanted((0, 1))
     reserved.is_back(datapath)
     reserved.care._retries._waits.clear()
     reserved.care.keep_time()
@@ -253,11 +253,11 @@ def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
 def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
     reserved = Reserved()
     staged, rooms, ledger = reserved.staged, reserved.rooms, reserved.ledger
-    standing, more = ledger.state.topology, joined(ledger.state, (2, 3, 0)).topology
+    standing, more = ledger.network.state.topology, joined(ledger.network.state, (2, 3, 0)).topology
     goal = Topology(
         standing.circuits | more.circuits, tuple(sorted({*standing.paths, *more.paths}))
     )
-    plan = staged.plan_to(staged.staging._planning.toward(ledger.state, goal))
+    plan = staged.plan_to(staged.staging._planning.toward(ledger.network.state, goal))
     run = rooms._runner.run
 
     def released_in_the_middle(course, on_batch=lambda _batch: None):
@@ -270,7 +270,7 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
 
     rooms._runner.run = released_in_the_middle
     rooms._loop._sent_mbps = lambda: None
-    entry = ledger.enter("operator")
+    entry = ledger.log.enter("operator")
     staged.staging.carry_out(entry, plan, rooms._loop._asker(entry, PlanRequest()))
     rooms._runner.run = run
     assert staged.pairs == {(0, 1), (2, 3)}
@@ -282,18 +282,18 @@ def test_a_group_begins_though_one_of_it_is_over_and_forgotten_before_its_turn(m
     """It gave way while a long change was made, and a thousand others have ended since."""
     reserved = Reserved()
     care, ledger = reserved.care, reserved.ledger
-    monkeypatch.setattr(ledger_module, "_KEPT_RESERVATIONS", 0)
+    monkeypatch.setattr(reservations_module, "_KEPT_RESERVATIONS", 0)
     others = [
         ReservationRequest("r3", "r4", 5.0, service=ServiceClass.BEST_EFFORT),
         ReservationRequest("r3", "r4", 4.0),
     ]
     group = care.reserve_all(others, all_or_nothing=True)
     first, second = (one.id for one in group.admitted)
-    ledger.change(first, State.PREEMPTED, "gives way")
+    ledger.reservations.change(first, State.PREEMPTED, "gives way")
     with pytest.raises(UnknownName):
-        ledger.reservation(first)
+        ledger.bookings.get(first)
     reserved.work()
-    assert ledger.reservation(second).state is State.ACTIVE
+    assert ledger.bookings.get(second).state is State.ACTIVE
 
 
 # -- paths that are lost ------------------------------------------------------------------------
@@ -303,25 +303,25 @@ def test_a_path_that_was_set_up_anew_is_left_in_peace():
     reserved = Reserved()
     ledger, withdrawals, now_s = reserved.ledger, reserved.rooms._withdrawals, [0.0]
     withdrawals._clock_s = lambda: now_s[0]
-    path = ledger.reservation(reserved.id).booked
-    lost = LostPath(path, ledger.state.vlans[path], frozenset(), "3 probes in a row lost")
+    path = ledger.bookings.get(reserved.id).booked
+    lost = LostPath(path, ledger.network.state.vlans[path], frozenset(), "3 probes in a row lost")
     withdrawals.of_lost_paths([lost])
-    assert path in ledger.state.vlans, "it passed its gate"
-    before = len(ledger.reconfigurations())
+    assert path in ledger.network.state.vlans, "it passed its gate"
+    before = len(ledger.log.reconfigurations())
     while now_s[0] < 600.0:
         now_s[0] += 2.0
         if withdrawals.due:
             withdrawals.of_dead_circuits()
-    assert len(ledger.reconfigurations()) == before
+    assert len(ledger.log.reconfigurations()) == before
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
     staged = Staged(before=joined(EMPTY, (0, 1, 0)))
     rooms, intents = staged.rooms, []
-    rooms._ledger.keep_standing()
+    rooms._ledger.reservations.keep_standing()
     rooms._recovery.done = True
-    (circuit,) = rooms._ledger.state.topology.circuits
+    (circuit,) = rooms._ledger.network.state.topology.circuits
     run = rooms._runner.run
 
     def journalled(course, on_batch=lambda _batch: None):
@@ -335,19 +335,19 @@ def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
         return run(course, look)
 
     rooms._runner.run = journalled
-    rooms._quarantine.put(set(circuit.ends), "no light", rooms._ledger.state.topology.paths)
+    rooms._quarantine.put(set(circuit.ends), "no light", rooms._ledger.network.state.topology.paths)
     withdraw = rooms._withdrawals._withdraw
     rooms._conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
     if rooms._withdrawals.due:
         rooms._withdrawals.of_dead_circuits()
-    assert {pair_of(path) for path in rooms._ledger.state.topology.paths} == {(0, 1)}
+    assert {pair_of(path) for path in rooms._ledger.network.state.topology.paths} == {(0, 1)}
 
 
 def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back():
     reserved = Reserved()
     staged, rooms, ledger = reserved.staged, reserved.rooms, reserved.ledger
     reserved.join_others()
-    (lost,) = (path for path in ledger.state.topology.paths if pair_of(path) == (2, 3))
+    (lost,) = (path for path in ledger.network.state.topology.paths if pair_of(path) == (2, 3))
     intents, run = [], rooms._runner.run
 
     def journalled(course, on_batch=lambda _batch: None):
@@ -362,10 +362,10 @@ def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back
 
     rooms._runner.run = journalled
     (circuit,) = lost.circuits
-    rooms._quarantine.put(set(circuit.ends), "no light", ledger.state.topology.paths)
+    rooms._quarantine.put(set(circuit.ends), "no light", ledger.network.state.topology.paths)
     withdraw = rooms._withdrawals._withdraw
     rooms._conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
-    ledger.rest_s = lambda *_: 0.05  # as ever: nothing is made beside others
+    ledger.network.rest_s = lambda *_: 0.05  # as ever: nothing is made beside others
     reserved.care.release(reserved.id)
     reserved.work()
     while rooms._withdrawals.due:

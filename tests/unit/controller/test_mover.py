@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
+from apps.controller.record.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import PlanError
 from hydra.failures import Failure, FailureKind
@@ -48,7 +48,7 @@ class SimulatedRunner:
             while True:
                 on_batch(batch)
                 self.steps.append(batch.step)
-                (one,) = self._ledger.reconfigurations()
+                (one,) = self._ledger.log.reconfigurations()
                 self.seen.append((one.state.value, len(one.timeline)))
                 batch = steps.send(self.network.perform(batch, lambda _command: None))
         except StopIteration:
@@ -91,7 +91,7 @@ def moved(caplog, ledger, metrics):
     """(ledger, runner, metrics) after one reconfiguration."""
     caplog.set_level(logging.DEBUG, "hydra.mover")
     runner = SimulatedRunner(ledger)
-    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
+    mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
     return ledger, runner, metrics
 
 
@@ -99,10 +99,10 @@ def test_a_plan_that_can_not_be_is_refused(ledger):
     def unsound(now, then, _order):
         raise PlanError(f"{len(then.topology.paths)} path of {len(now.topology.paths)} is unsound")
 
-    entry = ledger.enter("operator")
+    entry = ledger.log.enter("operator")
     with pytest.raises(PlanError):
         mover_of(ledger, SimulatedRunner(ledger), unsound).move(entry, TARGET)
-    (one,) = ledger.reconfigurations()
+    (one,) = ledger.log.reconfigurations()
     assert one.state is ReconfigurationState.REFUSED
     assert one.reason == "1 path of 0 is unsound"
 
@@ -111,7 +111,7 @@ def test_who_is_closed_out_is_gone_around_from_the_next_step_on(metrics):
     """And at none before it: what others send there goes nowhere."""
     fabric_state = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
     ledger = Ledger(FABRIC, SqliteJournal(":memory:"), metrics)
-    ledger.settle(fabric_state)
+    ledger.network.settle(fabric_state)
     runner = SimulatedRunner(ledger, state=fabric_state)
     silent = FABRIC.servers[0]
     runner.network.connected.discard(silent.vswitch.datapath_id)
@@ -123,7 +123,7 @@ def test_who_is_closed_out_is_gone_around_from_the_next_step_on(metrics):
         policy=CurrentPolicy(replace(POLICY.now, on_silent_vswitch=OnSilence.CLOSE)),
         follow_closed_meanwhile=lambda change: followed.append(set(change.closed)),
     )
-    mover.move(ledger.enter("operator"), state_of(FABRIC, fabric_state))
+    mover.move(ledger.log.enter("operator"), state_of(FABRIC, fabric_state))
     assert followed[0] == {silent.name}
     closing = runner.steps.index("close")
     assert len(followed) == len(runner.steps[closing + 1 :])
@@ -142,14 +142,14 @@ def test_while_vlan_ids_rest_somebody_looks_around(ledger, monkeypatch):
             run(steps, on_batch)
 
     runner.run = rest_or_run
-    monkeypatch.setattr(ledger, "rest_s", lambda *_: 0.6)
+    monkeypatch.setattr(ledger.network, "rest_s", lambda *_: 0.6)
     mover = mover_of(ledger, runner)
-    mover.while_waiting(lambda: looks.append(ledger.reconfigurations()[0].state))
-    mover.move(ledger.enter("operator"), TARGET)
+    mover.while_waiting(lambda: looks.append(ledger.log.reconfigurations()[0].state))
+    mover.move(ledger.log.enter("operator"), TARGET)
     assert looks == [ReconfigurationState.QUEUED] * len(rested_s)
     assert sum(rested_s) <= 0.6
     assert len(looks) >= 3
-    assert ledger.reconfigurations()[0].state is ReconfigurationState.DONE
+    assert ledger.log.reconfigurations()[0].state is ReconfigurationState.DONE
 
 
 def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
@@ -160,11 +160,11 @@ def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
         raise JournalError("disk full")
 
     runner.run = run
-    entry = ledger.enter("operator")
+    entry = ledger.log.enter("operator")
     with pytest.raises(JournalError, match="disk full"):
         mover_of(ledger, runner).move(entry, TARGET)
-    ledger.refuse(entry, "somebody says so later")
-    (one,) = ledger.reconfigurations()
+    ledger.log.refuse(entry, "somebody says so later")
+    (one,) = ledger.log.reconfigurations()
     assert (one.state, one.reason) == (ReconfigurationState.FAILED, "disk full")
 
 
@@ -192,8 +192,8 @@ PORT = "r1:" + FABRIC.ports_of(RackId(0))[0].tor_port
 )
 def test_what_does_not_pass_the_gate_is_told_and_counted(ledger, metrics, faults, failure):
     runner = SimulatedRunner(ledger, faults)
-    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
-    (one,) = ledger.reconfigurations()
+    mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
+    (one,) = ledger.log.reconfigurations()
     assert one.state is ReconfigurationState.PARTIAL
     assert one.troubles == (failure,)
     assert [each.failure for each in one.failures] == [failure]
@@ -215,8 +215,8 @@ def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
         yield
 
     runner.network._move_mirrors = stuck
-    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
-    (one,) = ledger.reconfigurations()
+    mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
+    (one,) = ledger.log.reconfigurations()
     assert one.troubles == (Failure("mirrors", "p1", FailureKind.REFUSED, "OCS p1: mirror stuck"),)
     assert one.unconfirmed == ("p1",)
     labels = {"step": "mirrors", "kind": "refused"}
@@ -225,7 +225,7 @@ def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
 
 def test_the_timeline_grows_while_it_runs(moved):
     ledger, runner, _ = moved
-    (one,) = ledger.reconfigurations()
+    (one,) = ledger.log.reconfigurations()
     lengths = [length for _, length in runner.seen]
     assert lengths[0] == 0
     assert lengths == sorted(lengths)
@@ -237,7 +237,7 @@ def test_the_timeline_grows_while_it_runs(moved):
 
 def test_it_is_counted_once_with_its_substeps(moved):
     ledger, _, metrics = moved
-    (one,) = ledger.reconfigurations()
+    (one,) = ledger.log.reconfigurations()
     value = metrics.registry.get_sample_value
     ended = {"trigger": "operator", "state": "done"}
     assert value("hydra_reconfigurations_total", ended) == 1

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 import yaml
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.process.configuration import load_configuration
 from apps.rest import render
 from hydra.errors import AdmissionError
@@ -154,15 +154,15 @@ def filled(fabric, journal):
     ids = {}
     for name, request in REQUESTS.items():
         limits = AdmissionLimits(3, blocked if name == "active" else frozenset())
-        one = ledger.add(request, limits)
-        ledger.keep([one])
+        one = ledger.bookings.add(request, limits)
+        ledger.reservations.keep([one])
         ids[name] = one.id
-    ledger.settle(state_of(fabric, NetworkState(), relayed))
+    ledger.network.settle(state_of(fabric, NetworkState(), relayed))
     for name in ("active", "beside"):
-        ledger.change(ids[name], State.ACTIVE)
+        ledger.reservations.change(ids[name], State.ACTIVE)
     for step in (State.RELEASING, State.RELEASED):
-        ledger.change(ids["released"], step, "asked for")
-    ledger.save("reconfigured")
+        ledger.reservations.change(ids["released"], step, "asked for")
+    ledger.reservations.save("reconfigured")
     return ledger, ids
 
 
@@ -179,10 +179,10 @@ def described(ledger, fabric):
                 for path in (one.booked, one.path)
             ],
             one.vlan,
-            ledger.state.vlans.get(one.booked),
+            ledger.network.state.vlans.get(one.booked),
             one.reason,
         )
-        for one in ledger.reservations()
+        for one in ledger.bookings.all()
     ]
 
 
@@ -200,14 +200,18 @@ def lights(fabric, path):
 
 def check_the_same(ledger, fabric, again, other, ids):
     assert described(again, other) == described(ledger, fabric)
-    for one in again.reservations():
+    for one in again.bookings.all():
         assert (one.booked.src, one.booked.dst) == one.pair
-    before, after = (one.reservation(ids["active"]) for one in (ledger, again))
+    before, after = (one.bookings.get(ids["active"]) for one in (ledger, again))
     assert (before.path, before.path.hops) == (before.booked, 2)
-    assert ledger.state.vlans[before.path] == again.state.vlans[after.path] == after.vlan
+    assert (
+        ledger.network.state.vlans[before.path]
+        == again.network.state.vlans[after.path]
+        == after.vlan
+    )
     assert lights(other, after.path) == lights(fabric, before.path)
     with pytest.raises(AdmissionError):  # 50 of 100 Mb/s are taken on the pair's only path
-        again.add(ReservationRequest("r1", "r3", 51.0), LIMITS)
+        again.bookings.add(ReservationRequest("r1", "r3", 51.0), LIMITS)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -219,7 +223,7 @@ def test_everything_means_the_same_ports_in_another_order(fabric, tmp_path, jour
     again = started(other, journal)
     check_the_same(ledger, fabric, again, other, ids)
     assert files_records(journal) == written, "there was nothing to write"
-    assert started(fabric, journal).reservations() == ledger.reservations()
+    assert started(fabric, journal).bookings.all() == ledger.bookings.all()
 
 
 def test_what_is_gone_has_failed_for_good_and_everybody_is_told(fabric, tmp_path, journal, caplog):
@@ -228,7 +232,7 @@ def test_what_is_gone_has_failed_for_good_and_everybody_is_told(fabric, tmp_path
     racks, planes, wiring = things()
     smaller = fabric_of(tmp_path, racks[:3], planes, [w for w in wiring if w["racks"] != "r4"])
     again = started(smaller, journal)
-    outcome = {name: again.reservation(one) for name, one in ids.items()}
+    outcome = {name: again.bookings.get(one) for name, one in ids.items()}
     lost = "fabric demo has no"
     assert {name: (one.state, one.reason) for name, one in outcome.items()} == {
         "active": (State.FAILED, f"{lost} optical port r4 o420 any more"),
@@ -239,19 +243,19 @@ def test_what_is_gone_has_failed_for_good_and_everybody_is_told(fabric, tmp_path
         "released": (State.RELEASED, "asked for"),
     }
     assert outcome["scheduled"].src_rack == GONE
-    assert {one.id for one in again.reservations() if one.is_booked} == {ids["held"]}
+    assert {one.id for one in again.bookings.all() if one.is_booked} == {ids["held"]}
     told = [event.reservation.id for event in again.events.after(0)[0] if event.reservation]
     failed = [one for name, one in ids.items() if outcome[name].state is State.FAILED]
     assert told == failed
     for one in failed:
-        assert f"reservation {one} has failed: {again.reservation(one).reason}" in caplog.messages
+        assert f"reservation {one} has failed: {again.bookings.get(one).reason}" in caplog.messages
     shown = render.reservation(smaller, outcome["scheduled"])
     assert (shown.src, shown.src_rack, shown.dst_rack) == ("r4", "", "r1")
-    assert again.state.topology.paths == ()
+    assert again.network.state.topology.paths == ()
 
     back = started(fabric, journal)
     for name, one in ids.items():
-        assert back.reservation(one).state is outcome[name].state, "what has failed stays so"
+        assert back.bookings.get(one).state is outcome[name].state, "what has failed stays so"
     caplog.clear()
-    assert started(smaller, journal).reservations() == again.reservations()
+    assert started(smaller, journal).bookings.all() == again.bookings.all()
     assert caplog.messages == []

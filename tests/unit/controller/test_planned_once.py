@@ -65,19 +65,21 @@ def carried_out(stage, meanwhile=lambda: None):
         conductor.ask(lambda: None)
     finally:
         conductor.stop()
-    (entry,) = [one for one in stage.controller._ledger.reconfigurations() if one.id == told.id]
+    (entry,) = [one for one in stage.controller._ledger.log.reconfigurations() if one.id == told.id]
     return entry
 
 
 def ports_used(stage):
-    circuits = stage.controller._ledger.state.topology.circuits
+    circuits = stage.controller._ledger.network.state.topology.circuits
     return {end for circuit in circuits for end in circuit.ends}
 
 
 def test_what_was_told_is_carried_out_without_another_plan(stage, asked):
     entry = carried_out(stage)
     assert entry.state is ReconfigurationState.DONE
-    assert [pair_of(path) for path in stage.controller._ledger.state.topology.paths] == [(0, 1)]
+    assert [pair_of(path) for path in stage.controller._ledger.network.state.topology.paths] == [
+        (0, 1)
+    ]
     assert asked.states == [EMPTY]
 
 
@@ -114,4 +116,6 @@ def test_a_job_for_another_demand_is_planned_for(stage, asked):
     other[2, 3] = 90.0
     carried_out(stage, lambda: stage.controller.desk.plan(PlanRequest(other)))
     assert asked.states == [EMPTY, EMPTY, EMPTY]
-    assert [pair_of(path) for path in stage.controller._ledger.state.topology.paths] == [(0, 1)]
+    assert [pair_of(path) for path in stage.controller._ledger.network.state.topology.paths] == [
+        (0, 1)
+    ]

@@ -101,7 +101,7 @@ class Stage:
         """Reconfigure; the steps that this took."""
         rooms = self.controller
         self.batches.clear()
-        rooms._auditor._mover.move(rooms._ledger.enter("test"), target)
+        rooms._auditor._mover.move(rooms._ledger.log.enter("test"), target)
         return [batch.step for batch in self.batches]
 
     def rests(self):
@@ -202,7 +202,7 @@ class Stage:
             lambda: sent_mbps, lambda: plan, lambda: None, False, lambda _execution, _first: None
         )
         try:
-            staging.carry_out(self.controller._ledger.enter("test"), plan, asker)
+            staging.carry_out(self.controller._ledger.log.enter("test"), plan, asker)
         except PlanError:
             return None
         return {rack for one in staging.foresee(plan, sent_mbps) for rack in one.beyond}

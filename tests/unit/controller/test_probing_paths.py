@@ -43,7 +43,16 @@ class Network:
             self.answer = lambda answer: answer()
             self.fleet.switch_connected(switch.datapath_id, self.port, ports)
         self.runner = Runner(
-            FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics(), None, None
+            FABRIC,
+            CurrentPolicy(Policy()),
+            self.fleet,
+            None,
+            None,
+            None,
+            None,
+            Metrics(),
+            None,
+            None,
         )
 
     def probe(self):

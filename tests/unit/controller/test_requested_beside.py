@@ -53,18 +53,18 @@ class Asked(Staged):
         loop._sent_mbps = lambda: None if self.sent_mbps is None else self.sent_mbps.copy()
         loop._decide = lambda _report, _request, trigger: Decided(trigger)
         self.decided = []
-        self.ledger.decide = self.decided.append
+        self.ledger.log.decide = self.decided.append
         self.goals, self.planned = {}, []
         self.before, self.amid = {}, {}
         self.states = {}
         self.late = {SLOW}
         """Switches that are late for whoever hurries."""
-        self._tell = self.ledger._tell_progress
-        self.ledger._tell_progress = self._hear
+        self._tell = self.ledger.log._tell_progress
+        self.ledger.log._tell_progress = self._hear
         perform = self.stage.network.perform
 
         def performing(batch, watch):
-            innermost = self.ledger.under_way[-1:]
+            innermost = self.ledger.network.under_way[-1:]
             if innermost and innermost[0].slow and (job := self.amid.pop(batch.step, None)):
                 job()
             outcomes = perform(batch, watch)
@@ -81,7 +81,7 @@ class Asked(Staged):
 
         def running(course, on_batch=lambda _batch: None):
             def before(batch):
-                innermost = self.ledger.under_way[-1:]
+                innermost = self.ledger.network.under_way[-1:]
                 if innermost and innermost[0].slow and (job := self.before.pop(batch.step, None)):
                     job()
                 on_batch(batch)
@@ -100,7 +100,7 @@ class Asked(Staged):
             self.planned.append(id(request))
         if gone is None:
             raise PlanError("no such plan")
-        state = self.ledger.state
+        state = self.ledger.network.state
         come = [one for one in come if one not in state.topology.paths]
         ends = {end for one in come for end in one.circuits[0].ends}
         gone = [
@@ -124,8 +124,8 @@ class Asked(Staged):
     def left_out(self):
         """Have the first change made, but for the slow switch; the id of what makes up for it."""
         gone, come = (HERE, THERE), (path(0, 1, 1), path(2, 3, 1))
-        self.begin(with_paths(self.ledger.state, gone, come))
-        rest = self.ledger.reconfigurations()[0]
+        self.begin(with_paths(self.ledger.network.state, gone, come))
+        rest = self.ledger.log.reconfigurations()[0]
         assert rest.reason.endswith("since switches were late")
         assert set(self.paths) == self.standing - {THERE} | {path(2, 3, 1)}
         return rest.id
@@ -136,7 +136,7 @@ class Asked(Staged):
 
     @property
     def paths(self):
-        return self.ledger.state.topology.paths
+        return self.ledger.network.state.topology.paths
 
     def finish(self):
         self.late = set()
@@ -171,13 +171,13 @@ def test_it_is_made_beside_what_does_not_concern_it(step):
     asked, (number, state) = asked_before(step, OTHERS)
     assert state is ReconfigurationState.DONE, "while the other was under way"
     assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), path(4, 5, 1)}
-    made = len(asked.ledger.reconfigurations())
+    made = len(asked.ledger.log.reconfigurations())
     asked.finish()  # its turn
-    assert len(asked.ledger.reconfigurations()) == made
+    assert len(asked.ledger.log.reconfigurations()) == made
     assert asked.states[number] == DONE
     assert len(asked.planned) == 1
     for datapath in asked.stage.network.names:
-        assert not list(asked.stage.network.differing_rules(datapath, asked.ledger.state))
+        assert not list(asked.stage.network.differing_rules(datapath, asked.ledger.network.state))
 
 
 def waiting(asked, monkeypatch, let_in):
@@ -223,7 +223,7 @@ def test_what_breaks_it_off_then_breaks_off_the_other_as_that_ends(monkeypatch):
         asked.make_up()
     assert seen
     assert asked.entry(rest).state is ReconfigurationState.FAILED
-    assert not asked.ledger.under_way
+    assert not asked.ledger.network.under_way
 
 
 def full(*_arguments, **_named):
@@ -237,9 +237,9 @@ def test_what_concerns_slow_racks_is_made_in_its_turn():
     asked, (number, state) = asked_before("move", PARTLY)
     assert state is ReconfigurationState.QUEUED
     assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(4, 5, 1)}
-    stage = asked.ledger.reconfigurations()[0]
+    stage = asked.ledger.log.reconfigurations()[0]
     assert stage.reason == f"stage 1 of {number}"
-    assert [one.id for one in asked.ledger.unfinished()] == [number], "also after a restart"
+    assert [one.id for one in asked.ledger.log.unfinished()] == [number], "also after a restart"
     asked.finish()
     assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 3), path(4, 5, 1), path(0, 2, 2)}
     assert asked.states[number] == IN_ITS_TURN
@@ -351,7 +351,7 @@ def test_it_leaves_out_late_switches_of_its_own_racks():
     asked.before["move"] = ask
     asked.make_up()
     assert asked.entry(numbers[0]).state is ReconfigurationState.PARTIAL
-    rest = asked.ledger.reconfigurations()[0]
+    rest = asked.ledger.log.reconfigurations()[0]
     assert rest.reason == f"what {numbers[0]} could not do, since switches were late"
     asked.finish()
     assert path(4, 5, 1) in asked.paths
@@ -388,10 +388,10 @@ def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
     asked = Asked()
     rest = asked.left_out()
     asked.before["move"] = lambda: asked.ask(*OTHERS)
-    record = asked.ledger.record
+    record = asked.ledger.writer.record
 
     def recorded(*arguments):
-        if len(asked.ledger.under_way) == 2:
+        if len(asked.ledger.network.under_way) == 2:
             full()
         record(*arguments)
 
@@ -407,7 +407,7 @@ def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
     with pytest.raises(JournalError):
         asked.make_up()
     assert asked.entry(rest).state is ReconfigurationState.FAILED
-    assert not asked.ledger.under_way
+    assert not asked.ledger.network.under_way
 
 
 def test_none_comes_in_beside_a_change_that_waits_for_nobody():
@@ -421,7 +421,7 @@ def test_none_comes_in_beside_a_change_that_waits_for_nobody():
         return perform(batch, watch)
 
     asked.stage.network.perform = asking
-    asked.begin(with_paths(asked.ledger.state, (THERE,), (path(2, 3, 1),)))
+    asked.begin(with_paths(asked.ledger.network.state, (THERE,), (path(2, 3, 1),)))
     assert asked.entry(numbers[0]).state is ReconfigurationState.QUEUED
     asked.finish()
     assert asked.states[numbers[0]] == DONE
@@ -467,7 +467,7 @@ class Drawn(Asked):
 
     def draw(self):
         """A state in which no pair has several paths, and none has many hops."""
-        state = self.ledger.state
+        state = self.ledger.network.state
         drawn = random_topology(FABRIC, state.topology, self.rng)
         paths = {pair_of(one): one for one in drawn.paths if one.hops <= 2}
         topology = Topology(drawn.circuits, tuple(sorted(paths.values())))
@@ -480,7 +480,7 @@ class Drawn(Asked):
         request, goal = PlanRequest(np.ones((7, 7))), self.draw()
         self.kept = [*getattr(self, "kept", ()), request]
         self.goals[id(request)] = goal
-        self.wanted.append((goal.topology, moving_pairs(self.ledger.state, goal)))
+        self.wanted.append((goal.topology, moving_pairs(self.ledger.network.state, goal)))
         return self.loop.reconfigure(request, "test").id
 
     def ask_while_slow_ones_are_waited_for(self):
@@ -514,9 +514,9 @@ def test_whatever_is_asked_for_comes_about_and_cuts_nobody_off(seeds):
             asked.rooms._upkeep.synchronise()
         made.update(asked.made_beside)
         asked.finish()
-        assert all(one.is_over for one in asked.ledger.reconfigurations()), seed
-        assert not asked.ledger.under_way
-        network, state = asked.stage.network, asked.ledger.state
+        assert all(one.is_over for one in asked.ledger.log.reconfigurations()), seed
+        assert not asked.ledger.network.under_way
+        network, state = asked.stage.network, asked.ledger.network.state
         for datapath in network.names:
             assert not list(network.differing_rules(datapath, state)), seed
         if asked.wanted:

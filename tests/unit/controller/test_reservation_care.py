@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.controller.reservation_care import ReservationCare
 from apps.planning import engine
 from apps.planning.engine import Planning
@@ -119,10 +119,10 @@ class Stage:
         )
 
     def move(self, entry, target):
-        self.planning.diff(self.ledger.state, target)
-        self.ledger.settle(target)
-        self.ledger.save("reconfigured")
-        self.ledger.update(entry.id, state=ReconfigurationState.DONE)
+        self.planning.diff(self.ledger.network.state, target)
+        self.ledger.network.settle(target)
+        self.ledger.reservations.save("reconfigured")
+        self.ledger.log.update(entry.id, state=ReconfigurationState.DONE)
         return SimpleNamespace(reason="", failures={})
 
     def conduct(self):
@@ -132,7 +132,7 @@ class Stage:
 
     def told(self):
         """All that others see of reservations."""
-        return self.ledger.reservations(), self.ledger.pins(), self.ledger.events.last
+        return self.ledger.bookings.all(), self.ledger.bookings.pins(), self.ledger.events.last
 
     def on_disk(self):
         return sorted(record["id"] for record in self.journal.records(Kind.RESERVATION))
@@ -173,7 +173,7 @@ def door(pool):
 @pytest.fixture
 def stage(journal):
     stage = Stage(journal)
-    stage.ledger.settle(STANDING)
+    stage.ledger.network.settle(STANDING)
     return stage
 
 
@@ -205,7 +205,7 @@ def shut(monkeypatch, journal, door):
     """A stage on which the check of paths comes to the door."""
     shut_vlans(monkeypatch, door)
     stage = Stage(journal)
-    stage.ledger.settle(STANDING)
+    stage.ledger.network.settle(STANDING)
     return stage
 
 
@@ -214,8 +214,8 @@ def shut(monkeypatch, journal, door):
 
 def change(stage, state):
     """What the end of a reconfiguration asks of the ledger."""
-    stage.ledger.settle(state)
-    stage.ledger.save("reconfigured")
+    stage.ledger.network.settle(state)
+    stage.ledger.reservations.save("reconfigured")
 
 
 def test_a_change_under_way_does_not_wait_for_an_admission(shut, door, pool):
@@ -231,8 +231,11 @@ def test_a_change_under_way_does_not_wait_for_an_admission(shut, door, pool):
     reservation = admission.result(SOON_S)
     assert shut.on_disk() == [reservation.id]
     shut.conduct()
-    assert shut.ledger.reservation(reservation.id).state is State.ACTIVE
-    assert shut.ledger.state.topology.paths == (path_of(FABRIC, 0, 2), path_of(FABRIC, 1, 3))
+    assert shut.ledger.bookings.get(reservation.id).state is State.ACTIVE
+    assert shut.ledger.network.state.topology.paths == (
+        path_of(FABRIC, 0, 2),
+        path_of(FABRIC, 1, 3),
+    )
 
 
 def test_no_algorithm_holds_up_an_admission_or_a_change(monkeypatch, journal, door, pool):
@@ -240,7 +243,7 @@ def test_no_algorithm_holds_up_an_admission_or_a_change(monkeypatch, journal, do
     endless = Entry(lambda *_arguments: door.pass_through(), "", "")
     monkeypatch.setattr(algorithms, "ENTRIES", {**ENTRIES, "endless": endless})
     stage = Stage(journal, policy=replace(POLICY, algorithm="endless"))
-    stage.ledger.settle(STANDING)
+    stage.ledger.network.settle(STANDING)
     admission = pool.submit(stage.reservations.reserve, TO_R3)
     wait([admission], 1.0)
     pool.submit(change, stage, STANDING).result(SOON_S)
@@ -313,7 +316,7 @@ def without_p2(journal):
 
 @pytest.mark.parametrize("ask", ["reserve", "preview"])
 def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_any(without_p2, ask):
-    (theirs,) = without_p2.ledger.reservations()
+    (theirs,) = without_p2.ledger.bookings.all()
     with pytest.raises(DeviceMissing) as refused:
         getattr(without_p2.reservations, ask)(ReservationRequest("r1", "r3", 50.0))
     assert DOWN in str(refused.value)
@@ -398,7 +401,7 @@ def planner_of(stage, *, stopped=False):
 
 def test_a_preview_that_waits_for_the_planner_holds_nothing(journal, pool):
     stage = Stage(journal, policy=replace(POLICY, planning_grace_ms=1000 * PATIENCE_S))
-    stage.ledger.settle(STANDING)
+    stage.ledger.network.settle(STANDING)
     with planner_of(stage, stopped=True):
         preview = pool.submit(stage.reservations.preview, TO_R3)
         wait([preview], 0.3)
@@ -424,7 +427,7 @@ def test_a_preview_says_what_else_would_move(journal):
     fabric = small_fabric(racks=4, planes=1, ports_per_plane=2)
     stage = Stage(journal, fabric)
     first, second = path_of(fabric, 0, 1), path_of(fabric, 2, 3)
-    stage.ledger.settle(state_of(fabric, NetworkState(), first, second))
+    stage.ledger.network.settle(state_of(fabric, NetworkState(), first, second))
     stage.blocked = frozenset(range(1, 8, 2))  # the second port of each rack
     with planner_of(stage):
         preview = stage.reservations.preview(TO_R3)
@@ -438,21 +441,21 @@ def test_what_begins_does_so_without_an_answer_of_the_planner(stage):
     reservation = stage.reservations.reserve(TO_R3)
     with planner_of(stage, stopped=True):
         stage.conduct()
-    assert stage.ledger.reservation(reservation.id).state is State.ACTIVE
-    assert stage.ledger.state.topology.paths == (path_of(FABRIC, 0, 2),)
+    assert stage.ledger.bookings.get(reservation.id).state is State.ACTIVE
+    assert stage.ledger.network.state.topology.paths == (path_of(FABRIC, 0, 2),)
 
 
 def test_paths_that_give_way_get_others_where_there_is_room(journal):
     fabric = small_fabric(racks=3, planes=2)
     stage = Stage(journal, fabric)
     standing = path_of(fabric, 0, 1)
-    stage.ledger.settle(state_of(fabric, NetworkState(), standing))
+    stage.ledger.network.settle(state_of(fabric, NetworkState(), standing))
     stage.blocked = frozenset({circuit_between(fabric, 0, 2, 1).b})  # r3 on the second plane
     reservation = stage.reservations.reserve(TO_R3)
     with planner_of(stage):
         stage.conduct()
-    assert stage.ledger.reservation(reservation.id).booked == path_of(fabric, 0, 2)
-    assert set(stage.ledger.state.topology.paths) == {
+    assert stage.ledger.bookings.get(reservation.id).booked == path_of(fabric, 0, 2)
+    assert set(stage.ledger.network.state.topology.paths) == {
         path_of(fabric, 0, 2),
         path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, 1)),
     }
@@ -480,16 +483,16 @@ def test_a_reservation_waits_for_a_rack_that_is_about_to_be_in_reach(journal):
     stage = Stage(journal, small_fabric(racks=4, planes=2))
     reservation = stage.reservations.reserve(TO_R3)
     stage.conduct()
-    (dead,) = stage.ledger.reservation(reservation.id).booked.circuits
-    stage.ledger.settle(NetworkState())
+    (dead,) = stage.ledger.bookings.get(reservation.id).booked.circuits
+    stage.ledger.network.settle(NetworkState())
     rack = [port.id for port in stage.fabric.ports if port.rack == RackId(0)]
     stage.blocked, stage.awaited = frozenset(rack), frozenset({RackId(0)})
     stage.reservations.restore()
-    assert stage.ledger.reservation(reservation.id).state is State.ACTIVE
+    assert stage.ledger.bookings.get(reservation.id).state is State.ACTIVE
     assert stage.reservations.awaits_racks
     stage.blocked, stage.awaited = frozenset(dead.ends), frozenset()
     stage.reservations.restore()
-    (circuit,) = stage.ledger.reservation(reservation.id).path.circuits
+    (circuit,) = stage.ledger.bookings.get(reservation.id).path.circuits
     assert circuit.plane != dead.plane
     assert not stage.reservations.awaits_racks
 
@@ -531,7 +534,9 @@ def test_a_network_that_does_not_stand_still_is_told_of(stage, monkeypatch):
 
     def with_pins(*basis):
         found = real(*basis)
-        stage.ledger.settle(replace(stage.ledger.state, epoch=stage.ledger.state.epoch + 1))
+        stage.ledger.network.settle(
+            replace(stage.ledger.network.state, epoch=stage.ledger.network.state.epoch + 1)
+        )
         seen.append(basis[0].epoch)
         return found
 
@@ -575,7 +580,7 @@ def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, poo
     assert journal.records(Kind.RESERVATION) == disk
     assert shut.jobs.empty()
     new = stage.reservations.reserve(other)
-    assert stage.ledger.reservation(low.id).preempted_by == new.id
+    assert stage.ledger.bookings.get(low.id).preempted_by == new.id
 
 
 # --- the same request twice, and groups -----------------------------------------------------
@@ -612,7 +617,7 @@ def test_a_group_is_checked_at_once_and_entered_whole_or_not_at_all(shut, door, 
     assert [one.request for one in some.refused] == [fits]
     assert door.knocks == 1
     assert shut.on_disk() == [one.id for one in some.admitted]
-    assert shut.ledger.group(some.group) == some.admitted
+    assert shut.ledger.bookings.group(some.group) == some.admitted
 
 
 def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
@@ -628,9 +633,9 @@ def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
 
     stage.upkeep.hold_reserved = hold_reserved
     stage.conduct()
-    assert stage.ledger.reservation(stays.id).state is State.ACTIVE
-    assert stage.ledger.reservation(gone.id).state is State.RELEASED
-    assert stage.ledger.state.topology.paths == (stays.booked,)
+    assert stage.ledger.bookings.get(stays.id).state is State.ACTIVE
+    assert stage.ledger.bookings.get(gone.id).state is State.RELEASED
+    assert stage.ledger.network.state.topology.paths == (stays.booked,)
 
 
 # --- a leader that ends ---------------------------------------------------------------------
@@ -651,7 +656,7 @@ def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal
     held = []
 
     def hold_reserved():
-        held.append(stage.ledger.active())
+        held.append(stage.ledger.bookings.active())
         stage.reservations.end_soon()
 
     stage.upkeep.hold_reserved = hold_reserved
@@ -663,7 +668,7 @@ def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal
     stage.conduct()
     stage.reservations.keep_time()
     assert len(held) == 1
-    assert [stage.ledger.reservation(one.id).state for one in (*group, taken_back, last)] == [
+    assert [stage.ledger.bookings.get(one.id).state for one in (*group, taken_back, last)] == [
         State.ACTIVE,
         State.ACTIVATING,
         State.RELEASING,
@@ -673,12 +678,12 @@ def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal
     following = Stage(journal, fabric)
     following.ledger.load()
     following.reservations.resume()
-    states = {one.id: one.state for one in following.ledger.reservations()}
+    states = {one.id: one.state for one in following.ledger.bookings.all()}
     assert states.pop(taken_back.id) is State.RELEASED
     assert states == dict.fromkeys(
         (kept.id, late.id, last.id, *(one.id for one in group)), State.ACTIVE
     )
-    assert following.ledger.reservation(late.id).bandwidth_mbps == 50.0
+    assert following.ledger.bookings.get(late.id).bandwidth_mbps == 50.0
 
 
 def test_a_leader_that_ends_begins_and_ends_no_more_by_the_clock(journal):
@@ -693,7 +698,7 @@ def test_a_leader_that_ends_begins_and_ends_no_more_by_the_clock(journal):
     wait_until(lambda: time.time() > soon_s)
     stage.reservations.end_soon()
     stage.reservations.keep_time()
-    states = [stage.ledger.reservation(one.id).state for one in (*due, over)]
+    states = [stage.ledger.bookings.get(one.id).state for one in (*due, over)]
     assert states == [State.SCHEDULED, State.SCHEDULED, State.ACTIVE]
 
 
@@ -707,14 +712,14 @@ def test_one_that_is_let_go_before_the_start_has_resumed_it_is_released_once(jou
     stage.reservations.release(reservation.id)
     stage.reservations.resume()
     stage.conduct()
-    assert stage.ledger.reservation(reservation.id).state is State.RELEASED
+    assert stage.ledger.bookings.get(reservation.id).state is State.RELEASED
 
 
 def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
     """While a conductor brings up and takes down what is promised, and the referee looks on."""
     fabric = small_fabric(racks=4, planes=2)
     stage = Stage(journal, fabric)
-    stage.ledger.settle(state_of(fabric, NetworkState(), *parallel_paths(fabric)[:1]))
+    stage.ledger.network.settle(state_of(fabric, NetworkState(), *parallel_paths(fabric)[:1]))
     referee, ended = Referee(fabric, POLICY.max_hops), threading.Event()
     names = [one.name for one in (*fabric.racks, *fabric.servers)]
     outcomes = []
@@ -743,7 +748,7 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
                     stage.reservations.release(gone)
 
     def look():
-        booked = [one for one in stage.ledger.reservations() if one.is_booked]
+        booked = [one for one in stage.ledger.bookings.all() if one.is_booked]
         promises = [referee.promise(one) for one in booked]
         for one in promises:
             others = [other for other in promises if other is not one]
@@ -768,8 +773,8 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
     assert outcomes.count(AdmissionError) > 100
     again = Ledger(fabric, journal)
     again.load()
-    live = {one.id: one for one in stage.ledger.reservations() if one.is_booked}
-    assert {one.id: one for one in again.reservations() if one.is_booked} == live
+    live = {one.id: one for one in stage.ledger.bookings.all() if one.is_booked}
+    assert {one.id: one for one in again.bookings.all() if one.is_booked} == live
 
 
 def test_a_path_goes_whose_reservation_was_let_go_before_a_restart(journal):
@@ -781,10 +786,10 @@ def test_a_path_goes_whose_reservation_was_let_go_before_a_restart(journal):
     stage.conduct()
     new = Stage(journal)
     new.ledger.load()
-    assert new.ledger.reservation(one.id).state is State.RELEASING
+    assert new.ledger.bookings.get(one.id).state is State.RELEASING
     new.reservations.resume()
-    assert new.ledger.reservation(one.id).state is State.RELEASED
-    assert new.ledger.state.topology.paths == (), "nobody wants it"
+    assert new.ledger.bookings.get(one.id).state is State.RELEASED
+    assert new.ledger.network.state.topology.paths == (), "nobody wants it"
 
 
 def test_the_end_of_a_release_is_written_once(journal, monkeypatch):
@@ -802,7 +807,7 @@ def test_the_end_of_a_release_is_written_once(journal, monkeypatch):
     stage.reservations.release(one.id)
     stage.conduct()
     assert [record["state"] for record in written] == ["releasing", "released"]
-    assert stage.ledger.leaving() == ()
+    assert stage.ledger.bookings.leaving() == ()
     assert journal.records(Kind.RESERVATION) == written[-1:]
 
 
@@ -823,13 +828,13 @@ def test_a_path_that_could_not_be_taken_down_goes_after_a_restart(journal, lasts
         wait_until(lambda: one.ends_by(time.time()))
         stage.reservations.keep_time()
     over = State.RELEASED if lasts_s is None else State.EXPIRED
-    assert stage.ledger.reservation(one.id).state is over
+    assert stage.ledger.bookings.get(one.id).state is over
     new = Stage(journal)
     new.ledger.load()
     new.reservations.resume()
     new.reservations.keep_time()
-    assert new.ledger.state.topology.paths == (), "nobody wants it"
-    assert new.ledger.leaving() == ()
+    assert new.ledger.network.state.topology.paths == (), "nobody wants it"
+    assert new.ledger.bookings.leaving() == ()
 
 
 @pytest.mark.parametrize("more", [{}, {"hold_s": 0.3}], ids=["put off", "committed"])
@@ -846,7 +851,7 @@ def test_what_is_kept_while_another_one_ends_goes_on(journal, more):
 
     def moved(entry, target):
         for one in sorted(ids - set(kept)):
-            reservation = stage.ledger.reservation(one)
+            reservation = stage.ledger.bookings.get(one)
             if not kept and reservation.ends_by(time.time()) and reservation.is_booked:
                 kept.append(one)
                 if reservation.state is State.HELD:
@@ -860,8 +865,8 @@ def test_what_is_kept_while_another_one_ends_goes_on(journal, more):
     stage.reservations.keep_time()
     stage.conduct()
     (other,) = ids - set(kept)
-    assert stage.ledger.reservation(other).state is State.EXPIRED
-    assert stage.ledger.reservation(kept[0]).state is State.ACTIVE
+    assert stage.ledger.bookings.get(other).state is State.EXPIRED
+    assert stage.ledger.bookings.get(kept[0]).state is State.ACTIVE
 
 
 # --- switches that refuse rules -------------------------------------------------------------
@@ -870,30 +875,30 @@ REFUSAL = "h11 refuses the rules of r1 - r3 (no room for another rule, table 5 (
 
 
 def test_a_reservation_whose_rules_a_switch_refuses_fails_and_leaves_no_path(stage):
-    stage.ledger.settle(NetworkState())
+    stage.ledger.network.settle(NetworkState())
     stage.refusal = REFUSAL
     reservation = stage.reservations.reserve(replace(TO_R3, src="r1"))
     stage.conduct()
-    failed = stage.ledger.reservation(reservation.id)
+    failed = stage.ledger.bookings.get(reservation.id)
     assert (failed.state, failed.reason) == (State.FAILED, REFUSAL)
     stage.reservations.keep_time()
-    assert path_of(FABRIC, 0, 2) not in stage.ledger.state.topology.paths
+    assert path_of(FABRIC, 0, 2) not in stage.ledger.network.state.topology.paths
 
 
 def test_an_active_reservation_fails_where_a_switch_comes_to_refuse_its_rules(stage):
     """It has connected anew, and has less room than before."""
-    stage.ledger.settle(NetworkState())
+    stage.ledger.network.settle(NetworkState())
     requests = (replace(TO_R3, src="r1"), replace(TO_R3, src="r2", dst="r4"))
     refused, other = map(stage.reservations.reserve, requests)
     stage.conduct()
-    assert stage.ledger.reservation(refused.id).state is State.ACTIVE
+    assert stage.ledger.bookings.get(refused.id).state is State.ACTIVE
     stage.refusal = REFUSAL
     stage.reservations.keep_time()
-    failed = stage.ledger.reservation(refused.id)
+    failed = stage.ledger.bookings.get(refused.id)
     assert (failed.state, failed.reason) == (State.FAILED, REFUSAL)
-    assert stage.ledger.reservation(other.id).state is State.ACTIVE
+    assert stage.ledger.bookings.get(other.id).state is State.ACTIVE
     stage.reservations.keep_time()
-    assert path_of(FABRIC, 0, 2) not in stage.ledger.state.topology.paths
+    assert path_of(FABRIC, 0, 2) not in stage.ledger.network.state.topology.paths
 
 
 # --- a pair with several paths ------------------------------------------------------------------
@@ -916,53 +921,55 @@ def test_server_pairs_of_two_racks_come_up_on_circuits_of_their_own_and_go_one_b
     assert (preview.connect, preview.disconnect) == (set(SECOND.circuits), set())
     other = wide.reservations.reserve(OTHER)
     wide.conduct()
-    both = [wide.ledger.reservation(reservation.id) for reservation in (one, other)]
+    both = [wide.ledger.bookings.get(reservation.id) for reservation in (one, other)]
     assert [reservation.state for reservation in both] == [State.ACTIVE] * 2
     assert [reservation.path for reservation in both] == [FIRST, SECOND]
-    assert wide.ledger.state.topology.paths == (FIRST, SECOND)
+    assert wide.ledger.network.state.topology.paths == (FIRST, SECOND)
     wide.reservations.release(one.id)
     wide.conduct()
-    assert wide.ledger.reservation(one.id).state is State.RELEASED
-    assert wide.ledger.state.topology.paths == (SECOND,)
-    assert wide.ledger.reservation(other.id) == both[1]
+    assert wide.ledger.bookings.get(one.id).state is State.RELEASED
+    assert wide.ledger.network.state.topology.paths == (SECOND,)
+    assert wide.ledger.bookings.get(other.id) == both[1]
     wide.reservations.release(other.id)
     wide.conduct()
-    assert wide.ledger.state.topology.paths == ()
-    assert wide.ledger.leaving() == ()
+    assert wide.ledger.network.state.topology.paths == ()
+    assert wide.ledger.bookings.leaving() == ()
 
 
 def test_asked_for_together_they_come_up_in_one_change(wide):
     group = wide.reservations.reserve_all([ONE, OTHER], all_or_nothing=True)
     wide.conduct()
-    states = [wide.ledger.reservation(one.id).state for one in group.admitted]
+    states = [wide.ledger.bookings.get(one.id).state for one in group.admitted]
     assert states == [State.ACTIVE] * 2
-    assert len(wide.ledger.reconfigurations()) == 1
+    assert len(wide.ledger.log.reconfigurations()) == 1
 
 
 def test_of_a_pair_s_circuits_one_fails_and_the_other_stays(wide):
     group = wide.reservations.reserve_all([ONE, OTHER], all_or_nothing=True).admitted
     wide.conduct()
     wide.blocked = frozenset(FIRST.circuits[0].ends)
-    wide.ledger.settle(wide.planning.without_circuits(wide.ledger.state, FIRST.circuits))
+    wide.ledger.network.settle(
+        wide.planning.without_circuits(wide.ledger.network.state, FIRST.circuits)
+    )
     wide.reservations.restore()
-    lost, kept = (wide.ledger.reservation(one.id) for one in group)
+    lost, kept = (wide.ledger.bookings.get(one.id) for one in group)
     assert (lost.state, kept.state) == (State.FAILED, State.ACTIVE)
     assert "no other path" in lost.reason
-    assert wide.ledger.state.topology.paths == (SECOND,)
+    assert wide.ledger.network.state.topology.paths == (SECOND,)
 
 
 def test_a_pair_whose_circuit_was_asked_for_by_itself_keeps_that_and_no_other(wide):
-    wide.ledger.settle(state_of(WIDE, NetworkState(), FIRST))
-    wide.ledger.keep_standing()
+    wide.ledger.network.settle(state_of(WIDE, NetworkState(), FIRST))
+    wide.ledger.reservations.keep_standing()
     group = wide.reservations.reserve_all([ONE, OTHER], all_or_nothing=True).admitted
     wide.conduct()
-    by_path = {wide.ledger.reservation(one.id).path: one.id for one in group}
+    by_path = {wide.ledger.bookings.get(one.id).path: one.id for one in group}
     wide.reservations.release(by_path[SECOND])
     wide.conduct()
-    assert wide.ledger.state.topology.paths == (FIRST,)
+    assert wide.ledger.network.state.topology.paths == (FIRST,)
     wide.reservations.release(by_path[FIRST])
     wide.conduct()
-    assert wide.ledger.state.topology.paths == (FIRST,)
+    assert wide.ledger.network.state.topology.paths == (FIRST,)
 
 
 # --- bundles ------------------------------------------------------------------------------------
@@ -975,7 +982,7 @@ def test_what_no_circuit_carries_is_one_reservation_of_parts(wide):
     assert (admitted.src, admitted.dst, admitted.bandwidth_mbps) == ("r1", "r2", 150.0)
     assert wide.reservations.reservation(admitted.id) == admitted
     wide.conduct()
-    assert len(wide.ledger.reconfigurations()) == 1
+    assert len(wide.ledger.log.reconfigurations()) == 1
     up = wide.reservations.reservation(admitted.id)
     assert up.state is State.ACTIVE
     assert [(one.src, one.dst, one.bandwidth_mbps, one.path) for one in up.parts] == [
@@ -990,11 +997,11 @@ def test_what_no_circuit_carries_is_one_reservation_of_parts(wide):
         wide.reservations.release(up.id, admitted)
     again = Ledger(WIDE, wide.journal)
     again.load()
-    assert again.parts(up.id) == up.parts
+    assert again.bookings.parts(up.id) == up.parts
     wide.reservations.release(up.id, up)
     wide.conduct()
     assert wide.reservations.reservation(up.id).state is State.RELEASED
-    assert wide.ledger.state.topology.paths == ()
+    assert wide.ledger.network.state.topology.paths == ()
     with pytest.raises(LifecycleError):
         wide.reservations.release(up.id)
 
@@ -1003,7 +1010,7 @@ def test_a_repeated_request_is_given_the_same_bundle(wide):
     request = replace(RACKS, retry=RetryKey("k", "digest"))
     one = wide.reservations.reserve(request)
     assert wide.reservations.reserve(request) == one
-    assert len(wide.ledger.reservations()) == 2
+    assert len(wide.ledger.bookings.all()) == 2
 
 
 def test_a_held_bundle_is_committed_whole(wide):
@@ -1069,7 +1076,9 @@ def test_a_bundle_of_which_a_circuit_is_lost_has_failed_and_goes_whole(wide):
     one = wide.reservations.reserve(RACKS)
     wide.conduct()
     wide.blocked = frozenset(FIRST.circuits[0].ends)
-    wide.ledger.settle(wide.planning.without_circuits(wide.ledger.state, FIRST.circuits))
+    wide.ledger.network.settle(
+        wide.planning.without_circuits(wide.ledger.network.state, FIRST.circuits)
+    )
     wide.reservations.restore()
     lost = wide.reservations.reservation(one.id)
     assert lost.state is State.FAILED
@@ -1078,4 +1087,4 @@ def test_a_bundle_of_which_a_circuit_is_lost_has_failed_and_goes_whole(wide):
     wide.reservations.release(one.id)
     wide.conduct()
     assert wide.reservations.reservation(one.id).state is State.RELEASED
-    assert wide.ledger.state.topology.paths == ()
+    assert wide.ledger.network.state.topology.paths == ()

@@ -159,7 +159,7 @@ class _World:
         self.rooms._reservations.reserve(request)
 
     def _one_booked(self):
-        booked = [one for one in self.rooms._ledger.reservations() if one.is_booked]
+        booked = [one for one in self.rooms._ledger.bookings.all() if one.is_booked]
         one = self.rng.choice(booked) if booked else None
         return "none" if one is None else one.bundle or one.id
 
@@ -187,7 +187,7 @@ class _World:
         self.sent_mbps = self._random_mbps(6, lambda: self.rng.uniform(0.1, 0.9) * room_mbps)
 
     def _lose(self):
-        state = self.rooms._ledger.state
+        state = self.rooms._ledger.network.state
         if state.topology.paths:
             path = self.rng.choice(state.topology.paths)
             dead = frozenset(self.rng.sample(path.circuits, self.rng.randint(0, 1)))
@@ -267,8 +267,8 @@ class _World:
         while idle < _QUIET:
             if time.monotonic() > until_s:
                 raise Violation(f"never quiet: {[*staging._changes]}")
-            rooms._ledger._next_try_s = rooms._withdrawals._again_s = 0.0
-            rooms._ledger.catch_up()
+            rooms._ledger.writer._next_try_s = rooms._withdrawals._again_s = 0.0
+            rooms._ledger.writer.catch_up()
             for change in staging._changes.values():
                 change.late_until_s = 0.0
             idle = 0 if self.turn() or staging._changes else idle + 1
@@ -279,8 +279,8 @@ class _World:
 
     def _left_over(self):
         rooms, ledger = self.rooms, self.rooms._ledger
-        state, changes = ledger.state, {*self.staged.staging._changes}
-        for one in ledger.reservations():
+        state, changes = ledger.network.state, {*self.staged.staging._changes}
+        for one in ledger.bookings.all():
             if one.state in (State.RELEASING, State.COMMITTED, State.ACTIVATING):
                 yield f"reservation {one.id} is {one.state.value} for good"
             if one.state is State.ACTIVE and (one.path, one.vlan) != (
@@ -288,26 +288,26 @@ class _World:
                 state.vlans.get(one.booked),
             ):
                 yield f"reservation {one.id} is active, and not where it is said to be"
-        for entry in ledger.reconfigurations():
+        for entry in ledger.log.reconfigurations():
             if not entry.is_over and entry.id not in changes:
                 yield f"{entry.id}, asked for by {entry.trigger}, is {entry.state.value} for good"
         # A pair whose reservation has failed with its circuit is given another one, like any other.
         failed = {
             one.pair
-            for one in ledger.reservations()
+            for one in ledger.bookings.all()
             if one.state is State.FAILED or "had failed" in one.reason
         }
-        wanted = self.asked_for | failed | {one.pair for one in ledger.active()}
+        wanted = self.asked_for | failed | {one.pair for one in ledger.bookings.active()}
         for path in state.topology.paths:
-            if pair_of(path) not in wanted or path in ledger.unwanted(pair_of(path)):
+            if pair_of(path) not in wanted or path in ledger.reservations.unwanted(pair_of(path)):
                 yield f"nobody wants {path}"
         kept = {
-            "changes in the journal": {one.id for one in ledger.unfinished()} ^ changes,
+            "changes in the journal": {one.id for one in ledger.log.unfinished()} ^ changes,
             "asked for": rooms._loop._asked_for,
             "reservations that wait": rooms._reservations._in_turn,
-            "paths to be taken down": ledger.leaving(),
-            "under way": ledger.under_way,
-            "the journal lags": ledger.behind,
+            "paths to be taken down": ledger.bookings.leaving(),
+            "under way": ledger.network.under_way,
+            "the journal lags": ledger.writer.behind,
             "standstills": rooms._mover._standstills,
             "lost and standing": rooms._withdrawals._left,
             "pairs cut off": rooms._withdrawals._cut,

@@ -49,7 +49,8 @@ def metrics():
 def runner(metrics):
     fleet = Fleet(FABRIC, post=lambda function: function())
     devices = SimpleNamespace()
-    built = Runner(FABRIC, CurrentPolicy(Policy()), fleet, devices, None, None, metrics, None, None)
+    nobody = (None,) * 3
+    built = Runner(FABRIC, CurrentPolicy(Policy()), fleet, devices, *nobody, metrics, None, None)
     built.devices = devices
     yield built
     built.close()

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
+from apps.controller.record.ledger import Ledger
 from apps.controller.slots import TRIGGER, Slots, WeekDraft
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
@@ -69,7 +69,9 @@ class Stage:
             tidy_relays=lambda: None,
             take_over=lambda one: mend(self.network, one) if one.failures else None,
         )
-        reach = SimpleNamespace(conditions=lambda: conditions_of(self.network, self.ledger.state))
+        reach = SimpleNamespace(
+            conditions=lambda: conditions_of(self.network, self.ledger.network.state)
+        )
         announcer = SimpleNamespace(suspended=threading.Lock())
         self.policy = CurrentPolicy(POLICY)
         self.mover = Mover(
@@ -94,9 +96,14 @@ class Stage:
         if self.demand is None:
             return None
         week = self.planning.week(
-            self.ledger.state, PlanRequest(), self.demand, self.pins, (), self.policy.now.slots,
+            self.ledger.network.state,
+            PlanRequest(),
+            self.demand,
+            self.pins,
+            (),
+            self.policy.now.slots,
             night_s,
-        )  # fmt: skip
+        )
         return WeekDraft(week, ())
 
     def pass_time(self, seconds, step_s=0.05):
@@ -105,12 +112,14 @@ class Stage:
         end_s = self.network.now_s + seconds
         while self.network.now_s < end_s:
             self.slots.keep_time()
-            seen.append(frozenset(paths_by_pair(self.ledger.state)))
+            seen.append(frozenset(paths_by_pair(self.ledger.network.state)))
             self.network.now_s += min(step_s, max(1e-6, self.slots.patience_s(step_s)))
         return seen
 
     def changes(self):
-        return [one for one in reversed(self.ledger.reconfigurations()) if one.trigger == TRIGGER]
+        return [
+            one for one in reversed(self.ledger.log.reconfigurations()) if one.trigger == TRIGGER
+        ]
 
 
 @pytest.fixture
@@ -132,7 +141,7 @@ def test_two_pairs_have_the_port_in_turn(stage):
 def test_a_week_is_planned_by_day_and_decided_once(stage):
     """Its changes were computed with it: what repeats is not planned again but once a week."""
     stage.pass_time(12.0)
-    (decision,) = stage.ledger.decisions()
+    (decision,) = stage.ledger.log.decisions()
     assert decision.action is Action.CHANGE
     assert decision.reason.startswith("a week of 2 slots in 4 s, duty cycle ")
     assert decision.reconfiguration == stage.changes()[0].id
@@ -145,7 +154,7 @@ def test_vlans_are_the_same_in_every_week(stage):
     vlans = set()
     for _ in range(6):
         stage.pass_time(2.0)
-        vlans |= {(path, vlan) for path, vlan in stage.ledger.state.vlans.items()}
+        vlans |= {(path, vlan) for path, vlan in stage.ledger.network.state.vlans.items()}
     assert len(vlans) == 2
 
 
@@ -167,7 +176,7 @@ def test_another_week_s_duty_cycle_is_measured_on(stage):
     stage.pass_time(12.0)  # several nights: after one alone it would be 0.985, not 0.93
     before = stage.slots.schedule().measured_duty_cycle
     stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
-    while len(stage.ledger.decisions()) < 2:
+    while len(stage.ledger.log.decisions()) < 2:
         stage.pass_time(0.05)
         assert stage.network.now_s < 24.0
     assert stage.slots.schedule().measured_duty_cycle == pytest.approx(before, abs=0.01)
@@ -179,7 +188,7 @@ def test_another_demand_is_another_week(stage):
     seen = stage.pass_time(10.0)
     assert seen[-1] <= {(0, 1), (0, 3)}
     assert frozenset({(0, 3)}) in seen
-    assert len(stage.ledger.decisions()) == 2
+    assert len(stage.ledger.log.decisions()) == 2
 
 
 def test_the_next_week_is_known_ahead(stage):
@@ -202,8 +211,8 @@ def test_what_changes_the_network_ends_the_week(stage):
     stage.pass_time(3.0)
     path = path_of(FABRIC, 0, 3)
     stage.pins = (Pin(RackId(0), RackId(3), path, 40.0, ()),)
-    state = stage.planning.for_pins(stage.ledger.state, stage.pins, ())
-    stage.mover.move(stage.ledger.enter("reservation 1"), state)
+    state = stage.planning.for_pins(stage.ledger.network.state, stage.pins, ())
+    stage.mover.move(stage.ledger.log.enter("reservation 1"), state)
     assert set(stage.pass_time(8.0)) == {frozenset({(0, 3)})}
 
 
@@ -211,9 +220,9 @@ def test_what_changes_the_network_ends_the_week(stage):
 def test_a_reservation_of_a_path_that_stands_ends_the_week(stage, monkeypatch, begins_s):
     """It changes nothing in the network, and has the path in all slots from then on."""
     stage.pass_time(begins_s)
-    (path,) = stage.ledger.state.topology.paths
+    (path,) = stage.ledger.network.state.topology.paths
     stage.pins = (Pin(path.src, path.dst, path, 40.0, ("1",)),)
-    monkeypatch.setattr(stage.ledger, "pins", lambda: stage.pins)
+    monkeypatch.setattr(stage.ledger.bookings, "pins", lambda: stage.pins)
     assert set(stage.pass_time(8.0)) == {frozenset({(path.src, path.dst)})}
 
 
@@ -245,7 +254,7 @@ def test_slots_that_leave_no_day_are_not_begun(stage):
         stage.slots.check()
     stage.pass_time(1.0)
     assert stage.changes() == []
-    (decision,) = stage.ledger.decisions()
+    (decision,) = stage.ledger.log.decisions()
     assert decision.action is Action.NO_PLAN
 
 
@@ -269,7 +278,7 @@ def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
     slow_drain = DrainPolicy(reads=100, interval_ms=12.0, bound_ms=1500.0)
     stage.policy.now = replace(quick, drain=slow_drain)
     stage.pass_time(40.0)
-    refused = [one for one in stage.ledger.decisions() if one.action is Action.NO_PLAN]
+    refused = [one for one in stage.ledger.log.decisions() if one.action is Action.NO_PLAN]
     assert refused
     assert "leaves no day after its night of" in refused[0].reason
     stage.policy.now = quick
@@ -283,7 +292,9 @@ def test_a_circuit_that_fails_ends_the_week(stage):
     stage.pass_time(2.0)
     stage.network.faults = Faults()
     assert stage.changes()[1].state is ReconfigurationState.PARTIAL
-    assert not stage.ledger.state.topology.paths, "as long as there is light to be waited for"
+    assert not stage.ledger.network.state.topology.paths, (
+        "as long as there is light to be waited for"
+    )
     seen = stage.pass_time(8.0)
     assert set(seen[-80:]) == {frozenset({(0, 1)}), frozenset({(0, 2)})}
 

@@ -34,7 +34,7 @@ class Staged(Asked):
         room_mbps = float(self.staging._electrical_mbps[4])
         self.sent_mbps = np.zeros((7, 7))
         self.sent_mbps[4, 5], self.sent_mbps[4, 6] = 0.55 * room_mbps, 0.3 * room_mbps
-        self.target = with_paths(self.ledger.state, *change)
+        self.target = with_paths(self.ledger.network.state, *change)
         self.number = self.begin(self.target)
         assert self.entry(self.number).stages_done == 1
         assert len(self.queue) == 2
@@ -55,12 +55,12 @@ def test_the_next_stage_is_made_beside_what_does_not_concern_it():
     assert set(staged.paths) == MADE_UP | set(BOTH[1])
     assert seen.connected == {one.circuits[0] for one in BOTH[1]}
     assert not staged.staging.under_way
-    assert [one.id for one in staged.ledger.unfinished()] == []
-    made = len(staged.ledger.reconfigurations())
+    assert [one.id for one in staged.ledger.log.unfinished()] == []
+    made = len(staged.ledger.log.reconfigurations())
     staged.finish()  # its turn
-    assert len(staged.ledger.reconfigurations()) == made
+    assert len(staged.ledger.log.reconfigurations()) == made
     for datapath in staged.stage.network.names:
-        assert not list(staged.stage.network.differing_rules(datapath, staged.ledger.state))
+        assert not list(staged.stage.network.differing_rules(datapath, staged.ledger.network.state))
 
 
 def test_it_keeps_its_turn_beside_a_change_that_waits_for_nobody():
@@ -73,7 +73,7 @@ def test_it_keeps_its_turn_beside_a_change_that_waits_for_nobody():
         return perform(batch, watch)
 
     staged.stage.network.perform = performing
-    staged.begin(with_paths(staged.ledger.state, (path(2, 3, 1),)))
+    staged.begin(with_paths(staged.ledger.network.state, (path(2, 3, 1),)))
     assert set(seen) == {1}
     staged.finish()
     assert set(staged.paths) == {path(0, 1, 1), *BOTH[1]}
@@ -85,7 +85,7 @@ def test_what_concerns_slow_racks_is_made_in_its_turn():
     seen = staged.make_up()
     assert (seen.state, seen.stages_done) == (ReconfigurationState.QUEUED, 2)
     assert set(staged.paths) == MADE_UP | set(come)
-    assert [one.id for one in staged.ledger.unfinished()] == [staged.number]
+    assert [one.id for one in staged.ledger.log.unfinished()] == [staged.number]
     staged.finish()
     assert set(staged.paths) == MADE_UP | {*come, path(0, 6, 2)}
     assert staged.entry(staged.number).state is ReconfigurationState.DONE
@@ -193,14 +193,14 @@ def test_one_that_can_not_be_planned_anew_keeps_its_turn():
 
 def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
     staged = Staged()
-    begin = staged.ledger.begin
+    begin = staged.ledger.network.begin
 
     def begins(execution):
         begin(execution)
-        if len(staged.ledger.under_way) == 2:
+        if len(staged.ledger.network.under_way) == 2:
             full()
 
-    monkeypatch.setattr(staged.ledger, "begin", begins)
+    monkeypatch.setattr(staged.ledger.network, "begin", begins)
     with pytest.raises(JournalError):
         staged.make_up()
     assert staged.entry(staged.rest).state is ReconfigurationState.FAILED
@@ -212,7 +212,7 @@ def test_it_leaves_out_late_switches_of_its_own_racks():
     staged = Staged()
     staged.late = {FABRIC.racks[4].servers[0].vswitch.datapath_id}
     assert staged.make_up().state is ReconfigurationState.PARTIAL
-    rest = staged.ledger.reconfigurations()[0]
+    rest = staged.ledger.log.reconfigurations()[0]
     assert rest.reason == f"what {staged.number} could not do, since switches were late"
     staged.finish()
     assert set(staged.paths) == MADE_UP | set(BOTH[1])
@@ -226,7 +226,7 @@ def test_what_failed_is_tried_again_in_its_turn_alone():
 
     def no_probe_comes_through(batch, watch):
         outcomes = perform(batch, watch)
-        beside = len(staged.ledger.under_way) == 2
+        beside = len(staged.ledger.network.under_way) == 2
         tries[batch.step] += beside
         if beside and batch.step == "probe":
             return [replace(outcome, value=("there", "back")) for outcome in outcomes]
@@ -253,9 +253,9 @@ def test_a_request_that_was_begun_beside_another_goes_on_there():
     asked.before["activate"] = lambda: seen.append(asked.entry(numbers[0]))
     asked.make_up()
     assert [(one.state, one.stages_done) for one in seen] == [(ReconfigurationState.DONE, 2)]
-    made = len(asked.ledger.reconfigurations())
+    made = len(asked.ledger.log.reconfigurations())
     asked.finish()
-    assert len(asked.ledger.reconfigurations()) == made
+    assert len(asked.ledger.log.reconfigurations()) == made
     assert set(asked.paths) == MADE_UP | set(BOTH[1])
 
 
@@ -292,7 +292,7 @@ class Crowded(Drawn):
         return self._drawn(lambda pair: slow not in pair)
 
     def _drawn(self, moves):
-        state = self.ledger.state
+        state = self.ledger.network.state
         drawn = random_topology(FABRIC, state.topology, self.rng)
         paths = {pair_of(one): one for one in drawn.paths if one.hops <= 2}
         topology = Topology(drawn.circuits, tuple(sorted(paths.values())))
@@ -318,9 +318,9 @@ def test_whatever_is_asked_for_comes_about_and_cuts_nobody_off(seeds):
         asked.staging.keep_time()
         asked.finish()
         made += asked.made
-        assert all(one.is_over for one in asked.ledger.reconfigurations()), seed
-        assert not asked.ledger.under_way
-        network, state = asked.stage.network, asked.ledger.state
+        assert all(one.is_over for one in asked.ledger.log.reconfigurations()), seed
+        assert not asked.ledger.network.under_way
+        network, state = asked.stage.network, asked.ledger.network.state
         for datapath in network.names:
             assert not list(network.differing_rules(datapath, state)), seed
         topology, moving = asked.wanted[-1]

@@ -63,14 +63,14 @@ class Staged:
 
     @property
     def pairs(self):
-        return {pair_of(path) for path in self.ledger.state.topology.paths}
+        return {pair_of(path) for path in self.ledger.network.state.topology.paths}
 
     def policy(self, **changes):
         self.rooms._policy.now = replace(self.rooms._policy.now, **changes)
 
     def plan_to(self, target=AFTER):
         planning = self.staging._planning
-        state = self.ledger.state
+        state = self.ledger.network.state
         return planning.diff(state, planning.toward(state, target.topology))
 
     def _plan_again(self):
@@ -87,14 +87,14 @@ class Staged:
         )
 
     def begin(self, target=AFTER):
-        entry = self.ledger.enter("test")
+        entry = self.ledger.log.enter("test")
         self.staging.carry_out(entry, self.plan_to(target), self.asker())
         return entry.id
 
     def started_anew(self, prepare=lambda _new: None):
         """The network as it is, under a controller that knows what the journal says."""
-        (unfinished,) = self.ledger.unfinished()
-        new = Staged(before=self.ledger.state)
+        (unfinished,) = self.ledger.log.unfinished()
+        new = Staged(before=self.ledger.network.state)
         new.sent_mbps = self.sent_mbps
         prepare(new)
         entry = new.staging.resume(unfinished, new.asker(), new.sent_mbps)
@@ -104,17 +104,17 @@ class Staged:
         self.queue.pop(0)()
 
     def entry(self, number):
-        return self.ledger.reconfiguration(number)
+        return self.ledger.log.reconfiguration(number)
 
 
 def test_what_fits_is_one_change_as_before():
     staged = Staged(to_r4=0.4)
-    before = len(staged.ledger.reconfigurations())
+    before = len(staged.ledger.log.reconfigurations())
     entry = staged.begin()
     assert staged.entry(entry).state is ReconfigurationState.DONE
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
     assert staged.queue == []
-    assert len(staged.ledger.reconfigurations()) == before + 1
+    assert len(staged.ledger.log.reconfigurations()) == before + 1
     assert staged.told == [("done", True)]
 
 
@@ -131,11 +131,11 @@ def test_a_stage_is_a_reconfiguration_of_its_own_and_the_whole_ends_with_the_las
     assert staged.pairs == {(0, 1), (2, 3)}, "the others wait, electrically"
     assert staged.entry(entry).state is ReconfigurationState.QUEUED
     assert staged.staging.under_way
-    newest = staged.ledger.reconfigurations()[0]
+    newest = staged.ledger.log.reconfigurations()[0]
     assert newest.state is ReconfigurationState.DONE
     assert newest.reason == f"stage 1 of about 2 of {entry}"
     staged.next()
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
     whole = staged.entry(entry)
     assert whole.state is ReconfigurationState.DONE
     assert whole.connected == AFTER.topology.circuits
@@ -178,10 +178,10 @@ def test_who_waits_counts_with_what_it_sent_before():
 def test_too_much_for_a_rack_is_announced_or_refused(caplog):
     staged = Staged(to_r1=0.9, to_r4=0.9)
     staged.policy(beyond_room=Beyond.REFUSE)
-    state = staged.ledger.state
+    state = staged.ledger.network.state
     with pytest.raises(PlanError, match=r"no room .* r3 by .*policy.beyond_room"):
         staged.begin()
-    assert staged.ledger.state == state
+    assert staged.ledger.network.state == state
     staged.policy(beyond_room=Beyond.ANNOUNCE)
     entry = staged.begin()
     while staged.queue:
@@ -202,10 +202,10 @@ def test_a_change_goes_on_after_a_restart():
     assert new.entry(entry).reason == "goes on after a restart, with stage 2"
     while new.queue:
         new.next()
-    assert new.ledger.state.topology == AFTER.topology
+    assert new.ledger.network.state.topology == AFTER.topology
     assert new.entry(entry).state is ReconfigurationState.DONE
     assert new.entry(entry).stages_done == 2
-    assert new.ledger.unfinished() == []
+    assert new.ledger.log.unfinished() == []
 
 
 def test_so_does_one_that_was_paused_once_somebody_says_so():
@@ -217,7 +217,7 @@ def test_so_does_one_that_was_paused_once_somebody_says_so():
     new.rooms._loop.pause(entry, False)
     while new.queue:
         new.next()
-    assert new.ledger.state.topology == AFTER.topology
+    assert new.ledger.network.state.topology == AFTER.topology
 
 
 @pytest.mark.parametrize("ended", ["done", "stopped"])
@@ -228,7 +228,7 @@ def test_what_is_over_is_not_gone_on_with(ended):
         staged.rooms._loop.stop(entry, "an operator")
     while staged.queue:
         staged.next()
-    assert staged.ledger.unfinished() == []
+    assert staged.ledger.log.unfinished() == []
 
 
 @pytest.mark.parametrize(("recurs", "then"), [(True, "by the next decision"), (False, "ask for")])
@@ -247,8 +247,8 @@ def test_what_a_failure_contradicts_does_not_go_on(recurs, then):
     assert "does not go on after a restart: ports that it needs are set aside" in ended.reason
     assert then in ended.reason
     assert any(then in one for one in said_of(new, entry))
-    assert new.ledger.state == staged.ledger.state
-    assert new.ledger.unfinished() == []
+    assert new.ledger.network.state == staged.ledger.network.state
+    assert new.ledger.log.unfinished() == []
 
 
 def test_without_a_measurement_it_does_not_go_on():
@@ -268,12 +268,12 @@ def test_an_end_that_can_not_be_written_is_written_later(monkeypatch):
     journal = staged.ledger._journal
     with monkeypatch.context() as patch:
         patch.setattr(journal, "write", full)
-        staged.ledger.note_finished(entry)
-    assert staged.ledger.behind
-    assert staged.ledger.unfinished() != []
-    staged.ledger._next_try_s = 0.0
-    staged.ledger.catch_up()
-    assert (staged.ledger.behind, staged.ledger.unfinished()) == (False, [])
+        staged.ledger.log.note_finished(entry)
+    assert staged.ledger.writer.behind
+    assert staged.ledger.log.unfinished() != []
+    staged.ledger.writer._next_try_s = 0.0
+    staged.ledger.writer.catch_up()
+    assert (staged.ledger.writer.behind, staged.ledger.log.unfinished()) == (False, [])
 
 
 WANTED = np.full((RACKS, RACKS), 10.0)
@@ -290,7 +290,7 @@ def moved_demand(goal=AFTER, pays=True, to_mbps=20.0):
 
 
 def said_of(staged, entry):
-    return [one.text for one in staged.ledger.history(0, np.inf, (), 99) if entry in one.text]
+    return [one.text for one in staged.ledger.log.history(0, np.inf, (), 99) if entry in one.text]
 
 
 def test_steady_demand_has_nothing_planned_anew():
@@ -298,7 +298,7 @@ def test_steady_demand_has_nothing_planned_anew():
     while staged.queue:
         staged.next()
     assert staged.plans == 0
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def test_pairs_that_wait_want_what_they_did():
@@ -324,17 +324,17 @@ def test_demand_that_has_moved_amends_the_goal():
     staged, entry = moved_demand(goal=other)
     while staged.queue:
         staged.next()
-    assert staged.ledger.state.topology == other.topology
+    assert staged.ledger.network.state.topology == other.topology
     assert staged.entry(entry).state is ReconfigurationState.DONE
     assert any(one.endswith("is amended") for one in said_of(staged, entry))
 
 
 def test_demand_that_has_moved_stops_what_does_not_pay_any_more():
     staged, entry = moved_demand(pays=False)
-    state = staged.ledger.state
+    state = staged.ledger.network.state
     staged.next()
     assert staged.queue == []
-    assert staged.ledger.state == state
+    assert staged.ledger.network.state == state
     ended = staged.entry(entry)
     assert ended.state is ReconfigurationState.PARTIAL
     assert ended.reason == (
@@ -363,13 +363,13 @@ def test_too_much_for_a_rack_waits_for_its_hours():
     assert said_of(staged, entry)
     assert not staged.staging.under_way, "others go on meanwhile"
     staged.staging.keep_time()
-    assert staged.ledger.state.topology == BEFORE.topology
+    assert staged.ledger.network.state.topology == BEFORE.topology
     clock.hour = 23
     staged.staging.keep_time()
     while staged.queue:
         staged.next()
     assert staged.entry(entry).state is ReconfigurationState.DONE
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
     assert staged.plans == 1, "the network may be another by then"
 
 
@@ -415,7 +415,7 @@ def test_pairs_that_can_not_be_moved_are_tried_again_with_the_last_stage_alone(m
 
     def held(entry, target, _plan=None, **_named):
         moves.append(entry.id)
-        return move(entry, hold(staged.ledger.state, target, stuck, ()))
+        return move(entry, hold(staged.ledger.network.state, target, stuck, ()))
 
     monkeypatch.setattr(staged.staging._mover, "move", held)
     entry = staged.begin()
@@ -444,10 +444,10 @@ def test_it_can_be_stopped_between_stages():
     entry = staged.begin()
     assert staged.entry(entry).stages_expected == 2
     staged.rooms._loop.stop(entry, "an operator")
-    state = staged.ledger.state
+    state = staged.ledger.network.state
     staged.next()
     stopped = staged.entry(entry)
-    assert staged.ledger.state == state
+    assert staged.ledger.network.state == state
     assert (stopped.state, stopped.stages_done) == (ReconfigurationState.PARTIAL, 1)
     assert stopped.reason == "after stage 1: stopped by an operator"
     assert stopped.connected == state.topology.circuits - BEFORE.topology.circuits
@@ -470,7 +470,7 @@ def test_it_can_be_paused_between_stages_and_goes_on():
         staged.next()
     whole = staged.entry(entry)
     assert (whole.state, whole.paused) == (ReconfigurationState.DONE, False)
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def test_a_pause_that_ends_before_the_next_turn_begins_no_stage_twice():
@@ -507,7 +507,7 @@ def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
     with monkeypatch.context() as patch, pytest.raises(type(error)):
         patch.setattr(staged.staging._mover, "move", fails)
         staged.begin()
-    (entry,) = [one for one in staged.ledger.reconfigurations() if one.reason == str(error)]
+    (entry,) = [one for one in staged.ledger.log.reconfigurations() if one.reason == str(error)]
     assert entry.state is ReconfigurationState.REFUSED
     assert not staged.staging.under_way
 
@@ -546,13 +546,13 @@ def test_what_one_change_leaves_to_others_another_sees_to(monkeypatch):
     leaves_something(monkeypatch, staged)
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.DONE
-    newest = staged.ledger.reconfigurations()[0]
+    newest = staged.ledger.log.reconfigurations()[0]
     assert newest.reason == f"what {first} could not do, since it gave way to others"
-    assert [one.id for one in staged.ledger.unfinished()] == [newest.id], "also after a restart"
+    assert [one.id for one in staged.ledger.log.unfinished()] == [newest.id], "also after a restart"
     while staged.queue:
         staged.next()
     assert staged.entry(newest.id).state is ReconfigurationState.DONE
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
     assert not staged.staging.under_way
 
 
@@ -591,17 +591,17 @@ def test_what_waited_for_no_late_switch_another_does_once_that_is_there():
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.PARTIAL
     goal, before = AFTER.topology.circuits, BEFORE.topology.circuits
-    circuits = staged.ledger.state.topology.circuits
+    circuits = staged.ledger.network.state.topology.circuits
     assert {one for one in before - goal if RackId(0) in FABRIC.racks_of(one)} <= circuits
-    rest = staged.ledger.reconfigurations()[0]
+    rest = staged.ledger.log.reconfigurations()[0]
     assert rest.reason == f"what {first} could not do, since switches were late"
     staged.next()
     staged.staging.keep_time()
-    assert staged.ledger.state.topology.circuits == circuits, "it is not there yet"
+    assert staged.ledger.network.state.topology.circuits == circuits, "it is not there yet"
     staged.rooms._upkeep.synchronise()
     staged.staging.keep_time()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
     assert not staged.staging.under_way
 
 
@@ -609,7 +609,7 @@ def test_a_late_switch_that_never_comes_is_waited_for_no_longer_than_any():
     staged = Staged(to_r4=0.4)
     has_a_late_switch(staged)
     staged.begin()
-    rest = staged.ledger.reconfigurations()[0]
+    rest = staged.ledger.log.reconfigurations()[0]
     staged.next()
     staged.staging.keep_time()
     assert staged.staging.under_way
@@ -625,7 +625,7 @@ def test_what_waited_for_a_late_switch_and_waits_for_hours_is_not_looked_at_befo
     staged = Staged(to_r4=0.4)
     has_a_late_switch(staged)
     staged.begin()
-    rest = staged.ledger.reconfigurations()[0]
+    rest = staged.ledger.log.reconfigurations()[0]
     staged.rooms._upkeep.synchronise()
     staged.sent_mbps[0, 1] = staged.sent_mbps[1, 0] = 5 * ROOM_MBPS
     clock = Clock(staged, 12)
@@ -639,7 +639,7 @@ def test_what_waited_for_a_late_switch_and_waits_for_hours_is_not_looked_at_befo
     while staged.queue:
         staged.next()
     assert staged.plans == 1
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
@@ -647,7 +647,7 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     staged = Staged(to_r4=0.4)
     has_a_late_switch(staged)
     staged.begin()
-    rest = staged.ledger.reconfigurations()[0]
+    rest = staged.ledger.log.reconfigurations()[0]
     staged.next()
     (change,) = staged.staging._changes.values()
     change.late_until_s = 0.0
@@ -662,7 +662,7 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     staged.stage.run(course[0])
     staged.staging.keep_time()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
@@ -672,12 +672,12 @@ def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
     rooms._switches.doubt([LATE.vswitch.datapath_id])
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.PARTIAL
-    rest = staged.ledger.reconfigurations()[0]
+    rest = staged.ledger.log.reconfigurations()[0]
     assert rest.reason == f"what {first} could not do, since switches were late"
     rooms._upkeep.synchronise()
     staged.next()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def with_paths(state, gone=(), come=()):
@@ -694,7 +694,7 @@ def test_what_another_change_has_made_between_two_stages_stays(restarted):
     staged = Staged()
     number = staged.begin()
     assert staged.pairs == {(0, 1), (2, 3)}, "the others wait"
-    state = staged.ledger.state
+    state = staged.ledger.network.state
     (gone,) = [path for path in state.topology.paths if pair_of(path) == (0, 1)]
     staged.begin(with_paths(state, gone=[gone]))
     if restarted:
@@ -708,11 +708,11 @@ def test_what_another_change_has_made_between_two_stages_stays(restarted):
 def test_what_a_later_change_asks_for_is_its_own():
     staged = Staged()
     staged.begin()
-    state = staged.ledger.state
+    state = staged.ledger.network.state
     (gone,) = [path for path in state.topology.paths if pair_of(path) == (0, 1)]
     wanted = path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, 0))
     staged.begin(with_paths(state, gone=[gone], come=[wanted]))
     while staged.queue:
         staged.next()
-    assert wanted in staged.ledger.state.topology.paths, "its ports were to be others'"
+    assert wanted in staged.ledger.network.state.topology.paths, "its ports were to be others'"
     assert not staged.staging.under_way

@@ -42,12 +42,12 @@ def swap(staged, *first):
     There is electrical room for one of them: so one has to wait, on a detour if there is any.
     """
     gone, come = (path(0, 1, 0), path(0, 2, 1)), (path(0, 1, 1), path(0, 2, 0), *first)
-    return staged.begin(with_paths(staged.ledger.state, gone, come))
+    return staged.begin(with_paths(staged.ledger.network.state, gone, come))
 
 
 def clear(staged, over):
     """A change that takes down the circuits over a rack; before, that joins r7."""
-    return staged.begin(with_paths(staged.ledger.state, OVER[over], [path(over, 6, 0)]))
+    return staged.begin(with_paths(staged.ledger.network.state, OVER[over], [path(over, 6, 0)]))
 
 
 def sending(over, before=STANDING):
@@ -62,7 +62,7 @@ def finish(staged):
     """The paths that pairs have had on the way."""
     had = set()
     while staged.queue:
-        had.update(staged.ledger.state.topology.paths)
+        had.update(staged.ledger.network.state.topology.paths)
         staged.next()
     assert not staged.staging.under_way
     return had
@@ -82,17 +82,17 @@ def test_nobody_waits_on_circuits_that_the_other_is_to_take_down(over, swap_firs
     assert {one.circuits[0] for one in had if one.hops > 1} == {OVER[7 - over][0].circuits[0]}
     come = {path(0, 1, 1), path(0, 2, 0), path(over, 6, 0), *OVER[7 - over]}
     come |= {path(1, 5, 2)} if swap_first else set()
-    assert set(staged.ledger.state.topology.paths) == come
+    assert set(staged.ledger.network.state.topology.paths) == come
 
 
 def test_nobody_waits_on_a_circuit_that_another_change_has_made():
     """It leaves that as it is, with all who are on it: it would wait there for good."""
     staged = sending(3, before=state_of(FABRIC, NetworkState(), path(0, 1, 0), path(0, 2, 1)))
     swap(staged, path(1, 5, 2))
-    staged.begin(with_paths(staged.ledger.state, come=OVER[3]))
+    staged.begin(with_paths(staged.ledger.network.state, come=OVER[3]))
     finish(staged)
     come = {path(0, 1, 1), path(0, 2, 0), path(1, 5, 2), *OVER[3]}
-    assert set(staged.ledger.state.topology.paths) == come
+    assert set(staged.ledger.network.state.topology.paths) == come
 
 
 def test_a_change_that_can_not_be_begun_keeps_nothing_from_others(monkeypatch):
@@ -104,9 +104,11 @@ def test_a_change_that_can_not_be_begun_keeps_nothing_from_others(monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(PlanError):
         patch.setattr(staged.staging._mover, "move", fails)
-        staged.begin(with_paths(staged.ledger.state, gone=staged.ledger.state.topology.paths))
+        staged.begin(
+            with_paths(staged.ledger.network.state, gone=staged.ledger.network.state.topology.paths)
+        )
     finish(staged)
-    assert staged.ledger.state.topology == AFTER.topology
+    assert staged.ledger.network.state.topology == AFTER.topology
 
 
 def test_nor_does_one_that_was_stopped_before_it_took_what_both_want():
@@ -114,10 +116,10 @@ def test_nor_does_one_that_was_stopped_before_it_took_what_both_want():
     staged.sent_mbps[3, 0] = 17  # more than there is electrical room for, so it is not the first
     gone = (path(0, 1, 0), path(0, 2, 1), path(0, 3, 2))
     come = (path(0, 1, 1), path(0, 2, 0), path(0, 6, 2), path(1, 5, 2))
-    staged.begin(with_paths(staged.ledger.state, gone, come))
+    staged.begin(with_paths(staged.ledger.network.state, gone, come))
     later = clear(staged, 3)  # r1's port to r4 is among what it asks for
     staged.next()
     staged.rooms._loop.stop(later, "an operator")
     finish(staged)
     left = {path(2, 3, 3), path(3, 6, 0), *OVER[4]}
-    assert set(staged.ledger.state.topology.paths) == {*come, *left}
+    assert set(staged.ledger.network.state.topology.paths) == {*come, *left}

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller import upkeep
-from apps.controller.ledger import Ledger
 from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
 from apps.controller.upkeep import Retries, Upkeep
 from hydra.errors import DeviceUnavailable
 from hydra.failures import Failure, FailureKind
@@ -83,7 +83,7 @@ class Stage:
                 frozenset(datapaths) - frozenset(self.network.connected)
             ),
         )
-        self.ledger.settle(state)
+        self.ledger.network.settle(state)
         self.quarantined = {}
         quarantine = SimpleNamespace(
             blocked=lambda: frozenset(self.quarantined),
@@ -246,15 +246,15 @@ def test_circuits_that_a_change_takes_down_itself_have_not_died(stage):
     stage.upkeep.look_after()
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
     execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
-    stage.ledger.begin(execution)
+    stage.ledger.network.begin(execution)
     stage.core.switches.is_dark = lambda end: end == END.id
     stage.upkeep.divert_meanwhile()
     stage.core.switches.is_dark = lambda _end: False
     stage.core.run(execution.run())
-    stage.ledger.end(execution)
+    stage.ledger.network.end(execution)
     stage.upkeep.take_over(execution)
-    assert CIRCUIT not in stage.ledger.state.topology.circuits
-    stage.ledger.settle(STANDING)
+    assert CIRCUIT not in stage.ledger.network.state.topology.circuits
+    stage.ledger.network.settle(STANDING)
     assert stage.upkeep.dead_circuits()[0] == frozenset(), "it was set up again"
     assert not stage.quarantined
 
@@ -329,7 +329,7 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
     network.connected.discard(silent.vswitch.datapath_id)
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
     execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
-    stage.ledger.begin(execution)
+    stage.ledger.network.begin(execution)
     steps = execution.run()
     batch = next(steps)
     while batch.step != "move":
@@ -341,8 +341,8 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
         while True:
             batch = steps.send(stage.core.perform(batch))
     assert execution.state is ReconfigurationState.DONE
-    stage.ledger.end(execution)
-    stage.ledger.settle(execution.result)
+    stage.ledger.network.end(execution)
+    stage.ledger.network.settle(execution.result)
     stage.core.memory.settle(execution.result)
     stage.upkeep.take_over(execution)
     while stage.core.jobs:
@@ -363,7 +363,7 @@ def test_a_server_that_a_change_closes_is_gone_around_while_the_change_is_under_
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
     policy = replace(POLICY, on_silent_vswitch=OnSilence.CLOSE)
     execution = Execution(FABRIC, policy, plan, stage.reach.conditions(), order_of(FABRIC))
-    stage.ledger.begin(execution)
+    stage.ledger.network.begin(execution)
     steps = execution.run()
     batch = next(steps)
     while batch.step != "drain":

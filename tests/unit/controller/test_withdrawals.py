@@ -28,11 +28,13 @@ class Stage:
         """When devices were read whose state was uncertain."""
         self.held, self.fails, self.dark = True, False, True
         self.late = frozenset()
-        self.ledger = SimpleNamespace(
-            state=state_of(FABRIC, NOTHING, PATH),
+        log = SimpleNamespace(
             enter=lambda _trigger, why: self.told.append(why),
             note_loss=lambda circuits: self.lost.append(list(circuits)),
         )
+        promises = SimpleNamespace(keep_standing=lambda: None)
+        self.network = SimpleNamespace(state=state_of(FABRIC, NOTHING, PATH))
+        ledger = SimpleNamespace(network=self.network, log=log, reservations=promises)
         self.upkeep = SimpleNamespace(
             dark=frozenset(),
             denied=frozenset(),
@@ -51,7 +53,7 @@ class Stage:
         )
         self.withdrawals = Withdrawals(
             planning,
-            self.ledger,
+            ledger,
             self.upkeep,
             SimpleNamespace(put=lambda *_: None),
             None,
@@ -66,10 +68,10 @@ class Stage:
         if self.fails:
             raise HydraError("the journal is full")
         if not self.held:
-            self.ledger.state = NOTHING
+            self.network.state = NOTHING
 
     def dead(self):
-        return self.ledger.state.topology.circuits if self.dark else frozenset()
+        return self.network.state.topology.circuits if self.dark else frozenset()
 
     def look_until(self, end_s):
         while self.now_s <= end_s:
@@ -111,7 +113,7 @@ def test_what_has_light_again_is_withdrawn_all_the_same(stage):
 
 def test_a_path_that_is_held_is_tried_again_although_there_is_light(stage):
     stage.dark = False
-    vlan = stage.ledger.state.vlans[PATH]
+    vlan = stage.network.state.vlans[PATH]
     stage.withdrawals.of_lost_paths([LostPath(PATH, vlan, frozenset(), "probes lost")])
     stage.look_until(60.0)
     assert stage.attempts == [0.0, 4.0, 12.0, 28.0, 60.0]
@@ -125,7 +127,7 @@ def test_what_is_withdrawn_at_last_is_over(stage):
     stage.look_until(40.0)
     assert stage.attempts == [0.0, 4.0, 12.0]
     assert len(stage.diverted) == 1
-    stage.ledger.state, stage.held = state_of(FABRIC, NOTHING, PATH), True
+    stage.network.state, stage.held = state_of(FABRIC, NOTHING, PATH), True
     stage.look_until(50.0)
     assert len(stage.lost) == 2, "the same circuit, made anew and lost again"
     assert len(stage.attempts) == 5
@@ -144,7 +146,7 @@ def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(s
     stage.withdrawals._reservations.rejoin = rejoined.append
     stage.awaited = frozenset({RackId(0)})
     stage.withdrawals.of_dead_circuits()
-    assert stage.ledger.state == NOTHING, "its pair is electrical at once"
+    assert stage.network.state == NOTHING, "its pair is electrical at once"
     assert (rejoined, stage.withdrawals.due) == ([set()], True)
     stage.awaited = frozenset()
     stage.withdrawals.of_dead_circuits()
@@ -177,9 +179,8 @@ class Beside(Stage):
 
     def __init__(self):
         super().__init__()
-        self.ledger.state = state_of(FABRIC, NOTHING, PATH, self.OTHER)
-        self.ledger.under_way = ("a change",)
-        self.ledger.keep_standing = lambda: None
+        self.network.state = state_of(FABRIC, NOTHING, PATH, self.OTHER)
+        self.network.under_way = ("a change",)
         planning = Planning(FABRIC, Policy())
         self.withdrawals._planning = planning
         self.why_not = None
@@ -191,21 +192,26 @@ class Beside(Stage):
         self.again = None
         """The path that a pair is given after its loss."""
         self.withdrawals._reservations.rejoined_beside = lambda _lost: (
-            state_of(FABRIC, self.ledger.state, *self.ledger.state.topology.paths, self.again)
+            state_of(
+                FABRIC,
+                self.network.state,
+                *self.network.state.topology.paths,
+                self.again,
+            )
             if self.again
-            else self.ledger.state
+            else self.network.state
         )
 
     def _plan_beside(self, target, _who):
-        plan = self.withdrawals._planning.diff(self.ledger.state, target)
+        plan = self.withdrawals._planning.diff(self.network.state, target)
         return None if plan.empty or self.why_not else plan
 
     def _move_beside(self, _entry, plan):
         self.moved.append(plan)
-        self.ledger.state = plan.target
+        self.network.state = plan.target
 
     def lose(self, path=PATH):
-        vlan = self.ledger.state.vlans[path]
+        vlan = self.network.state.vlans[path]
         lost = [LostPath(path, vlan, frozenset(path.circuits), "probes lost")]
         self.withdrawals.divert_meanwhile(lost)
         return lost
@@ -215,12 +221,12 @@ def test_it_is_withdrawn_and_planned_around_between_the_steps_of_a_change():
     stage = Beside()
     lost = stage.lose()
     assert stage.withdrawals.beside()
-    assert set(stage.ledger.state.topology.paths) == {stage.OTHER}
+    assert set(stage.network.state.topology.paths) == {stage.OTHER}
     assert stage.told == ["probes lost"]
     assert stage.quarantined == ["probes lost"]
     stage.again = PATH
     assert stage.withdrawals.beside()
-    assert set(stage.ledger.state.topology.paths) == {PATH, stage.OTHER}
+    assert set(stage.network.state.topology.paths) == {PATH, stage.OTHER}
     assert stage.told[1:] == ["planned around it"]
     assert not stage.withdrawals.beside(), "nothing is left to do"
     stage.withdrawals.of_lost_paths(lost[:0])

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.decisions.records import decision_record, read_decision
@@ -58,13 +58,13 @@ def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
     before = Ledger(FABRIC, SqliteJournal(path), Metrics())
     before.load()
     for number in range(5):
-        before.decide(replace(CHANGE, unix_s=float(number)))
+        before.log.decide(replace(CHANGE, unix_s=float(number)))
     before.close()
     journal = SqliteJournal(path)
     journal.write([Change(Kind.DECISION, None, {"written by": "another release"})])
     after = Ledger(FABRIC, journal, Metrics())
     after.load()
-    assert [one.unix_s for one in after.decisions()] == [4.0, 3.0]
+    assert [one.unix_s for one in after.log.decisions()] == [4.0, 3.0]
     assert "a decision of another release is left out" in caplog.text
 
 
@@ -73,6 +73,6 @@ def test_a_full_disk_costs_the_memory_only(tmp_path, caplog):
     ledger = Ledger(FABRIC, journal, Metrics())
     ledger.load()
     journal.close()
-    ledger.decide(CHANGE)
-    assert list(ledger.decisions()) == [CHANGE]
+    ledger.log.decide(CHANGE)
+    assert list(ledger.log.decisions()) == [CHANGE]
     assert "a decision is forgotten at the next start" in caplog.text

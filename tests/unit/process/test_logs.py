@@ -12,7 +12,7 @@ import pytest
 
 from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from apps.process import logs
@@ -130,7 +130,16 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
     devices = Devices(FABRIC, Policy())
     announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
     runner = Runner(
-        FABRIC, CurrentPolicy(Policy()), fleet, devices, None, announcer, Metrics(), None, None
+        FABRIC,
+        CurrentPolicy(Policy()),
+        fleet,
+        devices,
+        None,
+        None,
+        announcer,
+        Metrics(),
+        None,
+        None,
     )
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
     try:
@@ -153,8 +162,8 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
 def test_the_trigger_is_told_under_the_same_id(written):
     logs.set_up("json", "info", written.fileno())
     ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
-    entry = ledger.enter("periodic", "gains 70 Mb/s")
-    ledger.refuse(entry, "no planner")
+    entry = ledger.log.enter("periodic", "gains 70 Mb/s")
+    ledger.log.refuse(entry, "no planner")
     asked, refused = lines(written)
     assert asked["reconfiguration"] == refused["reconfiguration"] == entry.id
     assert (asked["trigger"], asked["message"]) == (

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.process import tracing
 from hydra.errors import HydraError
 from hydra.lifecycle import ReconfigurationState as State
@@ -50,12 +50,12 @@ def collector(monkeypatch):
 def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(collector):
     traces = tracing.traces("demo")
     ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
-    entry = ledger.enter("operator")
+    entry = ledger.log.enter("operator")
     started_s = entry.created_unix_s + 0.5
-    ledger.update(entry.id, started_unix_s=started_s)
+    ledger.log.update(entry.id, started_unix_s=started_s)
     for state in (State.DIVERTING, State.DRAINING, State.MOVING, State.GATING, State.ACTIVATING):
-        ledger.update(entry.id, state=state)
-    ledger.update(entry.id, state=State.DONE, timeline=TIMELINE, rules_pushed=8)
+        ledger.log.update(entry.id, state=state)
+    ledger.log.update(entry.id, state=State.DONE, timeline=TIMELINE, rules_pushed=8)
     traces.close()
     spans = {span.name: span for span in collector.spans}
     assert set(spans) == {"reconfiguration", "wait and plan", *(step.step for step in TIMELINE)}
@@ -81,7 +81,7 @@ def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(colle
 def test_what_is_refused_is_an_error_with_its_reason(collector):
     traces = tracing.traces("demo")
     ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
-    ledger.refuse(ledger.enter("periodic"), "no planner")
+    ledger.log.refuse(ledger.log.enter("periodic"), "no planner")
     traces.close()
     (span,) = collector.spans
     assert (span.status.code, span.status.message) == (2, "no planner")
@@ -92,8 +92,8 @@ def test_a_collector_that_is_away_holds_up_nobody(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     traces = tracing.traces("demo")
     ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
-    ledger.refuse(ledger.enter("periodic"), "no planner")
-    assert ledger.reconfigurations()[0].state is State.REFUSED
+    ledger.log.refuse(ledger.log.enter("periodic"), "no planner")
+    assert ledger.log.reconfigurations()[0].state is State.REFUSED
     traces.close()
 
 
@@ -105,7 +105,7 @@ def test_a_collector_that_is_silent_holds_up_the_end_for_seconds_only(monkeypatc
         monkeypatch.setattr("apps.process.otlp._LAST_S", 0.2, raising=False)
         traces = tracing.traces("demo")
         ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
-        ledger.refuse(ledger.enter("periodic"), "no planner")
+        ledger.log.refuse(ledger.log.enter("periodic"), "no planner")
         began_s = time.monotonic()
         traces.close()
         assert time.monotonic() - began_s < HANGS_S

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
@@ -136,14 +136,14 @@ def test_classes_survive_a_restart(fabric, tmp_path):
     path = tmp_path / "journal.db"
     ledger = Ledger(fabric, SqliteJournal(path))
     kept = [
-        ledger.add(request(service, dst=dst), AdmissionLimits(), None)
+        ledger.bookings.add(request(service, dst=dst), AdmissionLimits(), None)
         for service, dst in ((GUARANTEED, "r2"), (BEST_EFFORT, "r3"))
     ]
-    ledger.keep(kept)
+    ledger.reservations.keep(kept)
     ledger.close()
     again = Ledger(fabric, SqliteJournal(path))
     again.load()
-    assert [one.service for one in again.reservations()] == [GUARANTEED, BEST_EFFORT]
+    assert [one.service for one in again.bookings.all()] == [GUARANTEED, BEST_EFFORT]
     again.close()
 
 

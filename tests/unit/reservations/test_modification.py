@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from hydra.errors import AdmissionError, Changed, LifecycleError, NotHitless, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
@@ -175,17 +175,21 @@ def test_best_effort_and_guaranteed_ones_change_too(fabric):
 
 def test_a_change_is_in_the_journal_and_only_of_what_was_seen(fabric, tmp_path):
     ledger = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
-    old = ledger.add(request(), AdmissionLimits())
-    ledger.keep([old])
+    old = ledger.bookings.add(request(), AdmissionLimits())
+    ledger.reservations.keep([old])
     place = ledger.events.last
-    new = ledger.modify(old.id, Modification(bandwidth_mbps=50.0), AdmissionLimits(), old)
+    new = ledger.reservations.modify(
+        old.id, Modification(bandwidth_mbps=50.0), AdmissionLimits(), old
+    )
     with pytest.raises(Changed):
-        ledger.modify(old.id, Modification(bandwidth_mbps=60.0), AdmissionLimits(), old)
+        ledger.reservations.modify(
+            old.id, Modification(bandwidth_mbps=60.0), AdmissionLimits(), old
+        )
     assert ledger.events.last != place, "its owner is told"
     ledger.close()
     again = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
     again.load()
-    assert list(again.reservations()) == [new]
+    assert list(again.bookings.all()) == [new]
     again.close()
 
 

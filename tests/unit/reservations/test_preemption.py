@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
@@ -111,24 +111,24 @@ def test_a_tenant_has_the_priority_of_its_quota(fabric):
 def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     path = str(tmp_path / "journal.db")
     ledger = Ledger(fabric, SqliteJournal(path))
-    old = ledger.add(request(80.0), AdmissionLimits())
-    ledger.keep([old])
-    ledger.change(old.id, State.ACTIVE)
-    with ledger.trial():
-        dry = ledger.add(request(80.0, 1), AdmissionLimits())
-        assert ledger.reservation(old.id).preempted_by == dry.id
-    assert ledger.reservation(old.id).preempted_by is None
+    old = ledger.bookings.add(request(80.0), AdmissionLimits())
+    ledger.reservations.keep([old])
+    ledger.reservations.change(old.id, State.ACTIVE)
+    with ledger.bookings.trial():
+        dry = ledger.bookings.add(request(80.0, 1), AdmissionLimits())
+        assert ledger.bookings.get(old.id).preempted_by == dry.id
+    assert ledger.bookings.get(old.id).preempted_by is None
     told = ledger.events.last
-    new = ledger.add(request(80.0, 1), AdmissionLimits())
-    ledger.keep([new])
+    new = ledger.bookings.add(request(80.0, 1), AdmissionLimits())
+    ledger.reservations.keep([new])
     events, _ = ledger.events.after(told)
     assert [event.reservation.id for event in events] == [old.id, new.id]
     assert "gives way" in events[0].reason
     ledger.close()
     again = Ledger(fabric, SqliteJournal(path))
     again.load()
-    assert again.reservation(old.id).preempted_by == new.id
-    assert again.reservation(old.id).expires_unix_s == again.reservation(new.id).starts_unix_s
+    assert again.bookings.get(old.id).preempted_by == new.id
+    assert again.bookings.get(old.id).expires_unix_s == again.bookings.get(new.id).starts_unix_s
     again.close()
 
 

@@ -5,7 +5,7 @@ import time
 import httpx
 import pytest
 
-from apps.controller.ledger import Ledger
+from apps.controller.record.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.rest.app import create_app
 from apps.rest.server import RestServer

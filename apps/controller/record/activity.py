@@ -1,0 +1,272 @@
+"""The log: history for people, decisions, and the course of each reconfiguration."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from apps.controller.record.journal_writer import JournalWriter
+from apps.controller.record.network import NetworkRecord
+from apps.process.metrics import Metrics
+from apps.process.tracing import Traces
+from hydra.decisions.builders import Builder, Builders
+from hydra.decisions.decision import Action, Decision
+from hydra.decisions.records import decision_record, read_decision
+from hydra.errors import UnknownName
+from hydra.events import DeviceAlarm, Event, EventKind, EventLog, Progress
+from hydra.history import Happening, HappeningKind, History
+from hydra.journal import KEPT, Change, Journal, JournalError, Kind
+from hydra.journal_format import Unfinished, read_unfinished, unfinished_record
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import Circuit, Fabric, RackId
+from hydra.service import Reconfiguration
+
+LOG = logging.getLogger("hydra.ledger")
+_KEPT_RECONFIGURATIONS: Final = 200
+_BEFORE: Final = "a controller that led before"
+"""Trigger of reconfigurations of which events alone tell."""
+
+
+class ActivityLog:
+    """Thread-safe. ``lock`` is the one that guards all records."""
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        journal: Journal,
+        writer: JournalWriter,
+        network: NetworkRecord,
+        builders: Builders,
+        history: History,
+        events: EventLog,
+        metrics: Metrics,
+        traces: Traces,
+        lock: threading.RLock,
+    ) -> None:
+        self._fabric = fabric
+        self._journal = journal
+        self._writer = writer
+        self._network = network
+        self._builders = builders
+        self._history = history
+        self.events = events
+        self._metrics = metrics
+        self._traces = traces
+        self._lock = lock
+        self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
+        self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
+
+    # -- history ----------------------------------------------------------------------------------
+
+    def note(self, kind: HappeningKind, text: str, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        """Add a line to the history; it is written with what is written next, or soon."""
+        with self._lock:
+            self._history.add(time.time(), kind, text, pairs)
+
+    def history(
+        self,
+        since_unix_s: float,
+        before_unix_s: float,
+        kinds: Collection[HappeningKind],
+        most: int,
+    ) -> Sequence[Happening]:
+        """As :meth:`hydra.history.History.between`."""
+        with self._lock:
+            return self._history.between(since_unix_s, before_unix_s, kinds, most)
+
+    def history_of(self, a: RackId, b: RackId, most: int) -> Sequence[Happening]:
+        """As :meth:`hydra.history.History.concerning`."""
+        with self._lock:
+            racks = self._fabric.racks
+            return self._history.concerning(racks[a].name, racks[b].name, most)
+
+    def tell_alarm(self, alarm: DeviceAlarm) -> None:
+        """Publish news of a device's alarm."""
+        self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
+
+    # -- reconfigurations -------------------------------------------------------------------------
+
+    def enter(self, trigger: str, reason: str = "", known: str | None = None) -> Reconfiguration:
+        """Enter a queued reconfiguration; ``known``: its id, if it was entered before a restart."""
+        entry = Reconfiguration(
+            id=known or uuid.uuid4().hex[:12],
+            state=ReconfigurationState.QUEUED,
+            trigger=trigger,
+            epoch=self._network.state.epoch,
+            created_unix_s=time.time(),
+            reason=reason,
+        )
+        with self._lock:
+            self._reconfigurations[entry.id] = entry
+            over = [one.id for one in self._reconfigurations.values() if one.is_over]
+            for oldest in over[: max(0, len(self._reconfigurations) - _KEPT_RECONFIGURATIONS)]:
+                del self._reconfigurations[oldest]
+            self._tell_progress(entry)
+        LOG.info(
+            "asked for by %s%s",
+            trigger,
+            f": {reason}" if reason else "",
+            extra={"reconfiguration": entry.id, "trigger": trigger},
+        )
+        return entry
+
+    def update(self, reconfiguration_id: str, **changes: Any) -> None:
+        """Change fields of a reconfiguration's record."""
+        with self._lock:
+            entry = self._reconfigurations.get(reconfiguration_id)
+            if entry is None:
+                return
+            changed = replace(entry, **changes)
+            self._reconfigurations[reconfiguration_id] = changed
+            if changed.state is not entry.state:
+                self._tell_progress(changed)
+            if changed.is_over and not entry.is_over:
+                self._note_end(changed)
+        if changed.is_over and not entry.is_over:
+            self._metrics.reconfigured(changed)
+            self._traces.reconfigured(changed)
+
+    def refuse(self, entry: Reconfiguration, reason: str) -> None:
+        """Mark a queued reconfiguration as refused; one that has begun or ended stays as it is."""
+        if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
+            return
+        LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
+        self.update(entry.id, state=ReconfigurationState.REFUSED, reason=reason)
+
+    def note_course(
+        self, reconfiguration_id: str, text: str, circuits: Collection[Circuit]
+    ) -> None:
+        """Tell what becomes of a reconfiguration that is not over, and touches ``circuits``."""
+        entry = self.reconfiguration(reconfiguration_id)
+        told = f"{entry.id}, asked for by {entry.trigger}: {text}"
+        LOG.info("%s", text, extra={"reconfiguration": entry.id})
+        self.note(HappeningKind.RECONFIGURATION, told, self._pairs_of(circuits))
+        self._tell_progress(replace(entry, reason=text))
+
+    def note_loss(self, circuits: Collection[Circuit]) -> None:
+        """Count circuits that were lost."""
+        self._metrics.lost(len(circuits))
+
+    def reconfigurations(self) -> Sequence[Reconfiguration]:
+        """The reconfigurations that are remembered, newest first."""
+        with self._lock:
+            return tuple(reversed(self._reconfigurations.values()))
+
+    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
+        """The reconfiguration with this id. Raises UnknownName."""
+        with self._lock:
+            try:
+                return self._reconfigurations[reconfiguration_id]
+            except KeyError:
+                raise UnknownName(f"no reconfiguration {reconfiguration_id!r}") from None
+
+    def _note_end(self, ended: Reconfiguration) -> None:
+        by = Builder(ended.id, ended.trigger, ended.created_unix_s)
+        self._builders.add(by, ended.connected & self._network.state.topology.circuits)
+        failed = {one.circuit for one in ended.failures}
+        words = [str(one.failure) for one in ended.failures]
+        words = [one for one in dict.fromkeys(words) if one not in ended.reason]
+        self.note(
+            HappeningKind.RECONFIGURATION,
+            f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
+            f"{len(ended.connected)} circuit{'' if len(ended.connected) == 1 else 's'} up, "
+            f"{len(ended.disconnected)} down"
+            + "".join(f"; {one}" for one in (*words, ended.reason) if one),
+            self._pairs_of(ended.connected | ended.disconnected | failed),
+        )
+
+    def _pairs_of(self, circuits: Iterable[Circuit]) -> list[tuple[str, str]]:
+        racks = (self._fabric.racks_of(circuit) for circuit in circuits)
+        return sorted({(self._fabric.racks[a].name, self._fabric.racks[b].name) for a, b in racks})
+
+    def _tell_progress(self, entry: Reconfiguration) -> None:
+        self.events.publish(
+            EventKind.RECONFIGURATION,
+            time.time(),
+            reason=entry.reason,
+            progress=Progress(entry.id, entry.state),
+        )
+
+    def load_events(self, events: Iterable[Event]) -> None:
+        """Take over reconfigurations of controllers that led before, as far as ``events`` tell.
+
+        A reconfiguration that ended with its controller is told to have failed.
+        """
+        goes_on = {one.id for one in self.unfinished()}
+        for told in self._told_of(events):
+            known = told
+            if not told.is_over and told.id not in goes_on:
+                reason = "the controller that carried it out has ended"
+                known = replace(told, state=ReconfigurationState.FAILED, reason=reason)
+                self._tell_progress(known)
+            self._reconfigurations[told.id] = known
+
+    def _told_of(self, events: Iterable[Event]) -> Sequence[Reconfiguration]:
+        entries: dict[str, Reconfiguration] = {}
+        epoch = self._network.state.epoch
+        for event in events:
+            if (progress := event.progress) is None:
+                continue
+            known = entries.get(progress.id) or Reconfiguration(
+                progress.id, progress.state, _BEFORE, epoch, event.unix_s
+            )
+            now = replace(known, state=progress.state, reason=event.reason)
+            entries[progress.id] = now
+        return list(entries.values())[-_KEPT_RECONFIGURATIONS:]
+
+    # -- changes in stages ------------------------------------------------------------------------
+
+    def unfinished(self) -> Sequence[Unfinished]:
+        """Changes in stages that were not over when the controller ended. Raises JournalError."""
+        records = self._journal.records(Kind.CHANGE)
+        return [read_unfinished(self._fabric, record) for record in records]
+
+    def note_unfinished(self, change: Unfinished) -> None:
+        """Write how far a change in stages is. Raises JournalError."""
+        record = unfinished_record(self._fabric, change)
+        self._writer.write([Change(Kind.CHANGE, change.id, record)])
+
+    def note_finished(self, reconfiguration_id: str) -> None:
+        """Write that a change in stages is over: now, or as soon as the journal can be written."""
+        self._writer.write_in_time([Change(Kind.CHANGE, reconfiguration_id, None)])
+
+    # -- decisions --------------------------------------------------------------------------------
+
+    def decide(self, decision: Decision) -> None:
+        """Remember a decision; over a restart, too, if the journal can be written.
+
+        Nothing rests on it: the change that it leads to is journalled apart.
+        """
+        with self._lock:
+            before = self._decisions[0].action if self._decisions else None
+            self._decisions.appendleft(decision)
+            if decision.action is Action.CHANGE or decision.action is not before:
+                said = f"{decision.action.value}: {decision.reason}"
+                proposal = decision.proposal
+                touched = proposal.connect | proposal.disconnect if proposal else frozenset()
+                self.note(HappeningKind.DECISION, said, self._pairs_of(touched))
+        try:
+            record = decision_record(self._fabric, decision)
+            self._journal.write([Change(Kind.DECISION, None, record)])
+        except JournalError as error:
+            LOG.error("a decision is forgotten at the next start: %s", error)
+
+    def decisions(self) -> Sequence[Decision]:
+        """The decisions that are remembered, newest first."""
+        with self._lock:
+            return tuple(self._decisions)
+
+    def load_decisions(self) -> None:
+        """Read the decisions that the journal has. Raises JournalError."""
+        for record in self._journal.records(Kind.DECISION):
+            try:
+                self._decisions.appendleft(read_decision(self._fabric, record))
+            except (KeyError, TypeError, ValueError) as error:
+                LOG.warning("a decision of another release is left out: %r", error)

@@ -1,0 +1,215 @@
+"""The network's state, the changes that are moving it, and when VLAN-IDs were freed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from hydra.decisions.builders import Builder, Builders
+from hydra.events import EventKind, EventLog
+from hydra.forwarding.substrate import substrate_of
+from hydra.journal import Change, entry
+from hydra.journal_format import save_state
+from hydra.model import Circuit, Fabric, NetworkState, Path, VlanId
+from hydra.reconfiguration.executor import Execution, intent
+from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, paths_by_pair, vlans_changed
+from hydra.reservations.book import ReservationBook
+
+
+class NetworkRecord:
+    """Thread-safe. ``lock`` is the one that guards all records.
+
+    The state is written by :class:`~apps.controller.record.journal_writer.JournalWriter`, along
+    with the next write after :meth:`note_unsaved`.
+    """
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        book: ReservationBook,
+        builders: Builders,
+        events: EventLog,
+        lock: threading.RLock,
+    ) -> None:
+        self._fabric = fabric
+        self._book = book
+        self._builders = builders
+        self._events = events
+        self._lock = lock
+        self._state = NetworkState()
+        self._under_way: tuple[Execution, ...] = ()
+        self._present: tuple[NetworkState, tuple[Execution, ...]] = self._state, ()
+        """The two together, for those who must not wait for the lock: a write may take long."""
+        self._unsettled = SETTLED
+        self._unsaved: str | None = None
+        """The event after which the state is to be written; None: the journal has the state."""
+        self._born_s: dict[Circuit, float] = {}
+        self._lost: dict[VlanId, tuple[float, set[Path]]] = {}
+        """When paths lost which VLAN-ID last, by the monotonic clock, and which paths did."""
+        self._kept: set[Pair] = set()
+
+    def load(self, state: NetworkState, unsettled: Unsettled) -> None:
+        """Take over the state that the journal tells."""
+        self._state, self._unsettled = state, unsettled
+        self._present = state, self._under_way
+        self._lost = {vlan: (time.monotonic(), set()) for vlan in state.resting}
+
+    # -- the state --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> NetworkState:
+        with self._lock:
+            return self._state
+
+    def standing(self) -> tuple[NetworkState, Collection[Pair]]:
+        """The present state, and the pairs whose paths are being moved.
+
+        The lock is not taken: a reader goes on while the journal is written.
+        """
+        state, under_way = self._present
+        return state, frozenset().union(*(one.plan.affected for one in under_way))
+
+    def settle(self, state: NetworkState) -> None:
+        """Note that the network is in ``state`` from now on, and that no change is under way."""
+        with self._lock:
+            self._under_way = ()
+            self._settle(state, (self._state,))
+
+    def _settle(self, state: NetworkState, used: Iterable[NetworkState]) -> None:
+        """Note the network's state. VLAN-IDs that paths had in the states ``used`` and have lost
+        rest from now on, and are handed out after all others.
+        """
+        now_s = time.monotonic()
+        for one in used:
+            if gone := vlans_changed(state, one):
+                self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
+                state = replace(state, freed=state.then_freed(gone, ()))
+        before = self._state.topology.circuits
+        if state.epoch < self._state.epoch:  # it began before others that have ended
+            state = replace(state, epoch=self._state.epoch)
+        self._state = state
+        self._present = state, self._under_way
+        circuits = state.topology.circuits
+        self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
+        self._tell(EventKind.CIRCUIT_UP, circuits - before)
+        self._builders.keep(circuits)
+        self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
+        self._kept &= set(paths_by_pair(state))
+
+    def rest_s(self, target: NetworkState, vlan_rest_s: float) -> float:
+        """Seconds until every VLAN-ID that ``target`` takes has rested for ``vlan_rest_s``.
+
+        A VLAN-ID that goes back to the paths that lost it needs no rest. Nor does a VLAN-ID that a
+        path joins where ToRs learn: other paths use it all the time.
+        """
+        with self._lock:
+            joined = self._state.vlans.values() if substrate_of(self._fabric).retags else ()
+            lost_s = [
+                self._lost[vlan][0]
+                for vlan, paths in vlans_changed(self._state, target).items()
+                if vlan in self._lost and vlan not in joined and not paths <= self._lost[vlan][1]
+            ]
+        return max(0.0, max(lost_s, default=float("-inf")) + vlan_rest_s - time.monotonic())
+
+    def age_s(self, circuit: Circuit) -> float:
+        """Seconds since a circuit came up; many, if it was there before the start."""
+        with self._lock:
+            return time.monotonic() - self._born_s.get(circuit, 0.0)
+
+    def builders(self) -> Mapping[Circuit, Builder]:
+        """The reconfigurations that set up the circuits which stand, as far as they are known."""
+        with self._lock:
+            return self._builders.of
+
+    @property
+    def kept_pairs(self) -> Collection[Pair]:
+        """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
+        return self._kept
+
+    def keep_pairs(self, pairs: Iterable[Pair]) -> None:
+        """Set :attr:`kept_pairs`."""
+        with self._lock:
+            self._kept = set(pairs)
+
+    # -- changes under way ------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> tuple[Execution, ...]:
+        """The reconfigurations that move the network now, each beside those before it."""
+        return self._under_way
+
+    def begin(self, execution: Execution) -> None:
+        """Note that a reconfiguration moves the network from now on."""
+        with self._lock:
+            self._under_way = (*self._under_way, execution)
+            self._present = self._state, self._under_way
+
+    def end(self, execution: Execution) -> None:
+        """Note that a reconfiguration is over: the network is in its result, from which the others
+        under way go on.
+        """
+        with self._lock:
+            before = self._state
+            self._under_way = tuple(one for one in self._under_way if one is not execution)
+            self._settle(execution.result, (self._state, execution.wanted))
+            for one in self._under_way:
+                one.hear_of_change(before, execution.result)
+
+    @property
+    def unsettled(self) -> Unsettled:
+        """What a change that broke off leaves open; nothing once the state is written."""
+        with self._lock:
+            return self._unsettled
+
+    def unsettle(self, more: Unsettled) -> None:
+        """Note that a change broke off, which leaves this open."""
+        with self._lock:
+            self._unsettled |= more
+
+    # -- telling others ---------------------------------------------------------------------------
+
+    def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
+        """Publish that these circuits are about to be taken down."""
+        self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
+
+    def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
+        with self._lock:
+            for circuit in sorted(circuits):
+                served = self._book.on(circuit)
+                self._events.publish(
+                    kind, time.time(), circuit=circuit, served=served, reason=reason
+                )
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def note_unsaved(self, what: str) -> None:
+        """Have the state written with the next write; ``what`` has led to it."""
+        self._unsaved = what
+
+    @property
+    def unsaved(self) -> bool:
+        """True if the journal does not have the state."""
+        return self._unsaved is not None
+
+    @property
+    def unwritten(self) -> Sequence[Change]:
+        """Changes that write the state, if the journal does not have it.
+
+        The last entry tells what may be found half done.
+        """
+        if self._unsaved is None:
+            return ()
+        now_s, state = time.time(), self._state
+        changes = save_state(self._fabric, state, now_s, self._unsaved)
+        if self._under_way:
+            more = intent(self._fabric, state, state, self._under_way)
+            changes.append(entry(now_s, more.what, more.details))
+        return changes
+
+    def written(self, changes: int) -> None:
+        """Note that the journal has the first ``changes`` of :attr:`unwritten`, which are all."""
+        if changes:
+            self._unsettled, self._unsaved = SETTLED, None

@@ -1,0 +1,382 @@
+"""Promises: reservations as the journal has them, and the paths that they have in the network.
+
+What is asked for is in the journal before anybody hears of it, or is refused. What has happened
+stands even if the journal can't be written.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from apps.controller.record.activity import ActivityLog
+from apps.controller.record.journal_writer import JournalWriter
+from apps.controller.record.network import NetworkRecord
+from hydra.errors import Changed
+from hydra.events import Event, EventKind
+from hydra.history import HappeningKind
+from hydra.journal import Change, JournalError, Kind
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
+from hydra.model import Fabric, Path
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.modification import Modification
+from hydra.reservations.records import reservation_record
+from hydra.reservations.reservation import GONE, Reservation
+
+LOG = logging.getLogger("hydra.ledger")
+_KEPT_RESERVATIONS: Final = 1000
+_PLACED: Final = "has another path or VLAN"
+_FIRST_PLACED: Final = "has its path"
+_STAYS: Final = "does not give way any more"
+_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
+_ENDED_BY_OTHERS: Final = frozenset(
+    {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
+)
+"""States that a reservation can get into at any time, whatever the conductor is doing for it."""
+
+
+class Reservations:
+    """Thread-safe. ``lock`` is the one that guards all records."""
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        book: ReservationBook,
+        writer: JournalWriter,
+        network: NetworkRecord,
+        log: ActivityLog,
+        lock: threading.RLock,
+    ) -> None:
+        self._fabric = fabric
+        self._book = book
+        self._writer = writer
+        self._network = network
+        self._log = log
+        self._lock = lock
+
+    # -- what is asked for ------------------------------------------------------------------------
+
+    def keep(self, reservations: Collection[Reservation]) -> None:
+        """Write reservations to the journal, and those that gave way to them, all or none.
+
+        From now on they survive a restart. Raises JournalError.
+        """
+        with self._lock:
+            displaced = [one for r in reservations for one in self._book.displaced(r.id)]
+            everybody = (*displaced, *reservations)
+            self._writer.write(self._records(everybody), _news(everybody))
+            for reservation in reservations:
+                self._book.settle(reservation.id)
+            self._note(everybody)
+            self._let_stay([one.id for one in displaced if not one.is_booked])
+
+    def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Cancel a reservation for its owner; one that has begun is releasing, one that has failed
+        is released.
+
+        Raises UnknownName, Changed, LifecycleError, JournalError.
+        """
+        with self._lock, self._or_as_it_was(reservation_id):
+            self._check_unchanged(seen)
+            old = self._book.get(reservation_id)
+            state, why = ReservationState.RELEASING, "asked for"
+            if old.state in _NOT_BEGUN:
+                state = ReservationState.CANCELLED
+            elif old.state is ReservationState.FAILED:
+                state, why = ReservationState.RELEASED, f"asked for; it had failed: {old.reason}"
+            now_s = time.time()
+            reservation = self._book.transition(reservation_id, state, why, now=now_s)
+            staying = self._book.let_stay(reservation_id, now_s)
+            both = [reservation, *staying]
+            self._writer.write(self._records_and_forgotten(both), _news(both))
+            self._note([reservation])
+            self._note(staying, _STAYS)
+            return reservation
+
+    def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
+        """Commit a held reservation. Raises UnknownName, Changed, LifecycleError, JournalError."""
+        with self._lock:
+            self._check_unchanged(seen)
+            with self._or_as_it_was(reservation_id):
+                now = time.time()
+                committed = self._book.transition(
+                    reservation_id, ReservationState.COMMITTED, now=now
+                )
+                reservation = self._book.begin(reservation_id, now)
+                both = (committed, reservation)
+                self._writer.write(self._records_and_forgotten([reservation]), _news(both))
+            self._note(both)
+            return reservation
+
+    def modify(
+        self,
+        reservation_id: str,
+        change: Modification,
+        limits: AdmissionLimits,
+        seen: Reservation | None,
+    ) -> Reservation:
+        """Change a reservation. Raises what :meth:`ReservationBook.modify` raises, Changed,
+        JournalError.
+        """
+        with self._lock:
+            self._check_unchanged(seen)
+            old = self._book.get(reservation_id)
+            with self._or_as_it_was(reservation_id):
+                new = self._book.modify(reservation_id, change, time.time(), limits)
+                if new != old:
+                    self._writer.write(self._records_and_forgotten([new]), _news([new]))
+                    self._note([new])
+            return new
+
+    def _check_unchanged(self, seen: Reservation | None) -> None:
+        """Raise Changed if the reservation is not as it was ``seen``."""
+        if seen is not None and self._book.get(seen.id) != seen:
+            raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
+
+    @contextmanager
+    def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
+        """Put the reservation, and those that are to give way to it, back as they were if the
+        journal can't be written.
+        """
+        before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
+        try:
+            yield
+        except JournalError:
+            for one in before:
+                self._book.put_back(one)
+            raise
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def change(
+        self,
+        reservation_id: str,
+        state: ReservationState,
+        reason: str = "",
+        seen: Reservation | None = None,
+        *,
+        leaves_nothing: bool = False,
+    ) -> Reservation:
+        """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now.
+
+        ``leaves_nothing``: with it goes what :meth:`leave_nothing` notes of its pair. Raises
+        Changed if it is not as it was ``seen``.
+        """
+        with self._lock:
+            self._check_unchanged(seen)
+            before = self._book.get(reservation_id)
+            if (
+                before.state in _ENDED_BY_OTHERS
+                and state not in RESERVATION_TRANSITIONS[before.state]
+            ):
+                return before
+            now_s = time.time()
+            reservation = self._book.transition(reservation_id, state, reason, now=now_s)
+            staying = self._book.let_stay(reservation_id, now_s)
+            pair = reservation.pair
+            gone = self._left_nothing(lambda one: one == pair) if leaves_nothing else ()
+            reservation = self._book.get(reservation_id)
+            self._note([reservation])
+            self._note(staying, _STAYS)
+            self._writer.write_in_time(
+                self._records_and_forgotten([reservation, *staying, *gone]),
+                _news([reservation, *staying]),
+            )
+            return reservation
+
+    def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
+        """Book the pair's reservations around blocked ports; those that find no path fail.
+
+        Their reason begins with what was ``tried`` before, in words. A tenant reads it: it names
+        nobody else's reservations.
+        """
+        with self._lock:
+            changed, refused = self._book.reroute(pair, time.time(), limits)
+            self._note_placed(changed)
+            for reservation_id, error in refused.items():
+                LOG.warning("reservation %s has no other path: %s", reservation_id, error)
+                owned = self._book.get(reservation_id).owner is not None
+                told = f"no other path: {error.in_public if owned else error}"
+                why = "; ".join(dict.fromkeys([*filter(None, tried), told]))
+                self.change(reservation_id, ReservationState.FAILED, why)
+
+    def _let_stay(self, over: Iterable[str]) -> None:
+        """Let reservations stay that were to give way to others, which are ``over``."""
+        now_s = time.time()
+        staying = [
+            one for reservation_id in over for one in self._book.let_stay(reservation_id, now_s)
+        ]
+        if staying:
+            self._note(staying, _STAYS)
+            self._writer.write_in_time(self._records(staying), _news(staying))
+
+    def resume(self, stale: Callable[[Reservation], bool]) -> None:
+        """Fail or begin the reservations that the end of the last run cut off, and write those that
+        are ``stale``, before anybody is told of them. Raises JournalError.
+        """
+        for reservation in self._book:
+            if reservation.is_booked and reservation.booked is None:
+                reason = "it had no path yet when the controller ended"
+                self._book.transition(
+                    reservation.id, ReservationState.FAILED, reason, now=time.time()
+                )
+            elif reservation.state is ReservationState.COMMITTED:
+                self._book.begin(reservation.id, time.time())
+        changed = [one for one in self._book if stale(one)]
+        failed = [one for one in changed if one.state is ReservationState.FAILED]
+        if changed:
+            self._writer.write(self._records(changed), _news(failed))
+        for reservation in failed:
+            LOG.warning("reservation %s has failed: %s", reservation.id, reservation.reason)
+        self._note(failed)
+
+    # -- paths ------------------------------------------------------------------------------------
+
+    def save(self, what: str) -> None:
+        """Write the network's state, with the paths that the reservations have in it: now, or as
+        soon as the journal can be written. ``what`` has led to the state.
+        """
+        with self._lock:
+            placed = self._placed(self._promised_paths())
+            self._note(placed, _PLACED)
+            self._network.note_unsaved(what)
+            self._writer.write_in_time(self._records(placed), _news(placed))
+
+    def place(self, path: Path) -> bool:
+        """Note with the path's reservations that it stands; False if it does not, or if its pair
+        has a path that nobody reserved.
+        """
+        with self._lock:
+            pair = pair_of(path)
+            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            paths = paths_by_pair(self._network.state).get(pair, ())
+            if path not in paths or not promised.issuperset(paths):
+                return False
+            self._note_placed(self._placed([path]))
+            return True
+
+    def keep_standing(self, planned: Callable[[Pair], bool] = lambda _pair: False) -> None:
+        """Count all present paths without a reservation as asked for in their own right.
+
+        Those of reservations that were let go or are over count only where their pair was
+        ``planned`` for.
+        """
+        with self._lock:
+            self._leave_nothing(planned)
+            self.keep_unreserved()
+            self._note_placed(self._placed(self._promised_paths()))
+
+    def keep_unreserved(self) -> None:
+        """Count the paths of all pairs of which no reservation knows as asked for in their own
+        right.
+        """
+        with self._lock:
+            reserved = {one.pair for one in (*self._book.active(), *self._book.leaving())}
+            self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
+
+    def leave_nothing(self, pair: Pair) -> None:
+        """Note that the circuits that a pair's reservations left are gone, or somebody else's."""
+        with self._lock:
+            self._leave_nothing(lambda one: one == pair)
+
+    def unreserved_paths(self) -> tuple[Path, ...]:
+        """Paths that stand, of pairs without a reservation."""
+        with self._lock:
+            reserved = {reservation.pair for reservation in self._book.active()}
+            paths = self._network.state.topology.paths
+            return tuple(path for path in paths if pair_of(path) not in reserved)
+
+    def unwanted(self, pair: Pair) -> tuple[Path, ...]:
+        """Paths of the pair that stand, and were not asked for: neither in their own right nor by a
+        reservation.
+        """
+        with self._lock:
+            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            if pair in self._network.kept_pairs and not promised:
+                return ()
+            paths = paths_by_pair(self._network.state).get(pair, ())
+            return tuple(path for path in paths if path not in promised)
+
+    def _promised_paths(self) -> list[Path]:
+        """Paths of reservations: a change for one pair may give another's path a new VLAN."""
+        promised = {reservation.booked for reservation in self._book.active()}
+        return [path for path in self._network.state.vlans if path in promised]
+
+    def _placed(self, paths: Iterable[Path]) -> list[Reservation]:
+        """Note in the book that ``paths`` stand; the reservations to which that is news."""
+        before = {reservation.id: reservation for reservation in self._book.active()}
+        vlans = self._network.state.vlans
+        return [
+            one
+            for path in paths
+            for one in self._book.place(path, vlans[path])
+            if one != before[one.id]
+        ]
+
+    def _leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
+        if gone := self._left_nothing(concerned):
+            self._writer.write_in_time(self._records(gone))
+
+    def _left_nothing(self, concerned: Callable[[Pair], bool]) -> tuple[Reservation, ...]:
+        """Clear ``leaves_path`` of finished reservations on these pairs, in the book alone.
+
+        Reservations still being released are skipped: their final state clears it.
+        """
+        over = [
+            one.id
+            for one in self._book.leaving()
+            if one.state is not ReservationState.RELEASING and concerned(one.pair)
+        ]
+        return self._book.leave_nothing(over)
+
+    # -- telling and writing ----------------------------------------------------------------------
+
+    def _note_placed(self, reservations: Collection[Reservation]) -> None:
+        """Write and publish where the reservations' paths are now."""
+        self._note(reservations, _PLACED)
+        self._writer.write_in_time(self._records(reservations), _news(reservations))
+
+    def _note(self, reservations: Iterable[Reservation], news: str = "") -> None:
+        """Add reservations as they are now to the history; ``news``: what is new, if not their
+        state.
+        """
+        for reservation in reservations:
+            ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
+            told = news or f"is {reservation.state.value}"
+            if news == _PLACED and reservation.state is ReservationState.ACTIVATING:
+                told = _FIRST_PLACED  # it had none
+            why = f": {reservation.reason}" if reservation.reason else ""
+            racks = [self._fabric.racks[r].name for r in reservation.pair if r != GONE]
+            self._log.note(
+                HappeningKind.RESERVATION,
+                f"reservation {reservation.id} ({ends}) {told}{why}",
+                [(racks[0], racks[1])] if len(racks) > 1 else (),
+            )
+
+    def _records(self, reservations: Iterable[Reservation]) -> list[Change]:
+        return [
+            Change(Kind.RESERVATION, one.id, reservation_record(self._fabric, one))
+            for one in reservations
+        ]
+
+    def _records_and_forgotten(self, reservations: Iterable[Reservation]) -> list[Change]:
+        """Records of reservations, and deletions of the oldest that are over."""
+        forgotten = self._book.prune(_KEPT_RESERVATIONS)
+        deletions = [Change(Kind.RESERVATION, gone, None) for gone in forgotten]
+        return [*self._records(reservations), *deletions]
+
+
+def _news(reservations: Iterable[Reservation]) -> list[Event]:
+    """Events that tell of reservations as they are now."""
+    now_s = time.time()
+    return [
+        Event(0, EventKind.RESERVATION, now_s, reservation=one, reason=one.reason)
+        for one in reservations
+    ]
