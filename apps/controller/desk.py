@@ -12,10 +12,11 @@ from apps.controller.loop import Loop
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.policy_desk import PolicyDesk
+from apps.controller.promises.admission import Admission
+from apps.controller.promises.placement import Placement
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.reservation_care import ReservationCare
 from apps.controller.slots import Slots
 from apps.demand.load_recorder import LoadRecorder
 from hydra.decisions.explanation import (
@@ -49,7 +50,8 @@ class Desk:
         ledger: Ledger,
         loop: Loop,
         load_recorder: LoadRecorder,
-        reservations: ReservationCare,
+        admission: Admission,
+        placement: Placement,
         policing: Policing,
         policies: PolicyDesk,
         slots: Slots,
@@ -66,7 +68,7 @@ class Desk:
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
-        self._reservations = reservations
+        self._placement = placement
         self._policing = policing
         self._auditor = auditor
         self._quarantine = quarantine
@@ -90,15 +92,15 @@ class Desk:
         self.decisions = ledger.log.decisions
         self.history = ledger.log.history
 
-        self.reserve = reservations.reserve
-        self.reserve_all = reservations.reserve_all
-        self.preview = reservations.preview
-        self.commit = reservations.commit
-        self.modify = reservations.modify
-        self.release = reservations.release
+        self.reserve = admission.reserve
+        self.reserve_all = admission.reserve_all
+        self.preview = admission.preview
+        self.commit = admission.commit
+        self.modify = admission.modify
+        self.release = admission.release
         self.group = ledger.bookings.group
         self.reservations = ledger.bookings.all
-        self.reservation = reservations.reservation
+        self.reservation = admission.reservation
         self.usage = ledger.bookings.usage
 
         self.share = policies.share
@@ -163,7 +165,7 @@ class Desk:
     def _mend(self) -> Reconciliation:
         done = self._auditor.mend()
         if done.reconfigurations:
-            self._reservations.restore()
+            self._placement.restore()
         return done
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:

@@ -10,10 +10,10 @@ from typing import Final
 
 from apps.controller.auditor import Auditor
 from apps.controller.policing import Policing
+from apps.controller.promises.admission import Admission
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.reservation_care import ReservationCare
 from apps.demand.poller import StatsPoller
 from hydra.faults.conditions import (
     Condition,
@@ -56,7 +56,7 @@ class Health:
     _quarantine: Quarantine
     _poller: StatsPoller
     _auditor: Auditor
-    _reservations: ReservationCare
+    _admission: Admission
     _policing: Policing
     _workers_refused: Callable[[], Sequence[RefusedWorker]]
     _takeover_risks: Callable[[], Sequence[TakeoverRisk]]
@@ -125,7 +125,7 @@ class Health:
             stale if measured else (),
             self._poller.stale_s,
             self._writer.failure,
-            self._reservations.fitting_mbps,
+            self._admission.fitting_mbps,
             self._workers_refused(),
             reach.switches_refused(),
             self._takeover_risks(),

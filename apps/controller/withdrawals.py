@@ -13,10 +13,11 @@ from typing import Final
 
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
+from apps.controller.promises.placement import Placement
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.reservation_care import ReservationCare
+from apps.controller.rejoining import Rejoining
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.errors import PlanError
@@ -44,7 +45,8 @@ class Withdrawals:
     _panels: PatchPanels
     _reach: Reach
     _mover: Mover
-    _reservations: ReservationCare
+    _placement: Placement
+    _rejoining: Rejoining
     _clock_s: Callable[[], float] = time.monotonic
     _left: dict[Circuit | Path, str] = field(default_factory=dict, init=False)
     """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
@@ -62,7 +64,7 @@ class Withdrawals:
     def __post_init__(self, ledger: Ledger) -> None:
         self._network = ledger.network
         self._log = ledger.log
-        self._promises = ledger.reservations
+        self._reservations = ledger.reservations
         self._mover.let_in(self.beside, first=True)
 
     @property
@@ -74,7 +76,7 @@ class Withdrawals:
     @property
     def _waits(self) -> bool:
         """True if pairs are to be given other paths, and were not yet."""
-        return bool(self._cut) or self._reservations.awaits_racks
+        return bool(self._cut) or self._placement.awaits_racks
 
     def of_dead_circuits(self) -> None:
         """Withdraw the circuits that have lost their light or that an optical switch does not have,
@@ -135,12 +137,12 @@ class Withdrawals:
                 if plan is not None:
                     self._withdraw_beside(plan, circuits, lost, dark)
             else:
-                again = self._reservations.rejoined_beside(self._cut)
+                again = self._rejoining.rejoined_beside(self._cut)
                 plan = self._mover.plan_beside(again, _LOST)
                 if plan is not None:
                     entry = self._log.enter("circuit lost", "planned around it")
                     self._mover.move_beside(entry, plan)
-                    self._promises.keep_standing()
+                    self._reservations.keep_standing()
                     self._cut -= directions(self._network.state)
         except PlanError as error:
             LOG.debug("%s keeps its turn: %s", _LOST, error)
@@ -225,10 +227,10 @@ class Withdrawals:
             self._upkeep.read_uncertain()
         awaited = self._reach.awaited_racks()
         try:
-            self._reservations.restore()
+            self._placement.restore()
             missing = lost - directions(self._network.state)
             self._cut = {ends for ends in missing if not awaited.isdisjoint(ends)}
-            self._reservations.rejoin(missing - self._cut)
+            self._rejoining.rejoin(missing - self._cut)
         except Exception:
             self._cut = lost - directions(self._network.state)
             raise
@@ -241,6 +243,6 @@ class Withdrawals:
         for one in settled:
             if one.task.state is TaskState.FAILED:
                 self._quarantine.put(self._panels.ports_of(one), one.told)
-        self._reservations.restore()
+        self._placement.restore()
         told = "; ".join(one.told for one in settled)
-        self._reservations.join(self._panels.ready(), told)
+        self._rejoining.join(self._panels.ready(), told)

@@ -6,9 +6,9 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from hydra.errors import AdmissionError
+from hydra.errors import AdmissionError, UnknownName
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Usage
@@ -89,6 +89,14 @@ class Bookings:
         """The reservation with this id. Raises UnknownName."""
         with self._lock:
             return self._book.get(reservation_id)
+
+    def known(self, ids: Iterable[str]) -> Iterator[Reservation]:
+        """The reservations among ``ids`` that are remembered: one that was to begin may have ended
+        long ago.
+        """
+        for reservation_id in ids:
+            with suppress(UnknownName):
+                yield self.get(reservation_id)
 
     def active(self) -> tuple[Reservation, ...]:
         """Reservations that have, or are getting, circuits."""

@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.mover import Mover
+from apps.controller.promises.admission import Admission
+from apps.controller.promises.care import ReservationCare
+from apps.controller.promises.limits import Limits
+from apps.controller.promises.placement import Placement
 from apps.controller.record.ledger import Ledger
-from apps.controller.reservation_care import ReservationCare
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from hydra.journal import JournalError, Kind
@@ -91,19 +94,24 @@ class Stage:
             SimpleNamespace(suspended=threading.Lock()),
             ledger,
         )
-        self.care = ReservationCare(
+        limits = Limits(reach, self.mover, ledger, POLICY.max_hops, 16)
+        planner, panels = Planner(FABRIC, POLICY), SimpleNamespace(awaited=lambda _path: False)
+        placement = Placement(
+            planning, planner, self.mover, upkeep, reach, panels, ledger, limits, self.jobs.put
+        )
+        care = ReservationCare(
+            FABRIC, planning, self.mover, upkeep, reach, ledger, placement, self.jobs.put
+        )
+        self.admission = Admission(
             FABRIC,
             planning,
-            Planner(FABRIC, POLICY),
-            self.mover,
-            upkeep,
+            planner,
             reach,
-            SimpleNamespace(awaited=lambda _path: False),
             ledger,
-            POLICY.max_hops,
-            16,
+            limits,
+            placement,
+            care,
             POLICY.preemption_notice_s,
-            self.jobs.put,
         )
 
     def run(self, steps, on_batch=lambda _batch: None):
@@ -132,7 +140,7 @@ class Stage:
 
         def before(name):
             if name == step and not made:
-                made.append(self.care.reserve(ReservationRequest(src, dst, 10.0)).id)
+                made.append(self.admission.reserve(ReservationRequest(src, dst, 10.0)).id)
 
         self.before = before
         return made
@@ -282,7 +290,7 @@ def test_a_reserved_path_is_taken_over_by_nobody(stage):
         asked(name)
         if name == "drain" and not second:
             request = ReservationRequest("h21", "h31", 10.0)
-            second.append(stage.care.reserve(request).id)
+            second.append(stage.admission.reserve(request).id)
 
     stage.before = before
     stage.change(gives_way=True)
@@ -297,7 +305,7 @@ def test_it_is_placed_while_the_change_only_waits(stage):
     def amid(batch):
         stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
         if batch.step == "drain" and stage.only_waits and not placed:
-            placed.append(stage.care.reserve(ReservationRequest("h31", "h41", 10.0)).id)
+            placed.append(stage.admission.reserve(ReservationRequest("h31", "h41", 10.0)).id)
             stage.mover.let_in_meanwhile()
             placed.append(stage.ledger.bookings.get(placed[0]).state)
 
@@ -312,7 +320,7 @@ def test_nothing_is_placed_while_a_device_is_at_work(stage):
 
     def amid(batch):
         if batch.step == "move" and not seen:
-            seen.append(stage.care.reserve(ReservationRequest("h31", "h41", 10.0)).id)
+            seen.append(stage.admission.reserve(ReservationRequest("h31", "h41", 10.0)).id)
             stage.mover.let_in_meanwhile()
             seen.append(stage.ledger.bookings.get(seen[0]).state)
 
@@ -325,7 +333,7 @@ def test_one_that_breaks_off_while_the_change_waits_breaks_that_off(stage):
     def amid(batch):
         stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
         if batch.step == "drain" and stage.only_waits and len(stage.ledger.network.under_way) == 1:
-            stage.care.reserve(ReservationRequest("h31", "h41", 10.0))
+            stage.admission.reserve(ReservationRequest("h31", "h41", 10.0))
             stage.journal.full = True
             with suppress(JournalError):  # as the conductor does
                 stage.mover.let_in_meanwhile()

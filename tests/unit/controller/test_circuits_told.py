@@ -11,7 +11,7 @@ def test_a_server_hears_of_a_circuit_before_it_moves_and_when_it_stands():
         stage.move(JOINED)
         assert heard == [("r2",)]
         steps = []
-        stage.run = stage.controller._runner.run = _noting(stage.run, heard, steps)
+        stage.run = stage.controller.rooms.runner.run = _noting(stage.run, heard, steps)
         stage.move(OTHERWISE)
         assert heard == [("r2",), ()], "r1 has lost its circuit"
         assert dict(steps)["divert"] == [("r2",), ()], "told before it leaves the circuit"

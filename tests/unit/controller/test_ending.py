@@ -27,19 +27,19 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term):
     controller = Controller(
         LOADED, SqliteJournal(":memory:"), lambda job: job(), lambda: LOADED, term=term
     )
-    ledger, conductor, reservations = (
-        controller._ledger,
-        controller._conductor,
-        controller._reservations,
+    ledger, conductor, admission = (
+        controller.rooms.ledger,
+        controller.rooms.conductor,
+        controller.rooms.admission,
     )
     soon_s = time.time() + 0.05
     with ledger.bookings.trial():
-        (one,) = reservations._add(
-            ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), reservations._limits(), None
+        (one,) = admission._add(
+            ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), admission._limits.now(), None
         )
         ledger.reservations.keep([one])
     wait_until(lambda: time.time() > soon_s)
-    conductor.duty("reservations", reservations.keep_time, lambda: 0.0)
+    conductor.duty("reservations", controller.rooms.reservation_care.keep_time, lambda: 0.0)
     controller.end_soon()
     conductor.start()
     for _ in range(2):

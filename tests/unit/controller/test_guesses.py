@@ -14,7 +14,7 @@ __all__ = ["asked", "stage"]
 @pytest.fixture
 def loop(stage, monkeypatch):
     """One server fills its uplink, the first one of the third rack half of its own."""
-    loop = stage.controller._loop
+    loop = stage.controller.rooms.loop
     source, to = np.array([0, 4]), np.array([1, 3])
     mbps = np.array([1.0, 0.5]) * FABRIC.electrical_rate_mbps
     monkeypatch.setattr(loop._poller, "sent", lambda: Sent(source, to, mbps, mbps, mbps))

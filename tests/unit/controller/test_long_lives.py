@@ -49,7 +49,7 @@ def go_on(staged):
 
 def test_a_paused_change_is_told_resumed_and_stopped_after_hundreds_of_others():
     staged = Staged()
-    entry, loop = staged.begin(), staged.rooms._loop
+    entry, loop = staged.begin(), staged.rooms.loop
     loop.pause(entry, True)
     staged.next()
     others(staged, 300)
@@ -85,9 +85,9 @@ def test_a_change_that_waits_for_its_hours_is_made_then_after_a_restart():
     (unfinished,) = staged.ledger.log.unfinished()
     new = Staged(before=staged.ledger.network.state)
     at_hours(new, minute)
-    new.rooms._loop._sent_mbps = staged.sent_mbps.copy
-    new.rooms._loop.take_over([unfinished])
-    new.rooms._loop.resume()
+    new.rooms.loop._sent_mbps = staged.sent_mbps.copy
+    new.rooms.loop.take_over([unfinished])
+    new.rooms.loop.resume()
     go_on(new)
     assert "waits for 02:00-05:00" in new.entry(entry).reason
     minute[0] = NIGHT
@@ -97,7 +97,7 @@ def test_a_change_that_waits_for_its_hours_is_made_then_after_a_restart():
 
 def test_a_pause_that_comes_as_a_change_ends_leaves_nothing_to_go_on_with():
     staged = Staged()
-    entry, loop, ledger = staged.begin(), staged.rooms._loop, staged.ledger
+    entry, loop, ledger = staged.begin(), staged.rooms.loop, staged.ledger
     loop.stop(entry, "operator")
     waits, goes, write = threading.Event(), threading.Event(), ledger.log.note_unfinished
 
@@ -123,7 +123,7 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
     staged = Staged(to_r1=0.9, to_r4=0.9)
     staged.staging._minute_of_day = lambda: NOON
     staged.policy(beyond_room=beyond, mode=Mode.PERIODIC)
-    loop = staged.rooms._loop
+    loop = staged.rooms.loop
     loop._sent_mbps = staged.sent_mbps.copy
     loop._wanted = lambda _request: staged.sent_mbps.copy()
     loop.demand = lambda: None
@@ -134,7 +134,7 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
         decision=replace(kept, action=Action.CHANGE, reason="gains 40 Mb/s"),
     )
     loop._rounds.periodic = lambda *_: done
-    staged.rooms._conductor._safely(loop.periodic, "periodic")
+    staged.rooms.conductor._safely(loop.periodic, "periodic")
     newest = staged.ledger.log.reconfigurations()[0]
     assert newest.trigger == "periodic"
     assert newest.state is ReconfigurationState.REFUSED
@@ -150,15 +150,16 @@ class Reserved:
     def __init__(self):
         self.staged, self.jobs = Staged(before=EMPTY), []
         self.rooms = rooms = self.staged.rooms
-        self.care, self.ledger = rooms._reservations, rooms._ledger
-        self.care._enqueue = self.jobs.append
-        rooms._upkeep.hold_reserved = lambda: None
+        self.care, self.ledger = rooms.reservation_care, rooms.ledger
+        self.admission = rooms.admission
+        self.care._enqueue = rooms.placement._enqueue = self.jobs.append
+        rooms.upkeep.hold_reserved = lambda: None
         rooms.fleet.mute = frozenset
         rooms.fleet.connected = lambda: frozenset(self.network.connected)
-        rooms._recovery.done = rooms._upkeep.in_command = True
-        rooms._reach.starting = False
+        rooms.recovery.done = rooms.upkeep.in_command = True
+        rooms.reach.starting = False
         self.ledger.network.rest_s = lambda *_: 0.0
-        self.id = self.care.reserve(ReservationRequest("r1", "r2", 5.0)).id
+        self.id = self.admission.reserve(ReservationRequest("r1", "r2", 5.0)).id
         self.work()
         assert self.ledger.bookings.get(self.id).state is State.ACTIVE
 
@@ -174,7 +175,7 @@ class Reserved:
         """It is let go while a vswitch that its end takes is away; that one's datapath."""
         datapath = FABRIC.servers[0].vswitch.datapath_id
         self.network.connected.discard(datapath)
-        self.care.release(self.id)
+        self.admission.release(self.id)
         self.work()
         return datapath
 
@@ -185,14 +186,14 @@ class Reserved:
         paths = tuple(sorted({*standing.paths, *more.paths}))
         goal = Topology(standing.circuits | more.circuits, paths)
         target = self.staged.staging._planning.toward(self.ledger.network.state, goal)
-        self.rooms._mover.go(target, "operator", "")
+        self.rooms.mover.go(target, "operator", "")
         self.ledger.reservations.keep_standing()
 
     def is_back(self, datapath):
         self.network.connected.add(datapath)
-        self.rooms._switches.renewed(datapath)
-        self.rooms._look_after()
-        self.rooms._synchronise()
+        self.rooms.switches.renewed(datapath)
+        self.staged.stage.controller._look_after()
+        self.rooms.synchronise()
 
 
 def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
@@ -226,7 +227,7 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
     assert staged.pairs == {(0, 1), (2, 3)}
     (other,) = (path for path in ledger.network.state.topology.paths if pair_of(path) == (2, 3))
     lost = LostPath(other, ledger.network.state.vlans[other], frozenset(), "3 probes lost")
-    reserved.rooms._withdrawals.of_lost_paths([lost])
+    reserved.rooms.withdrawals.of_lost_paths([lost])
     reserved.is_back(datapath)
     reserved.care._retries._waits.clear()
     reserved.care.keep_time()
@@ -237,7 +238,7 @@ def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     reserved = Reserved()
     datapath = reserved.released_while_one_is_away()
     assert reserved.ledger.reservations.unwanted((0, 1))
-    loop, entry = reserved.rooms._loop, reserved.ledger.log.enter("operator")
+    loop, entry = reserved.rooms.loop, reserved.ledger.log.enter("operator")
     state = reserved.ledger.network.state
     made = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
     loop._asker(entry, PlanRequest(racks=frozenset({0, 2}))).moved(made, False)
@@ -258,21 +259,21 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
         standing.circuits | more.circuits, tuple(sorted({*standing.paths, *more.paths}))
     )
     plan = staged.plan_to(staged.staging._planning.toward(ledger.network.state, goal))
-    run = rooms._runner.run
+    run = rooms.runner.run
 
     def released_in_the_middle(course, on_batch=lambda _batch: None):
         def look(batch):
             on_batch(batch)
             if batch.step == "move":
-                reserved.care.release(reserved.id)
+                reserved.admission.release(reserved.id)
 
         return run(course, look)
 
-    rooms._runner.run = released_in_the_middle
-    rooms._loop._sent_mbps = lambda: None
+    rooms.runner.run = released_in_the_middle
+    rooms.loop._sent_mbps = lambda: None
     entry = ledger.log.enter("operator")
-    staged.staging.carry_out(entry, plan, rooms._loop._asker(entry, PlanRequest()))
-    rooms._runner.run = run
+    staged.staging.carry_out(entry, plan, rooms.loop._asker(entry, PlanRequest()))
+    rooms.runner.run = run
     assert staged.pairs == {(0, 1), (2, 3)}
     reserved.work()
     assert staged.pairs == {(2, 3)}, "nobody wants the other"
@@ -281,13 +282,13 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
 def test_a_group_begins_though_one_of_it_is_over_and_forgotten_before_its_turn(monkeypatch):
     """It gave way while a long change was made, and a thousand others have ended since."""
     reserved = Reserved()
-    care, ledger = reserved.care, reserved.ledger
+    admission, ledger = reserved.admission, reserved.ledger
     monkeypatch.setattr(reservations_module, "_KEPT_RESERVATIONS", 0)
     others = [
         ReservationRequest("r3", "r4", 5.0, service=ServiceClass.BEST_EFFORT),
         ReservationRequest("r3", "r4", 4.0),
     ]
-    group = care.reserve_all(others, all_or_nothing=True)
+    group = admission.reserve_all(others, all_or_nothing=True)
     first, second = (one.id for one in group.admitted)
     ledger.reservations.change(first, State.PREEMPTED, "gives way")
     with pytest.raises(UnknownName):
@@ -301,7 +302,7 @@ def test_a_group_begins_though_one_of_it_is_over_and_forgotten_before_its_turn(m
 
 def test_a_path_that_was_set_up_anew_is_left_in_peace():
     reserved = Reserved()
-    ledger, withdrawals, now_s = reserved.ledger, reserved.rooms._withdrawals, [0.0]
+    ledger, withdrawals, now_s = reserved.ledger, reserved.rooms.withdrawals, [0.0]
     withdrawals._clock_s = lambda: now_s[0]
     path = ledger.bookings.get(reserved.id).booked
     lost = LostPath(path, ledger.network.state.vlans[path], frozenset(), "3 probes in a row lost")
@@ -319,10 +320,10 @@ def test_a_path_that_was_set_up_anew_is_left_in_peace():
 def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
     staged = Staged(before=joined(EMPTY, (0, 1, 0)))
     rooms, intents = staged.rooms, []
-    rooms._ledger.reservations.keep_standing()
-    rooms._recovery.done = True
-    (circuit,) = rooms._ledger.network.state.topology.circuits
-    run = rooms._runner.run
+    rooms.ledger.reservations.keep_standing()
+    rooms.recovery.done = True
+    (circuit,) = rooms.ledger.network.state.topology.circuits
+    run = rooms.runner.run
 
     def journalled(course, on_batch=lambda _batch: None):
         def look(batch):
@@ -334,13 +335,13 @@ def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
 
         return run(course, look)
 
-    rooms._runner.run = journalled
-    rooms._quarantine.put(set(circuit.ends), "no light", rooms._ledger.network.state.topology.paths)
-    withdraw = rooms._withdrawals._withdraw
-    rooms._conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
-    if rooms._withdrawals.due:
-        rooms._withdrawals.of_dead_circuits()
-    assert {pair_of(path) for path in rooms._ledger.network.state.topology.paths} == {(0, 1)}
+    rooms.runner.run = journalled
+    rooms.quarantine.put(set(circuit.ends), "no light", rooms.ledger.network.state.topology.paths)
+    withdraw = rooms.withdrawals._withdraw
+    rooms.conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
+    if rooms.withdrawals.due:
+        rooms.withdrawals.of_dead_circuits()
+    assert {pair_of(path) for path in rooms.ledger.network.state.topology.paths} == {(0, 1)}
 
 
 def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back():
@@ -348,7 +349,7 @@ def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back
     staged, rooms, ledger = reserved.staged, reserved.rooms, reserved.ledger
     reserved.join_others()
     (lost,) = (path for path in ledger.network.state.topology.paths if pair_of(path) == (2, 3))
-    intents, run = [], rooms._runner.run
+    intents, run = [], rooms.runner.run
 
     def journalled(course, on_batch=lambda _batch: None):
         def look(batch):
@@ -360,14 +361,14 @@ def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back
 
         return run(course, look)
 
-    rooms._runner.run = journalled
+    rooms.runner.run = journalled
     (circuit,) = lost.circuits
-    rooms._quarantine.put(set(circuit.ends), "no light", ledger.network.state.topology.paths)
-    withdraw = rooms._withdrawals._withdraw
-    rooms._conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
+    rooms.quarantine.put(set(circuit.ends), "no light", ledger.network.state.topology.paths)
+    withdraw = rooms.withdrawals._withdraw
+    rooms.conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
     ledger.network.rest_s = lambda *_: 0.05  # as ever: nothing is made beside others
-    reserved.care.release(reserved.id)
+    reserved.admission.release(reserved.id)
     reserved.work()
-    while rooms._withdrawals.due:
-        rooms._withdrawals.of_dead_circuits()
+    while rooms.withdrawals.due:
+        rooms.withdrawals.of_dead_circuits()
     assert staged.pairs == {(2, 3)}

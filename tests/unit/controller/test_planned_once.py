@@ -43,9 +43,9 @@ def asked():
 @pytest.fixture
 def stage(asked):
     stage = Stage()
-    rooms = stage.controller
-    rooms._loop._planner = asked
-    rooms._devices.plane_problem = rooms._devices.tor_problem = lambda _device: None
+    rooms = stage.controller.rooms
+    rooms.loop._planner = asked
+    rooms.devices.plane_problem = rooms.devices.tor_problem = lambda _device: None
     return stage
 
 
@@ -57,7 +57,7 @@ def wanted():
 
 def carried_out(stage, meanwhile=lambda: None):
     """The reconfiguration that was asked for, after its job; ``meanwhile`` comes before that."""
-    conductor = stage.controller._conductor
+    conductor = stage.controller.rooms.conductor
     told = stage.controller.desk.reconfigure(wanted(), "test")
     meanwhile()
     conductor.start()
@@ -65,21 +65,23 @@ def carried_out(stage, meanwhile=lambda: None):
         conductor.ask(lambda: None)
     finally:
         conductor.stop()
-    (entry,) = [one for one in stage.controller._ledger.log.reconfigurations() if one.id == told.id]
+    (entry,) = [
+        one for one in stage.controller.rooms.ledger.log.reconfigurations() if one.id == told.id
+    ]
     return entry
 
 
 def ports_used(stage):
-    circuits = stage.controller._ledger.network.state.topology.circuits
+    circuits = stage.controller.rooms.ledger.network.state.topology.circuits
     return {end for circuit in circuits for end in circuit.ends}
 
 
 def test_what_was_told_is_carried_out_without_another_plan(stage, asked):
     entry = carried_out(stage)
     assert entry.state is ReconfigurationState.DONE
-    assert [pair_of(path) for path in stage.controller._ledger.network.state.topology.paths] == [
-        (0, 1)
-    ]
+    assert [
+        pair_of(path) for path in stage.controller.rooms.ledger.network.state.topology.paths
+    ] == [(0, 1)]
     assert asked.states == [EMPTY]
 
 
@@ -105,7 +107,7 @@ def test_a_state_that_is_another_by_then_is_planned_from(stage, asked):
 
 def test_a_port_that_was_quarantined_meanwhile_is_not_used(stage, asked):
     lost = {port.id for port in FABRIC.ports_of(RackId(0))[:1]}
-    carried_out(stage, lambda: stage.controller._quarantine.put(lost, "no light"))
+    carried_out(stage, lambda: stage.controller.rooms.quarantine.put(lost, "no light"))
     assert asked.states == [EMPTY, EMPTY]
     assert ports_used(stage)
     assert ports_used(stage).isdisjoint(lost)
@@ -116,6 +118,6 @@ def test_a_job_for_another_demand_is_planned_for(stage, asked):
     other[2, 3] = 90.0
     carried_out(stage, lambda: stage.controller.desk.plan(PlanRequest(other)))
     assert asked.states == [EMPTY, EMPTY, EMPTY]
-    assert [pair_of(path) for path in stage.controller._ledger.network.state.topology.paths] == [
-        (0, 1)
-    ]
+    assert [
+        pair_of(path) for path in stage.controller.rooms.ledger.network.state.topology.paths
+    ] == [(0, 1)]

@@ -72,14 +72,14 @@ class Stage:
         self.controller = Controller(
             self.loaded, SqliteJournal(":memory:"), lambda job: job(), lambda: self.file
         )
-        rooms = self.controller
-        rooms._runner.close()
-        rooms._runner.run = self.run
-        rooms._runner.run_beside = self.run_beside
+        rooms = self.controller.rooms
+        rooms.runner.close()
+        rooms.runner.run = self.run
+        rooms.runner.run_beside = self.run_beside
         rooms.fleet.connected = lambda: frozenset(self.network.names)
-        rooms._switches.settled = True
-        rooms._upkeep.synchronise()
-        rooms._give_duties()
+        rooms.switches.settled = True
+        rooms.upkeep.synchronise()
+        self.controller._give_duties()
         self.batches.clear()
 
     def run(self, course, on_batch=lambda _batch: None):
@@ -99,9 +99,9 @@ class Stage:
 
     def move(self, target):
         """Reconfigure; the steps that this took."""
-        rooms = self.controller
+        rooms = self.controller.rooms
         self.batches.clear()
-        rooms._auditor._mover.move(rooms._ledger.log.enter("test"), target)
+        rooms.auditor._mover.move(rooms.ledger.log.enter("test"), target)
         return [batch.step for batch in self.batches]
 
     def rests(self):
@@ -117,7 +117,7 @@ class Stage:
         standing = Standing(JOINED, 0.1, lambda _circuit: 1.0)
         nothing = frozenset()
         change = PlannedChange(OTHERWISE, nothing, nothing, 10.0, 40.0, 50.0)
-        report = self.controller._loop._rounds.plan(
+        report = self.controller.rooms.loop._rounds.plan(
             standing, PlanRequest(), np.zeros((RACKS, RACKS)), lambda *_asked: change
         )
         return report.verdict
@@ -131,12 +131,14 @@ class Stage:
             return PlannedChange(OTHERWISE, frozenset(), frozenset(), 10.0, 40.0, 50.0)
 
         request = PlanRequest(only_if_it_pays=True)
-        self.controller._loop._rounds.plan(standing, request, np.zeros((RACKS, RACKS)), propose)
+        self.controller.rooms.loop._rounds.plan(
+            standing, request, np.zeros((RACKS, RACKS)), propose
+        )
         return tuple(pinned) == JOINED.topology.paths
 
     def foretell(self, *demands_mbps, every_s=1.0):
         """What is foretold of one pair after these demands; its last and what comes by default."""
-        forecast = self.controller._loop._forecast
+        forecast = self.controller.rooms.loop._forecast
         for number, mbps in enumerate(demands_mbps or (30.0, 20.0)):
             forecast.see(np.full((RACKS, RACKS), mbps), number * every_s)
         predicted = forecast.told().predicted_mbps
@@ -144,17 +146,17 @@ class Stage:
 
     def seasonal(self):
         """As foretold after 20 s of 10 Mb/s and of 50, twice."""
-        policy = replace(self.controller._policy.now, prediction=Prediction.SEASONAL)
-        self.controller._policy.now = replace(policy, gain_horizon_s=10.0)
+        policy = replace(self.controller.rooms.policy.now, prediction=Prediction.SEASONAL)
+        self.controller.rooms.policy.now = replace(policy, gain_horizon_s=10.0)
         return self.foretell(*([10.0] * 20 + [50.0] * 20) * 2)
 
     def every_s(self, stage):
         """The time between two turns of a duty."""
-        (duty,) = [one for one in self.controller._conductor._duties if one.stage == stage]
+        (duty,) = [one for one in self.controller.rooms.conductor._duties if one.stage == stage]
         return duty.every_s()
 
     def quarantined_s(self):
-        room = self.controller._quarantine
+        room = self.controller.rooms.quarantine
         room.put([PortId(0)], "no light")
         until_s = room.entries()[0].until_unix_s
         return None if until_s is None else round(until_s - time.time())
@@ -171,7 +173,7 @@ class Stage:
         table = self.network.tables[datapath]
         key = next(iter(table))
         del table[key]
-        self.controller._auditor.audit()
+        self.controller.rooms.auditor.audit()
         return key in table
 
     def after_silence(self):
@@ -187,13 +189,16 @@ class Stage:
             RuleKind.PORT_OWN,
             RuleKind.PORT_ANY,
         }
-        return kinds, self.controller._switches.all_ready
+        return kinds, self.controller.rooms.switches.all_ready
 
     def beyond_room(self):
         """Racks where a change diverts more than nine tenths of their electrical rate has room for;
         None: it is refused.
         """
-        staging, planning = self.controller._loop._staging, self.controller._loop._staging._planning
+        staging, planning = (
+            self.controller.rooms.loop._staging,
+            self.controller.rooms.loop._staging._planning,
+        )
         sent_mbps = np.zeros((RACKS, RACKS))
         sent_mbps[0, 1] = 0.9 * len(FABRIC.racks[0].servers) * FABRIC.electrical_rate_mbps
         self.move(JOINED)
@@ -202,14 +207,14 @@ class Stage:
             lambda: sent_mbps, lambda: plan, lambda: None, False, lambda _execution, _first: None
         )
         try:
-            staging.carry_out(self.controller._ledger.log.enter("test"), plan, asker)
+            staging.carry_out(self.controller.rooms.ledger.log.enter("test"), plan, asker)
         except PlanError:
             return None
         return {rack for one in staging.foresee(plan, sent_mbps) for rack in one.beyond}
 
     def waits_for_hours(self):
         """Whether a change that there is no room for waits at ten in the morning."""
-        policy, staging = self.controller._policy, self.controller._loop._staging
+        policy, staging = self.controller.rooms.policy, self.controller.rooms.loop._staging
         policy.now = replace(policy.now, beyond_room=Beyond.AT_HOURS)
         staging._minute_of_day = lambda: 600
         self.beyond_room()
@@ -217,7 +222,7 @@ class Stage:
 
     def plans_anew(self):
         """Whether demand that has trebled has a change in stages planned anew."""
-        staging = self.controller._loop._staging
+        staging = self.controller.rooms.loop._staging
         one, three = np.full((2, RACKS, RACKS), 1000.0) * [[[1]], [[3]]]
         asker = Asker(lambda: one, lambda: None, three.copy, False, lambda *_: None)
         change = SimpleNamespace(wanted_mbps=one, asker=asker, on_circuits=frozenset())
@@ -225,7 +230,7 @@ class Stage:
 
     def slots_fit(self):
         try:
-            self.controller._slots.check()
+            self.controller.rooms.slots.check()
         except PlanError:
             return False
         return True
@@ -233,12 +238,12 @@ class Stage:
     def wanted_mbps(self):
         """By a server that fills its electrical uplink."""
         one, mbps = np.array([0]), np.array([FABRIC.electrical_rate_mbps])
-        self.controller._poller.sent = lambda: Sent(one, one + 1, mbps, mbps, mbps)
+        self.controller.rooms.poller.sent = lambda: Sent(one, one + 1, mbps, mbps, mbps)
         return self.controller.desk.demand().estimated_mbps[0, 1]
 
     def classes(self):
         setup = self.controller.desk.agents.setup(FIRST.name)
-        rules = self.controller._classifier.rules_for(FIRST.vswitch.datapath_id)
+        rules = self.controller.rooms.classifier.rules_for(FIRST.vswitch.datapath_id)
         return setup.elephant_mb, len(rules)
 
 
@@ -246,7 +251,7 @@ EFFECTS = {
     "mode": (Mode.ON_REQUEST, lambda s: s.every_s("periodic"), 10.0, None),
     "epoch_s": (7.5, lambda s: s.every_s("periodic"), 10.0, 7.5),
     "sharing": (Sharing.ON_DEMAND, Stage.classes, (None, 0), (10.0, 1)),
-    "spill": (Spill.ON, lambda s: s.controller._spiller.interval_s(), None, 1.0),
+    "spill": (Spill.ON, lambda s: s.controller.rooms.spiller.interval_s(), None, 1.0),
     "demand": (
         DemandBasis.RATE,
         Stage.wanted_mbps,
@@ -295,9 +300,9 @@ EFFECTS = {
 @pytest.fixture
 def stage():
     stage = Stage()
-    stage.controller._conductor.start()
+    stage.controller.rooms.conductor.start()
     yield stage
-    stage.controller._conductor.stop()
+    stage.controller.rooms.conductor.stop()
 
 
 def test_no_key_is_left_out():
@@ -321,19 +326,19 @@ def test_it_shows_what_the_file_says_after_a_reload(stage, key):
 
 
 def test_slots_that_the_file_may_not_ask_for_are_refused(stage):
-    stage.controller._policy.now = policy = replace(POLICY, mode=Mode.ON_REQUEST)
+    stage.controller.rooms.policy.now = policy = replace(POLICY, mode=Mode.ON_REQUEST)
     told = "slotted has no schedule with the mode on-request: set mode to periodic"
     with pytest.raises(PlanError, match=told):
         stage.controller.policies.share(Sharing.SLOTTED)
-    assert stage.controller._policy.now == policy
-    stage.controller._policy.now = POLICY
+    assert stage.controller.rooms.policy.now == policy
+    stage.controller.rooms.policy.now = POLICY
     stage.controller.policies.share(Sharing.SLOTTED)
-    assert stage.controller._policy.now.sharing is Sharing.SLOTTED
+    assert stage.controller.rooms.policy.now.sharing is Sharing.SLOTTED
 
 
 def test_the_desk_tells_the_load_of_what_stands(stage):
     stage.move(JOINED)
-    stage.controller._load_recorder.sample()
+    stage.controller.rooms.load_recorder.sample()
     found = stage.controller.desk.load((), 10)
     assert [one.circuit for one in found.circuits] == sorted(JOINED.topology.circuits)
     assert len(found.unix_s) == 1

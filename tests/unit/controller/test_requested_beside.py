@@ -47,7 +47,7 @@ class Asked(Staged):
         before = state_of(FABRIC, NetworkState(), *self.standing)
         super().__init__(before=before, fabric=FABRIC)
         self.sent_mbps = None
-        loop = self.loop = self.rooms._loop
+        loop = self.loop = self.rooms.loop
         loop._enqueue = self.queue.append
         loop.plan = self._plan
         loop._sent_mbps = lambda: None if self.sent_mbps is None else self.sent_mbps.copy()
@@ -77,7 +77,7 @@ class Asked(Staged):
             return outcomes
 
         self.stage.network.perform = performing
-        run = self.rooms._runner.run
+        run = self.rooms.runner.run
 
         def running(course, on_batch=lambda _batch: None):
             def before(batch):
@@ -88,7 +88,7 @@ class Asked(Staged):
 
             return run(course, before)
 
-        self.rooms._runner.run = running
+        self.rooms.runner.run = running
 
     def _hear(self, entry):
         self.states.setdefault(entry.id, []).append(entry.state.value)
@@ -131,7 +131,7 @@ class Asked(Staged):
         return rest.id
 
     def make_up(self):
-        self.rooms._upkeep.synchronise()
+        self.rooms.upkeep.synchronise()
         self.next()
 
     @property
@@ -141,7 +141,7 @@ class Asked(Staged):
     def finish(self):
         self.late = set()
         while self.queue:
-            self.rooms._upkeep.synchronise()
+            self.rooms.upkeep.synchronise()
             self.next()
         assert not self.staging.under_way
 
@@ -184,7 +184,7 @@ def waiting(asked, monkeypatch, let_in):
     """What was let in while the other waits for the slow switch to activate; before that, nothing
     is, while others are yet to answer.
     """
-    mover, seen = asked.rooms._mover, []
+    mover, seen = asked.rooms.mover, []
 
     def amid():
         number = asked.ask(*OTHERS)
@@ -438,7 +438,7 @@ class Drawn(Asked):
         self.wanted = []
         """Topologies asked for, with the pairs that each was to move."""
         self.made_beside = []
-        mover = self.rooms._mover
+        mover = self.rooms.mover
         move_beside = mover.move_beside
 
         def moving_beside(entry, plan, **named):
@@ -485,11 +485,11 @@ class Drawn(Asked):
 
     def ask_while_slow_ones_are_waited_for(self):
         self.ask_for_any()
-        runner = self.rooms._runner
+        runner = self.rooms.runner
         kind = type(runner)
         only_waits, kind.only_waits = kind.only_waits, True
         try:
-            self.rooms._mover.let_in_meanwhile()
+            self.rooms.mover.let_in_meanwhile()
         finally:
             kind.only_waits = only_waits
 
@@ -508,10 +508,10 @@ def test_whatever_is_asked_for_comes_about_and_cuts_nobody_off(seeds):
             waits = rng.random() < 0.5
             job = asked.ask_while_slow_ones_are_waited_for if waits else asked.ask_for_any
             (asked.amid if waits else asked.before)[step] = job
-        asked.rooms._upkeep.synchronise()
+        asked.rooms.upkeep.synchronise()
         while asked.queue and not asked.wanted:
             asked.next()
-            asked.rooms._upkeep.synchronise()
+            asked.rooms.upkeep.synchronise()
         made.update(asked.made_beside)
         asked.finish()
         assert all(one.is_over for one in asked.ledger.log.reconfigurations()), seed

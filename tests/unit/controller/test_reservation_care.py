@@ -13,8 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from apps.controller.promises.admission import Admission
+from apps.controller.promises.care import ReservationCare
+from apps.controller.promises.limits import Limits
+from apps.controller.promises.placement import Placement
 from apps.controller.record.ledger import Ledger
-from apps.controller.reservation_care import ReservationCare
+from apps.controller.rejoining import Rejoining
 from apps.planning import engine
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -75,7 +79,7 @@ class Door:
 
 
 class Stage:
-    """ReservationCare with their ledger, journal and planning; devices that do as they are told."""
+    """Reservations with their ledger, journal and planning; devices that do as they are told."""
 
     def __init__(self, journal, fabric=FABRIC, policy=POLICY, paths_per_pair=16):
         self.fabric, self.journal = fabric, journal
@@ -103,8 +107,8 @@ class Stage:
         )
         panels = SimpleNamespace(awaited=lambda _path: False)
         self.mover = SimpleNamespace(move=self.move, let_in=lambda _others: None, touched=Touched())
-        self.reservations = ReservationCare(
-            fabric,
+        limits = Limits(self.reach, self.mover, self.ledger, policy.max_hops, paths_per_pair)
+        self.placement = Placement(
             self.planning,
             self.planner,
             self.mover,
@@ -112,10 +116,30 @@ class Stage:
             self.reach,
             panels,
             self.ledger,
-            policy.max_hops,
-            paths_per_pair,
-            policy.preemption_notice_s,
+            limits,
             self.jobs.put,
+        )
+        self.care = ReservationCare(
+            fabric,
+            self.planning,
+            self.mover,
+            self.upkeep,
+            self.reach,
+            self.ledger,
+            self.placement,
+            self.jobs.put,
+        )
+        self.rejoining = Rejoining(fabric, self.planning, self.mover, self.reach, self.ledger)
+        self.reservations = Admission(
+            fabric,
+            self.planning,
+            self.planner,
+            self.reach,
+            self.ledger,
+            limits,
+            self.placement,
+            self.care,
+            policy.preemption_notice_s,
         )
 
     def move(self, entry, target):
@@ -466,9 +490,9 @@ def test_pairs_that_lost_their_paths_get_others_in_one_move(journal, caplog):
     stage, moves = Stage(journal, fabric), []
     stage.mover.go = lambda target, *_: moves.append(target)
     stage.blocked = frozenset(port.id for port in fabric.ports if fabric.racks[port.rack].id == 3)
-    stage.reservations.rejoin({(0, 1), (1, 0), (2, 3), (3, 2)})
+    stage.rejoining.rejoin({(0, 1), (1, 0), (2, 3), (3, 2)})
     stage.blocked = frozenset()
-    stage.reservations.rejoin({(0, 1), (1, 0), (2, 3), (3, 2)})
+    stage.rejoining.rejoin({(0, 1), (1, 0), (2, 3), (3, 2)})
     assert [set(target.topology.paths) for target in moves] == [
         {path_of(fabric, 0, 1)},
         {path_of(fabric, 0, 1), path_of(fabric, 2, 3)},
@@ -487,14 +511,14 @@ def test_a_reservation_waits_for_a_rack_that_is_about_to_be_in_reach(journal):
     stage.ledger.network.settle(NetworkState())
     rack = [port.id for port in stage.fabric.ports if port.rack == RackId(0)]
     stage.blocked, stage.awaited = frozenset(rack), frozenset({RackId(0)})
-    stage.reservations.restore()
+    stage.placement.restore()
     assert stage.ledger.bookings.get(reservation.id).state is State.ACTIVE
-    assert stage.reservations.awaits_racks
+    assert stage.placement.awaits_racks
     stage.blocked, stage.awaited = frozenset(dead.ends), frozenset()
-    stage.reservations.restore()
+    stage.placement.restore()
     (circuit,) = stage.ledger.bookings.get(reservation.id).path.circuits
     assert circuit.plane != dead.plane
-    assert not stage.reservations.awaits_racks
+    assert not stage.placement.awaits_racks
 
 
 # --- what changes meanwhile -----------------------------------------------------------------
@@ -657,7 +681,7 @@ def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal
 
     def hold_reserved():
         held.append(stage.ledger.bookings.active())
-        stage.reservations.end_soon()
+        stage.placement.end_soon()
 
     stage.upkeep.hold_reserved = hold_reserved
     stage.conduct()
@@ -666,7 +690,7 @@ def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal
     stage.reservations.modify(late.id, Modification(bandwidth_mbps=50.0))
     last = stage.reservations.reserve(replace(TO_R3, bandwidth_mbps=5.0))
     stage.conduct()
-    stage.reservations.keep_time()
+    stage.care.keep_time()
     assert len(held) == 1
     assert [stage.ledger.bookings.get(one.id).state for one in (*group, taken_back, last)] == [
         State.ACTIVE,
@@ -677,7 +701,7 @@ def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal
 
     following = Stage(journal, fabric)
     following.ledger.load()
-    following.reservations.resume()
+    following.care.resume()
     states = {one.id: one.state for one in following.ledger.bookings.all()}
     assert states.pop(taken_back.id) is State.RELEASED
     assert states == dict.fromkeys(
@@ -696,8 +720,8 @@ def test_a_leader_that_ends_begins_and_ends_no_more_by_the_clock(journal):
     over = stage.reservations.reserve(replace(TO_R3, src="h21", dst="r4", duration_s=0.05))
     stage.conduct()
     wait_until(lambda: time.time() > soon_s)
-    stage.reservations.end_soon()
-    stage.reservations.keep_time()
+    stage.placement.end_soon()
+    stage.care.keep_time()
     states = [stage.ledger.bookings.get(one.id).state for one in (*due, over)]
     assert states == [State.SCHEDULED, State.SCHEDULED, State.ACTIVE]
 
@@ -710,7 +734,7 @@ def test_one_that_is_let_go_before_the_start_has_resumed_it_is_released_once(jou
     (reservation,) = stage.reservations.reserve_all([TO_R3], all_or_nothing=True).admitted
     stage.conduct()
     stage.reservations.release(reservation.id)
-    stage.reservations.resume()
+    stage.care.resume()
     stage.conduct()
     assert stage.ledger.bookings.get(reservation.id).state is State.RELEASED
 
@@ -781,13 +805,13 @@ def test_a_path_goes_whose_reservation_was_let_go_before_a_restart(journal):
     stage = Stage(journal)
     one = stage.reservations.reserve(TO_R3)
     stage.conduct()
-    stage.reservations.end_soon()
+    stage.placement.end_soon()
     stage.reservations.release(one.id)
     stage.conduct()
     new = Stage(journal)
     new.ledger.load()
     assert new.ledger.bookings.get(one.id).state is State.RELEASING
-    new.reservations.resume()
+    new.care.resume()
     assert new.ledger.bookings.get(one.id).state is State.RELEASED
     assert new.ledger.network.state.topology.paths == (), "nobody wants it"
 
@@ -826,13 +850,13 @@ def test_a_path_that_could_not_be_taken_down_goes_after_a_restart(journal, lasts
         stage.conduct()
     else:
         wait_until(lambda: one.ends_by(time.time()))
-        stage.reservations.keep_time()
+        stage.care.keep_time()
     over = State.RELEASED if lasts_s is None else State.EXPIRED
     assert stage.ledger.bookings.get(one.id).state is over
     new = Stage(journal)
     new.ledger.load()
-    new.reservations.resume()
-    new.reservations.keep_time()
+    new.care.resume()
+    new.care.keep_time()
     assert new.ledger.network.state.topology.paths == (), "nobody wants it"
     assert new.ledger.bookings.leaving() == ()
 
@@ -862,7 +886,7 @@ def test_what_is_kept_while_another_one_ends_goes_on(journal, more):
 
     stage.mover.move = moved
     time.sleep(max(0.0, end + 0.1 - time.time()))
-    stage.reservations.keep_time()
+    stage.care.keep_time()
     stage.conduct()
     (other,) = ids - set(kept)
     assert stage.ledger.bookings.get(other).state is State.EXPIRED
@@ -881,7 +905,7 @@ def test_a_reservation_whose_rules_a_switch_refuses_fails_and_leaves_no_path(sta
     stage.conduct()
     failed = stage.ledger.bookings.get(reservation.id)
     assert (failed.state, failed.reason) == (State.FAILED, REFUSAL)
-    stage.reservations.keep_time()
+    stage.care.keep_time()
     assert path_of(FABRIC, 0, 2) not in stage.ledger.network.state.topology.paths
 
 
@@ -893,11 +917,11 @@ def test_an_active_reservation_fails_where_a_switch_comes_to_refuse_its_rules(st
     stage.conduct()
     assert stage.ledger.bookings.get(refused.id).state is State.ACTIVE
     stage.refusal = REFUSAL
-    stage.reservations.keep_time()
+    stage.care.keep_time()
     failed = stage.ledger.bookings.get(refused.id)
     assert (failed.state, failed.reason) == (State.FAILED, REFUSAL)
     assert stage.ledger.bookings.get(other.id).state is State.ACTIVE
-    stage.reservations.keep_time()
+    stage.care.keep_time()
     assert path_of(FABRIC, 0, 2) not in stage.ledger.network.state.topology.paths
 
 
@@ -951,7 +975,7 @@ def test_of_a_pair_s_circuits_one_fails_and_the_other_stays(wide):
     wide.ledger.network.settle(
         wide.planning.without_circuits(wide.ledger.network.state, FIRST.circuits)
     )
-    wide.reservations.restore()
+    wide.placement.restore()
     lost, kept = (wide.ledger.bookings.get(one.id) for one in group)
     assert (lost.state, kept.state) == (State.FAILED, State.ACTIVE)
     assert "no other path" in lost.reason
@@ -1079,7 +1103,7 @@ def test_a_bundle_of_which_a_circuit_is_lost_has_failed_and_goes_whole(wide):
     wide.ledger.network.settle(
         wide.planning.without_circuits(wide.ledger.network.state, FIRST.circuits)
     )
-    wide.reservations.restore()
+    wide.placement.restore()
     lost = wide.reservations.reservation(one.id)
     assert lost.state is State.FAILED
     assert "h11-r2: " in lost.reason

@@ -83,26 +83,26 @@ class _World:
     def _put_together(self, rooms):
         """What a start would do, and time that always is up."""
         self.staged.policy(on_drift=OnDrift.MEND)
-        self.staged.staging._put = rooms._conductor.put
-        rooms._recovery.done = rooms._upkeep.in_command = True
-        rooms._reach.starting = False
-        rooms._upkeep.hold_reserved = lambda: None
+        self.staged.staging._put = rooms.conductor.put
+        rooms.recovery.done = rooms.upkeep.in_command = True
+        rooms.reach.starting = False
+        rooms.upkeep.hold_reserved = lambda: None
         rooms.fleet.mute = frozenset
         rooms.fleet.connected = lambda: frozenset(self.network.connected)
         rooms.fleet.await_connected = lambda *_: None
-        planning, planner = self.staged.staging._planning, rooms._planner
+        planning, planner = self.staged.staging._planning, rooms.planner
         planner.propose = _whenever(planning.propose)
         planner.for_pins = _whenever(planning.for_pins)
-        rooms._loop._sent_mbps = self._now_sent
+        rooms.loop._sent_mbps = self._now_sent
         ticks = iter(range(0, 10**9, 30))
         for retries in (
-            rooms._upkeep._retries,
-            rooms._upkeep._port_retries,
-            rooms._reservations._retries,
+            rooms.upkeep._retries,
+            rooms.upkeep._port_retries,
+            rooms.reservation_care._retries,
         ):
             retries._clock = lambda: float(next(ticks))
-        rooms._conductor._safely = self._do
-        write, run = rooms._ledger._journal.write, rooms._runner.run
+        rooms.conductor._safely = self._do
+        write, run = rooms.ledger._journal.write, rooms.runner.run
 
         def written(changes):
             if self.full:
@@ -116,7 +116,7 @@ class _World:
 
             return run(course, look)
 
-        rooms._ledger._journal.write, rooms._runner.run = written, running
+        rooms.ledger._journal.write, rooms.runner.run = written, running
 
     def _now_sent(self):
         return self.sent_mbps.copy()
@@ -156,20 +156,20 @@ class _World:
             priority=rng.choice([0, 0, 0, 2]),
             service=rng.choice(services),
         )
-        self.rooms._reservations.reserve(request)
+        self.rooms.admission.reserve(request)
 
     def _one_booked(self):
-        booked = [one for one in self.rooms._ledger.bookings.all() if one.is_booked]
+        booked = [one for one in self.rooms.ledger.bookings.all() if one.is_booked]
         one = self.rng.choice(booked) if booked else None
         return "none" if one is None else one.bundle or one.id
 
     def _release(self):
-        self.rooms._reservations.release(self._one_booked())
+        self.rooms.admission.release(self._one_booked())
 
     def _modify(self):
         end = time.time() + self.rng.choice([0.2, 5.0])
         change = Modification(bandwidth_mbps=self.rng.choice([5.0, 30.0]), end_unix_s=end)
-        self.rooms._reservations.modify(self._one_booked(), change)
+        self.rooms.admission.modify(self._one_booked(), change)
 
     def _random_mbps(self, most, rates):
         mbps = np.zeros_like(self.sent_mbps)
@@ -180,14 +180,14 @@ class _World:
     def _reconfigure(self):
         wanted = self._random_mbps(5, lambda: self.rng.choice([10.0, 50.0, 90.0]))
         self.asked_for |= {(min(ends), max(ends)) for ends in zip(*wanted.nonzero(), strict=True)}
-        self.rooms._loop.reconfigure(PlanRequest(demand=wanted), "operator")
+        self.rooms.loop.reconfigure(PlanRequest(demand=wanted), "operator")
 
     def _traffic(self):
         room_mbps = 2 * FABRIC.electrical_rate_mbps
         self.sent_mbps = self._random_mbps(6, lambda: self.rng.uniform(0.1, 0.9) * room_mbps)
 
     def _lose(self):
-        state = self.rooms._ledger.network.state
+        state = self.rooms.ledger.network.state
         if state.topology.paths:
             path = self.rng.choice(state.topology.paths)
             dead = frozenset(self.rng.sample(path.circuits, self.rng.randint(0, 1)))
@@ -195,24 +195,24 @@ class _World:
 
     def _set_aside(self):
         port = self.rng.choice(FABRIC.ports)
-        self.rooms._quarantine.set_aside(FABRIC.racks[port.rack].name, port.tor_port, "test")
+        self.rooms.quarantine.set_aside(FABRIC.racks[port.rack].name, port.tor_port, "test")
 
     def _clear(self, most=4):
-        for entry in self.rooms._quarantine.entries()[:most]:
+        for entry in self.rooms.quarantine.entries()[:most]:
             port = FABRIC.ports[entry.port]
-            self.rooms._quarantine.clear(FABRIC.racks[port.rack].name, port.tor_port)
+            self.rooms.quarantine.clear(FABRIC.racks[port.rack].name, port.tor_port)
 
     def _one_in_stages(self):
         return self.rng.choice([*self.staged.staging._changes] or ["none"])
 
     def _stop(self):
-        self.rooms._loop.stop(self._one_in_stages(), "operator")
+        self.rooms.loop.stop(self._one_in_stages(), "operator")
 
     def _pause(self):
-        self.rooms._loop.pause(self._one_in_stages(), True)
+        self.rooms.loop.pause(self._one_in_stages(), True)
 
     def _resume(self):
-        self.rooms._loop.pause(self._one_in_stages(), False)
+        self.rooms.loop.pause(self._one_in_stages(), False)
 
     def _fill_journal(self):
         self.full = not self.full
@@ -221,16 +221,16 @@ class _World:
 
     def turn(self):
         """Duties, and the next job; False if there was none."""
-        rooms, conductor = self.rooms, self.rooms._conductor
+        rooms, conductor = self.rooms, self.rooms.conductor
         self.between = 0
         for datapath in sorted(set(self.network.names) - self.network.connected):
             if self.quiet or self.rng.random() < 0.5:
                 self.network.connected.add(datapath)
-                rooms._switches.renewed(datapath)
+                rooms.switches.renewed(datapath)
         duties = (
-            rooms._look_after,
+            self.staged.stage.controller._look_after,
             self.staged.staging.keep_time,
-            rooms._reservations.keep_time,
+            rooms.reservation_care.keep_time,
         )
         for duty in duties:
             self._do(duty, "duty")
@@ -262,23 +262,23 @@ class _World:
         self._clear(most=None)
         for change in tuple(staging._changes):
             with suppress(HydraError):
-                rooms._loop.pause(change, False)
+                rooms.loop.pause(change, False)
         idle, until_s = 0, time.monotonic() + _PATIENCE_S
         while idle < _QUIET:
             if time.monotonic() > until_s:
                 raise Violation(f"never quiet: {[*staging._changes]}")
-            rooms._ledger.writer._next_try_s = rooms._withdrawals._again_s = 0.0
-            rooms._ledger.writer.catch_up()
+            rooms.ledger.writer._next_try_s = rooms.withdrawals._again_s = 0.0
+            rooms.ledger.writer.catch_up()
             for change in staging._changes.values():
                 change.late_until_s = 0.0
             idle = 0 if self.turn() or staging._changes else idle + 1
             time.sleep(0.002)
-        rooms._audit()  # an order may have been carried out long after its device was read
+        self.staged.stage.controller._audit()  # an order may have been carried out long after its device was read
         for _ in range(_QUIET):
             self.turn()
 
     def _left_over(self):
-        rooms, ledger = self.rooms, self.rooms._ledger
+        rooms, ledger = self.rooms, self.rooms.ledger
         state, changes = ledger.network.state, {*self.staged.staging._changes}
         for one in ledger.bookings.all():
             if one.state in (State.RELEASING, State.COMMITTED, State.ACTIVATING):
@@ -303,16 +303,16 @@ class _World:
                 yield f"nobody wants {path}"
         kept = {
             "changes in the journal": {one.id for one in ledger.log.unfinished()} ^ changes,
-            "asked for": rooms._loop._asked_for,
-            "reservations that wait": rooms._reservations._in_turn,
+            "asked for": rooms.loop._asked_for,
+            "reservations that wait": rooms.placement._in_turn,
             "paths to be taken down": ledger.bookings.leaving(),
             "under way": ledger.network.under_way,
             "the journal lags": ledger.writer.behind,
-            "standstills": rooms._mover._standstills,
-            "lost and standing": rooms._withdrawals._left,
-            "pairs cut off": rooms._withdrawals._cut,
-            "announcements suspended": rooms._announcer.suspended.locked(),
-            "drift": rooms._auditor.look().items,
+            "standstills": rooms.mover._standstills,
+            "lost and standing": rooms.withdrawals._left,
+            "pairs cut off": rooms.withdrawals._cut,
+            "announcements suspended": rooms.announcer.suspended.locked(),
+            "drift": rooms.auditor.look().items,
         }
         for what, left in kept.items():
             if left:

@@ -157,7 +157,7 @@ def test_nobody_loses_a_path_before_the_next_one_can_come():
 def has_other_ports(staged):
     """Have a port set aside before the first step of what makes up for slow switches."""
     free = next(port.id for port in FABRIC.ports if port.rack == 6 and port.plane == 0)
-    staged.before["divert"] = lambda: staged.rooms._quarantine.put([free], "no light")
+    staged.before["divert"] = lambda: staged.rooms.quarantine.put([free], "no light")
 
 
 @pytest.mark.parametrize("pays", [True, False])
@@ -314,7 +314,7 @@ def test_whatever_is_asked_for_comes_about_and_cuts_nobody_off(seeds):
         if rng.random() < 0.5:
             step = rng.choice(("divert", "drain", "untag", "move", "announce", "probe"))
             asked.before[step] = asked.ask_for_any
-        asked.rooms._upkeep.synchronise()
+        asked.rooms.upkeep.synchronise()
         asked.staging.keep_time()
         asked.finish()
         made += asked.made

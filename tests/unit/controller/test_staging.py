@@ -43,9 +43,9 @@ class Staged:
     def __init__(self, to_r1=0.3, to_r4=0.55, before=BEFORE, fabric=FABRIC):
         self.stage = Stage(fabric)
         self.stage.move(before)
-        self.rooms = self.stage.controller
-        self.rooms._devices.plane_problem = self.rooms._devices.tor_problem = lambda _device: None
-        self.staging = self.rooms._loop._staging
+        self.rooms = self.stage.controller.rooms
+        self.rooms.devices.plane_problem = self.rooms.devices.tor_problem = lambda _device: None
+        self.staging = self.rooms.loop._staging
         self.queue = []
         self.staging._put = self.queue.append
         self.sent_mbps = np.zeros((len(fabric.racks),) * 2)
@@ -59,14 +59,14 @@ class Staged:
 
     @property
     def ledger(self):
-        return self.rooms._ledger
+        return self.rooms.ledger
 
     @property
     def pairs(self):
         return {pair_of(path) for path in self.ledger.network.state.topology.paths}
 
     def policy(self, **changes):
-        self.rooms._policy.now = replace(self.rooms._policy.now, **changes)
+        self.rooms.policy.now = replace(self.rooms.policy.now, **changes)
 
     def plan_to(self, target=AFTER):
         planning = self.staging._planning
@@ -149,15 +149,15 @@ def test_periodic_rounds_wait_for_the_last_stage(monkeypatch):
     staged = Staged()
     staged.begin()
     rounds = []
-    monkeypatch.setattr(staged.rooms._loop, "demand", lambda: rounds.append(1))
-    staged.rooms._loop.periodic()
+    monkeypatch.setattr(staged.rooms.loop, "demand", lambda: rounds.append(1))
+    staged.rooms.loop.periodic()
     assert rounds == []
 
 
 def test_a_port_that_failed_between_stages_has_the_rest_planned_anew():
     staged = Staged()
     entry = staged.begin()
-    staged.rooms._quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
+    staged.rooms.quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
     staged.next()
     assert staged.plans == 1
     assert staged.entry(entry).is_over
@@ -210,11 +210,11 @@ def test_a_change_goes_on_after_a_restart():
 
 def test_so_does_one_that_was_paused_once_somebody_says_so():
     staged = Staged()
-    staged.rooms._loop.pause(staged.begin(), True)
+    staged.rooms.loop.pause(staged.begin(), True)
     new, entry = staged.started_anew()
     new.next()
     assert (new.entry(entry).paused, new.queue) == (True, [])
-    new.rooms._loop.pause(entry, False)
+    new.rooms.loop.pause(entry, False)
     while new.queue:
         new.next()
     assert new.ledger.network.state.topology == AFTER.topology
@@ -225,7 +225,7 @@ def test_what_is_over_is_not_gone_on_with(ended):
     staged = Staged()
     entry = staged.begin()
     if ended == "stopped":
-        staged.rooms._loop.stop(entry, "an operator")
+        staged.rooms.loop.stop(entry, "an operator")
     while staged.queue:
         staged.next()
     assert staged.ledger.log.unfinished() == []
@@ -238,7 +238,7 @@ def test_what_a_failure_contradicts_does_not_go_on(recurs, then):
 
     def fail(new):
         new.recurs = recurs
-        new.rooms._quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
+        new.rooms.quarantine.put([FABRIC.ports_of(FABRIC.racks[2].id)[0].id], "no light")
 
     new, entry = staged.started_anew(fail)
     assert new.queue == []
@@ -388,7 +388,7 @@ def test_what_waits_for_its_hours_can_be_stopped():
     staged = Staged(to_r1=0.9, to_r4=0.9)
     Clock(staged, 12)
     entry = staged.begin()
-    staged.rooms._loop.stop(entry, "an operator")
+    staged.rooms.loop.stop(entry, "an operator")
     staged.next()
     stopped = staged.entry(entry)
     assert stopped.state is ReconfigurationState.REFUSED
@@ -443,7 +443,7 @@ def test_it_can_be_stopped_between_stages():
     staged = Staged()
     entry = staged.begin()
     assert staged.entry(entry).stages_expected == 2
-    staged.rooms._loop.stop(entry, "an operator")
+    staged.rooms.loop.stop(entry, "an operator")
     state = staged.ledger.network.state
     staged.next()
     stopped = staged.entry(entry)
@@ -453,19 +453,19 @@ def test_it_can_be_stopped_between_stages():
     assert stopped.connected == state.topology.circuits - BEFORE.topology.circuits
     assert not staged.staging.under_way
     with pytest.raises(LifecycleError, match=r"no stage ahead .*partial.*before its last"):
-        staged.rooms._loop.stop(entry, "an operator")
+        staged.rooms.loop.stop(entry, "an operator")
 
 
 def test_it_can_be_paused_between_stages_and_goes_on():
     staged = Staged()
     entry = staged.begin()
-    staged.rooms._loop.pause(entry, True)
+    staged.rooms.loop.pause(entry, True)
     while staged.queue:
         staged.next()
     assert staged.entry(entry).paused
     assert staged.entry(entry).stages_done == 1
     assert staged.staging.under_way
-    staged.rooms._loop.pause(entry, False)
+    staged.rooms.loop.pause(entry, False)
     while staged.queue:
         staged.next()
     whole = staged.entry(entry)
@@ -476,8 +476,8 @@ def test_it_can_be_paused_between_stages_and_goes_on():
 def test_a_pause_that_ends_before_the_next_turn_begins_no_stage_twice():
     staged = Staged()
     entry = staged.begin()
-    staged.rooms._loop.pause(entry, True)
-    staged.rooms._loop.pause(entry, False)
+    staged.rooms.loop.pause(entry, True)
+    staged.rooms.loop.pause(entry, False)
     while staged.queue:
         staged.next()
     assert staged.entry(entry).state is ReconfigurationState.DONE
@@ -487,10 +487,10 @@ def test_a_pause_that_ends_before_the_next_turn_begins_no_stage_twice():
 def test_a_paused_change_can_be_stopped():
     staged = Staged()
     entry = staged.begin()
-    staged.rooms._loop.pause(entry, True)
+    staged.rooms.loop.pause(entry, True)
     while staged.queue:
         staged.next()
-    staged.rooms._loop.stop(entry, "an operator")
+    staged.rooms.loop.stop(entry, "an operator")
     while staged.queue:
         staged.next()
     stopped = staged.entry(entry)
@@ -598,7 +598,7 @@ def test_what_waited_for_no_late_switch_another_does_once_that_is_there():
     staged.next()
     staged.staging.keep_time()
     assert staged.ledger.network.state.topology.circuits == circuits, "it is not there yet"
-    staged.rooms._upkeep.synchronise()
+    staged.rooms.upkeep.synchronise()
     staged.staging.keep_time()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE
     assert staged.ledger.network.state.topology == AFTER.topology
@@ -626,7 +626,7 @@ def test_what_waited_for_a_late_switch_and_waits_for_hours_is_not_looked_at_befo
     has_a_late_switch(staged)
     staged.begin()
     rest = staged.ledger.log.reconfigurations()[0]
-    staged.rooms._upkeep.synchronise()
+    staged.rooms.upkeep.synchronise()
     staged.sent_mbps[0, 1] = staged.sent_mbps[1, 0] = 5 * ROOM_MBPS
     clock = Clock(staged, 12)
     while staged.queue:
@@ -652,11 +652,11 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     (change,) = staged.staging._changes.values()
     change.late_until_s = 0.0
     course = []
-    runner = staged.rooms._runner
+    runner = staged.rooms.runner
     monkeypatch.setattr(runner, "run_beside", lambda one, _put, _s: course.append(one))
-    staged.rooms._switches.answers_again(LATE.vswitch.datapath_id)
+    staged.rooms.switches.answers_again(LATE.vswitch.datapath_id)
     staged.rooms._switch_answers(LATE.vswitch.datapath_id)
-    staged.rooms._upkeep.synchronise()
+    staged.rooms.upkeep.synchronise()
     staged.staging.keep_time()
     assert staged.staging.under_way, "it is about to be ready"
     staged.stage.run(course[0])
@@ -669,12 +669,12 @@ def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
     """As one that was late with the change before, and is not there yet."""
     staged = Staged(to_r4=0.4)
     rooms = staged.rooms
-    rooms._switches.doubt([LATE.vswitch.datapath_id])
+    rooms.switches.doubt([LATE.vswitch.datapath_id])
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.PARTIAL
     rest = staged.ledger.log.reconfigurations()[0]
     assert rest.reason == f"what {first} could not do, since switches were late"
-    rooms._upkeep.synchronise()
+    rooms.upkeep.synchronise()
     staged.next()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE
     assert staged.ledger.network.state.topology == AFTER.topology

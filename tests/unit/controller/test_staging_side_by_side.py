@@ -119,7 +119,7 @@ def test_nor_does_one_that_was_stopped_before_it_took_what_both_want():
     staged.begin(with_paths(staged.ledger.network.state, gone, come))
     later = clear(staged, 3)  # r1's port to r4 is among what it asks for
     staged.next()
-    staged.rooms._loop.stop(later, "an operator")
+    staged.rooms.loop.stop(later, "an operator")
     finish(staged)
     left = {path(2, 3, 3), path(3, 6, 0), *OVER[4]}
     assert set(staged.ledger.network.state.topology.paths) == {*come, *left}

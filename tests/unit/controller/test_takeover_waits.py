@@ -18,7 +18,7 @@ def controller():
     """One that begins to lead, has read what devices there are, and to which nobody connects."""
     one = Controller(LOADED, SqliteJournal(":memory:"), lambda job: job(), lambda: LOADED)
     one._began_s = time.monotonic()
-    one._recovery.done = True
+    one.rooms.recovery.done = True
     yield one
     one.stop()
 
@@ -26,14 +26,14 @@ def controller():
 def test_what_was_missing_before_it_began_to_lead_keeps_nobody_from_it(controller):
     controller.fleet.note_listening()
     controller.fleet._listening_s -= LONG_S
-    assert controller._reach.missing()
+    assert controller.rooms.reach.missing()
     controller._resume()
-    assert not controller._reach.starting
-    assert controller._reach.not_ready() == []
+    assert not controller.rooms.reach.starting
+    assert controller.rooms.reach.not_ready() == []
 
 
 def test_after_a_start_what_is_missing_has_its_time(controller):
     controller.fleet.note_listening()
     controller._began_s = controller.fleet._listening_s = time.monotonic() + LONG_S
     controller._resume()
-    assert controller._reach.starting
+    assert controller.rooms.reach.starting

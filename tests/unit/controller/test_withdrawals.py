@@ -44,9 +44,8 @@ class Stage:
             read_uncertain=lambda: self.read.append(self.now_s),
         )
         self.awaited = frozenset()
-        reservations = SimpleNamespace(
-            restore=lambda: None, rejoin=lambda _: None, awaits_racks=False
-        )
+        placement = SimpleNamespace(restore=lambda: None, awaits_racks=False)
+        rejoining = SimpleNamespace(rejoin=lambda _: None)
         planning = SimpleNamespace(reduced=lambda *_: None)
         mover = self.mover = SimpleNamespace(
             move=self._move, let_in=lambda _others, first: None, touched=Touched()
@@ -59,7 +58,8 @@ class Stage:
             None,
             SimpleNamespace(awaited_racks=lambda: self.awaited),
             mover,
-            reservations,
+            placement,
+            rejoining,
             lambda: self.now_s,
         )
 
@@ -143,7 +143,7 @@ def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
 def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(stage):
     """A ToR has connected, and told that its port is dark, before it has its rules."""
     rejoined, stage.held = [], False
-    stage.withdrawals._reservations.rejoin = rejoined.append
+    stage.withdrawals._rejoining.rejoin = rejoined.append
     stage.awaited = frozenset({RackId(0)})
     stage.withdrawals.of_dead_circuits()
     assert stage.network.state == NOTHING, "its pair is electrical at once"
@@ -157,16 +157,16 @@ def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(s
 def test_uncertain_devices_are_read_before_pairs_are_planned_around_a_loss(stage):
     """Else all ports of a ToR that was away are left out, and its pairs stay electrical."""
     stage.held, seen = False, []
-    stage.withdrawals._reservations.rejoin = lambda _lost: seen.append(list(stage.read))
+    stage.withdrawals._rejoining.rejoin = lambda _lost: seen.append(list(stage.read))
     stage.withdrawals.of_dead_circuits()
     assert seen == [[0.0]]
 
 
 def test_reservations_that_wait_for_a_tor_are_restored_once_it_is_in_reach(stage):
     stage.dark, restored = False, []
-    stage.withdrawals._reservations.restore = lambda: restored.append(True)
+    stage.withdrawals._placement.restore = lambda: restored.append(True)
     assert not stage.withdrawals.due
-    stage.withdrawals._reservations.awaits_racks = True
+    stage.withdrawals._placement.awaits_racks = True
     assert stage.withdrawals.due
     stage.withdrawals.of_dead_circuits()
     assert restored
@@ -191,7 +191,7 @@ class Beside(Stage):
         self.withdrawals._quarantine.put = lambda ends, why, _paths: self.quarantined.append(why)
         self.again = None
         """The path that a pair is given after its loss."""
-        self.withdrawals._reservations.rejoined_beside = lambda _lost: (
+        self.withdrawals._rejoining.rejoined_beside = lambda _lost: (
             state_of(
                 FABRIC,
                 self.network.state,
@@ -236,7 +236,7 @@ def test_it_is_withdrawn_and_planned_around_between_the_steps_of_a_change():
 def test_what_can_not_be_planned_around_beside_a_change_is_in_its_turn():
     stage = Beside()
     asked = []
-    stage.withdrawals._reservations.rejoin = asked.append
+    stage.withdrawals._rejoining.rejoin = asked.append
     lost = stage.lose()
     assert stage.withdrawals.beside()
     assert not stage.withdrawals.beside()

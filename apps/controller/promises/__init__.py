@@ -1,0 +1,1 @@
+"""Reservations at work: admitted, placed, moved when a circuit dies, and let go."""

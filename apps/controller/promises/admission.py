@@ -1,0 +1,378 @@
+"""Requests become reservations; owners change them, commit them and let them go."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Final
+
+from apps.controller.promises.care import ReservationCare
+from apps.controller.promises.limits import Limits
+from apps.controller.promises.placement import Placement
+from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
+from apps.planning.engine import Planning
+from apps.planning.planner import Planner
+from hydra.errors import (
+    AdmissionError,
+    Alternative,
+    Changed,
+    DeviceMissing,
+    DeviceUnavailable,
+    LifecycleError,
+    NoRoom,
+    NotHitless,
+    PlanError,
+)
+from hydra.forwarding.substrate import substrate_of
+from hydra.lifecycle import ReservationState
+from hydra.model import Fabric, NetworkState, PortId
+from hydra.names import rack_of
+from hydra.reservations.admission import beyond_any_circuit
+from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
+from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.service import GroupOutcome, Refusal, ReservationPreview
+
+_CHECKS: Final = 3
+"""Checks of whether paths can be built, before a client is told to ask again."""
+_Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
+"""The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
+
+
+@dataclass(eq=False, repr=False)
+class Admission:
+    """For any thread: what a reservation needs of the network is queued for the conductor."""
+
+    _fabric: Fabric
+    _planning: Planning
+    _planner: Planner
+    _reach: Reach
+    ledger: InitVar[Ledger]
+    _limits: Limits
+    _placement: Placement
+    _care: ReservationCare
+    _notice_s: float
+    """Seconds for which reservations that give way keep their circuits."""
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._bookings = ledger.bookings
+        self._reservations = ledger.reservations
+        self._substrate = substrate_of(self._fabric)
+
+    def reserve(self, request: ReservationRequest) -> Reservation:
+        """Admit and queue.
+
+        What no circuit carries is a bundle. Raises AdmissionError (DeviceMissing among them),
+        UnknownName, DeviceUnavailable, PlanError.
+        """
+        admitted, _ = self._reserve((request,), None, all_or_nothing=True)
+        return self._as_one(admitted)
+
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group; largest first, since small ones fit into what is left.
+
+        With ``all_or_nothing``, the first that is refused takes the others with it. Raises what
+        :meth:`reserve` raises; AdmissionError without ``all_or_nothing`` only where nothing was
+        admitted at all.
+        """
+        group = uuid.uuid4().hex[:12]
+        admitted, refused = self._reserve(requests, group, all_or_nothing=all_or_nothing)
+        return GroupOutcome(admitted[0].group or group, admitted, refused)
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """The outcome of :meth:`reserve`, without its effect; raises what that raises.
+
+        Raises DeviceUnavailable if the planner does not say in time what else would move.
+        """
+        with self._bookings.trial():
+            drafted, _, basis = self._draft((request,), None, all_or_nothing=True)
+            reservation = self._as_one(drafted)
+            pins = [pin for pin in self._bookings.pins() if (pin.src, pin.dst) == reservation.pair]
+        state, all_pins, blocked = basis
+        if self._builds(state, drafted):
+            self._planning.with_pins(state, all_pins, blocked)
+        at_risk = self._reach.at_risk([reservation.pair])
+        if reservation.state is not ReservationState.ACTIVATING:
+            paths = [one.booked for one in drafted if one.booked is not None]
+            circuits = frozenset(circuit for path in paths for circuit in path.circuits)
+            new = circuits - state.topology.circuits
+            return ReservationPreview(reservation, new, frozenset(), at_risk)
+        target, displaced = self._planning.with_pins(state, pins, blocked)
+        if displaced:
+            try:
+                target = self._planner.for_pins(state, pins, blocked, urgent=False)
+            except PlanError as error:
+                why = f"what else would move is not known now: ask again ({error})"
+                raise DeviceUnavailable("planner", why) from error
+        plan = self._planning.diff(state, target)
+        return ReservationPreview(reservation, plan.connect, plan.disconnect, at_risk)
+
+    def _reserve(
+        self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
+    ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...]]:
+        """Reservations admitted and requests refused; the journal has all admitted ones, or none.
+
+        Paths are checked while the ledger's lock is free, and then all is decided again, until the
+        decision rests on what was checked. Admissions take turns: one whose check takes long would
+        otherwise be overtaken again and again.
+        """
+        with self._turn:
+            if known := self._bookings.admitted_before(requests[0]):
+                return known, ()
+            basis: _Basis | None = None
+            for _ in range(1 + _CHECKS):
+                if basis is not None:
+                    self._planning.with_pins(*basis)
+                checked = basis
+                with self._bookings.trial():
+                    admitted, refused, basis = self._draft(
+                        requests, group, all_or_nothing=all_or_nothing
+                    )
+                    if basis == checked or not self._builds(basis[0], admitted):
+                        self._reservations.keep(admitted)
+                        break
+            else:
+                raise DeviceUnavailable(
+                    "controller",
+                    f"the network changed {_CHECKS} times while this was being checked, and "
+                    "nothing is reserved: ask again",
+                )
+        self._placement.activate_in_turn([reservation.id for reservation in admitted])
+        return admitted, refused
+
+    def _draft(
+        self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
+    ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...], _Basis]:
+        """Enter them in the ledger's book, in a trial; returns them, refusals, and the basis."""
+        limits = self._limits.now()
+        admitted: list[Reservation] = []
+        refused: list[Refusal] = []
+        for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
+            try:
+                admitted += self._add(request, limits, group)
+            except AdmissionError as error:
+                if all_or_nothing:
+                    raise _without_ids(error, admitted) from None
+                refused.append(Refusal(request, error))
+        if not admitted:
+            missing = any(isinstance(one.error, DeviceMissing) for one in refused)
+            raise (DeviceMissing if missing else AdmissionError)(
+                _none_fits(str(one.error) for one in refused),
+                in_public=_none_fits(one.error.in_public for one in refused),
+            )
+        pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._bookings.pins())
+        return (
+            tuple(admitted),
+            tuple(refused),
+            (self._network.state, tuple(pins), limits.blocked),
+        )
+
+    def _as_one(self, reservations: Sequence[Reservation]) -> Reservation:
+        """A reservation, or the bundle of these parts."""
+        if reservations[0].bundle is None:
+            return reservations[0]
+        return bundle_of(self._fabric, reservations)
+
+    def _add(
+        self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> Sequence[Reservation]:
+        """The reservation, or the parts of the bundle, that ``request`` is entered as."""
+        try:
+            return [self._add_one(request, limits, group)]
+        except AdmissionError as error:
+            src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
+            if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
+                raise
+            refused = error
+        parts, why = self._add_parts(request, limits, group)
+        if parts:
+            return parts
+        told, public, alternatives = str(refused), refused.in_public, refused.alternatives
+        if (most := self._largest_bundle(request, limits, group)) is not None:
+            hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
+            told, public, alternatives = told + hint, public + hint, (most, *alternatives)
+        if why is not None:
+            told += f"; it does not fit in parts, each between servers of its own: {why}"
+            public += f"; it does not fit in parts: {why.in_public}"
+        raise type(why or refused)(told, alternatives, public)
+
+    def _add_parts(
+        self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> tuple[Sequence[Reservation], AdmissionError | None]:
+        """Enter the parts of a bundle; none, and why the first way to divide it was refused, if
+        none of the ways fits.
+        """
+        bundle, why = uuid.uuid4().hex[:12], None
+        for parts in divisions(self._fabric, request, limits.paths_per_pair):
+            entered: list[Reservation] = []
+            try:
+                entered.extend(self._add_one(part, limits, group, bundle) for part in parts)
+            except AdmissionError as error:
+                self._bookings.take_back(entered)
+                why = why or error
+            else:
+                return entered, None
+        return (), why
+
+    def _largest_bundle(
+        self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> Alternative | None:
+        """The bundle of most whole circuits that fits in place of ``request``, which does not."""
+        for smaller in smaller_bundles(self._fabric, request, limits.paths_per_pair):
+            entered, _ = self._add_parts(smaller, limits, group)
+            if entered:
+                self._bookings.take_back(entered)
+                return Alternative(smaller.bandwidth_mbps, None)
+        return None
+
+    def _add_one(
+        self,
+        request: ReservationRequest,
+        limits: AdmissionLimits,
+        group: str | None,
+        bundle: str | None = None,
+    ) -> Reservation:
+        self._bookings.check(request)
+        starts_now = request.start_unix_s is None
+        if starts_now:
+            self._check_switches(request)
+        try:
+            return self._bookings.add(request, limits, group, self._notice_s, bundle)
+        except NoRoom as error:
+            if starts_now and self._would_fit(request, limits):
+                raise self._with_devices(error) from None
+            raise
+
+    def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
+        """True if one of them starts now, on a path that does not stand."""
+        return any(
+            one.state is ReservationState.ACTIVATING and one.booked not in state.vlans
+            for one in reservations
+        )
+
+    def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
+        """True if it would be admitted if no optical switch were down."""
+        blocked = self._reach.blocked_with_all_planes()
+        return blocked < limits.blocked and self._bookings.would_fit(
+            request, replace(limits, blocked=blocked), self._notice_s
+        )
+
+    def _with_devices(self, error: NoRoom) -> DeviceMissing:
+        down = "; ".join(self._reach.down_planes()) or "an optical switch was down until now"
+        return DeviceMissing(
+            f"{down}: {error}",
+            error.alternatives,
+            f"optical switches are down: {error.in_public}",
+        )
+
+    def _check_switches(self, request: ReservationRequest) -> None:
+        ready = self._reach.ready_switches()
+        for name in (request.src, request.dst):
+            server = self._fabric.server_by_name.get(name)
+            rack = self._fabric.rack_by_name[name].id if server is None else server.rack
+            switches = [
+                switch.datapath
+                for switch in self._substrate.steering(rack)
+                if server is None or server in switch.servers
+            ]
+            if ready.isdisjoint(switches):
+                problems = "; ".join(map(self._reach.why_not_ready, switches))
+                raise DeviceMissing(
+                    f"{name}: {problems}",
+                    in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
+                )
+
+    def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
+        """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
+        return self._bookings.fitting_mbps(failed, self._limits.now()) if failed else {}
+
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed.
+        """
+        if parts := self._parts(reservation_id, seen):
+            committed = [
+                self._reservations.commit(one.id, None)
+                for one in parts
+                if one.state is ReservationState.HELD
+            ]
+            if not committed:
+                self._reservations.commit(parts[0].id, None)  # raises LifecycleError
+            self._placement.activate_in_turn([one.id for one in committed])
+            return self.reservation(reservation_id)
+        reservation = self._reservations.commit(reservation_id, seen)
+        self._placement.activate_in_turn([reservation_id])
+        return reservation
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        """Change it without an interruption, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
+        """
+        if self._parts(reservation_id, seen):
+            raise NotHitless(
+                "hitless modification not possible: it is a bundle, whose parts are promised each "
+                "by itself; reserve anew beside it, then release this one"
+            )
+        reservation = self._reservations.modify(reservation_id, change, self._limits.now(), seen)
+        self._care.hold_in_turn()
+        return reservation
+
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
+        if parts := self._parts(reservation_id, seen):
+            left = [one for one in parts if one.is_booked or one.state is ReservationState.FAILED]
+            for one in left or parts[:1]:  # raises LifecycleError where nothing is left
+                self._let_go(one.id, None)
+            return self.reservation(reservation_id)
+        return self._let_go(reservation_id, seen)
+
+    def _let_go(self, reservation_id: str, seen: Reservation | None) -> Reservation:
+        reservation = self._reservations.let_go(reservation_id, seen)
+        if reservation.state is ReservationState.RELEASING:
+            self._care.release_in_turn(reservation_id)
+        return reservation
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        """A reservation or a bundle by its id. Raises UnknownName."""
+        parts = self._bookings.parts(reservation_id)
+        return self._as_one(parts) if parts else self._bookings.get(reservation_id)
+
+    def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
+        """The parts of a bundle, if it is still as it was ``seen``; none if the id is not a
+        bundle's.
+
+        Raises Changed, and LifecycleError for a part: what is promised is the bundle.
+        """
+        parts = self._bookings.parts(reservation_id)
+        if parts and seen is not None and self._as_one(parts) != seen:
+            raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
+        if not parts and (bundle := self._bookings.get(reservation_id).bundle):
+            raise LifecycleError(
+                f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
+            )
+        return parts
+
+
+def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
+    """The refusal of a group, which names those of its entries that were tried by their ends."""
+    told = str(error)
+    for one in admitted:
+        told = told.replace(one.id, f"{one.src}-{one.dst} of this request")
+    return type(error)(told, error.alternatives, error.in_public)
+
+
+def _none_fits(reasons: Iterable[str]) -> str:
+    """The message of a refusal; a reason that several have in common is told once."""
+    return "none of them fits: " + "; ".join(dict.fromkeys(reasons))

@@ -1,0 +1,290 @@
+"""Reservations get their paths: in their turn, or beside the changes under way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Final
+
+from apps.controller.mover import Mover
+from apps.controller.patch_panels import PatchPanels
+from apps.controller.promises.limits import Limits
+from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
+from apps.controller.upkeep import Upkeep
+from apps.planning.engine import Planning
+from apps.planning.planner import Planner
+from hydra.errors import HydraError, PlanError
+from hydra.lifecycle import ReservationState
+from hydra.model import NetworkState, Path
+from hydra.reconfiguration.beside import Touched, apart
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import Plan, pair_of
+from hydra.reservations.reservation import Pin, Reservation
+
+LOG = logging.getLogger("hydra.reservations")
+_PLACEMENT_ATTEMPTS: Final = 3
+_NOTHING: Final = Touched()
+
+
+@dataclass(eq=False, repr=False)
+class Placement:
+    """For the conductor's thread, but :meth:`activate_in_turn` and :meth:`end_soon`.
+
+    Single operations of sets are atomic, which is all that is asked of them here.
+    """
+
+    _planning: Planning
+    _planner: Planner
+    _mover: Mover
+    _upkeep: Upkeep
+    _reach: Reach
+    _panels: PatchPanels
+    ledger: InitVar[Ledger]
+    _limits: Limits
+    _enqueue: Callable[[Callable[[], None]], None]
+    _look_soon: Callable[[], None] = lambda: None
+    """Wake the waiting reconfiguration, so that it re-checks what can run beside it."""
+    _in_turn: set[str] = field(default_factory=set, init=False)
+    """Reservations for which :meth:`_activate` is queued."""
+    _tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = field(
+        default_factory=dict, init=False
+    )
+    """Of these, those that could not be placed beside the changes under way then, with whether
+    these might leave anything.
+    """
+    _await_racks: set[str] = field(default_factory=set, init=False)
+    """Reservations that were not placed, since a rack of theirs was about to be in reach."""
+    ends: bool = field(default=False, init=False)
+    """True once the next leader is to go on with what is queued here."""
+
+    def __post_init__(self, ledger: Ledger) -> None:
+        self._network = ledger.network
+        self._log = ledger.log
+        self._bookings = ledger.bookings
+        self._reservations = ledger.reservations
+        self._mover.let_in(self.beside)
+
+    # -- from any thread --------------------------------------------------------------------------
+
+    def end_soon(self) -> None:
+        """Leave it to the next leader to bring up what is queued: the journal tells of it."""
+        self.ends = True
+
+    def activate_in_turn(self, ids: Sequence[str]) -> None:
+        """Queue reservations that are to begin now; changes under way may let them in before."""
+        self._in_turn.update(ids)
+        self._enqueue(lambda: self._activate(ids))
+        self._look_soon()
+
+    # -- in the conductor's thread ----------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Bring back the paths of all reservations that should have one."""
+        self._await_racks.clear()
+        self.place([r.id for r in self._bookings.all() if r.holds_capacity])
+
+    @property
+    def awaits_racks(self) -> bool:
+        """True if reservations are yet to be placed, as soon as their racks are in reach."""
+        return bool(self._await_racks)
+
+    def _activate(self, ids: Sequence[str]) -> None:
+        """Place the reservations among ``ids`` that are to begin now."""
+        self._in_turn.difference_update(ids)
+        for reservation_id in ids:
+            self._tried_beside.pop(reservation_id, None)
+        self.place(
+            [r.id for r in self._bookings.known(ids) if r.state is ReservationState.ACTIVATING]
+        )
+
+    def beside(self) -> bool:
+        """Place a reservation that waits for its turn, between two steps of the changes under way,
+        if these touch nothing that it takes, or leave it; True if the network was changed.
+
+        The others keep their turn.
+        """
+        if self.ends:
+            return False
+        for reservation_id in sorted(self._in_turn):
+            under_way = tuple((one, one.may_leave) for one in self._network.under_way)
+            if self._tried_beside.get(reservation_id) == under_way:
+                continue
+            self._tried_beside[reservation_id] = under_way
+            try:
+                reservation = self._bookings.get(reservation_id)
+                plan = self._plan_beside(reservation)
+            except HydraError as error:
+                LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
+                continue
+            if plan is not None:
+                self._in_turn.discard(reservation_id)  # whatever comes of it, it has its turn yet
+                entry = self._log.enter(f"reservation {reservation_id}")
+                self._mover.move_beside(entry, plan)
+                self._note_placed(reservation)
+                return True
+        return False
+
+    def _plan_beside(self, reservation: Reservation) -> Plan | None:
+        """A plan that gives a reservation its path beside the changes under way; None if it has to
+        have its turn. Raises HydraError where none is found.
+        """
+        path = reservation.booked
+        if reservation.state is not ReservationState.ACTIVATING or path is None:
+            return None
+        state = self._network.state
+        ends = {end for circuit in path.circuits for end in circuit.ends}
+        if (
+            path in state.vlans
+            or not ends.isdisjoint(self._reach.blocked_ports())
+            or self._panels.awaited(path)
+        ):
+            return None
+        touched = self._mover.touched_beside(self._taken_by(path))
+        if touched is None:
+            return None
+        others = frozenset(
+            one.id
+            for one in self._bookings.all()
+            if one.booked not in state.vlans and one.id != reservation.id
+        )
+        pins = self._bookings.pins(leaving_out=others)
+        if touched == self._mover.touched:
+            target = self._target(pins, touched)
+        else:  # whose ports it takes over is given others by the change that leaves them
+            blocked = self._reach.blocked_ports() | touched.ports
+            target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
+        return self._mover.plan_beside(target, f"reservation {reservation.id}", takes_over=True)
+
+    def _taken_by(self, path: Path) -> Touched:
+        """What a path takes: its pair's present paths and all at its ports give way to it."""
+        paths = self._network.state.vlans
+        ends = {end for circuit in path.circuits for end in circuit.ends}
+        pair = pair_of(path)
+        users = {
+            pair_of(one)
+            for one in paths
+            if any(not ends.isdisjoint(circuit.ends) for circuit in one.circuits)
+        }
+        gone = [one for one in paths if pair_of(one) in users or pair_of(one) == pair]
+        ends.update(end for one in gone for circuit in one.circuits for end in circuit.ends)
+        vlans = frozenset(paths[one] for one in gone)
+        return Touched(frozenset({pair, *users}), frozenset(ends), vlans)
+
+    def _note_placed(self, reservation: Reservation) -> None:
+        """Note that a reservation has its path, if that stands."""
+        if (
+            reservation.booked is not None
+            and self._reservations.place(reservation.booked)
+            and reservation.state is ReservationState.ACTIVATING
+            and not self._upkeep.refusal(reservation)
+        ):
+            self._upkeep.hold_reserved()
+            self._reservations.change(reservation.id, ReservationState.ACTIVE)
+
+    def place(self, ids: Sequence[str]) -> None:
+        """Give the reservations their paths, in one move; other paths where the first ones fail.
+
+        Those with a rack that is about to be in reach wait for :meth:`restore`.
+        """
+        if awaited := self._reach.awaited_racks():
+            later = {
+                one.id for one in self._bookings.known(ids) if not awaited.isdisjoint(one.pair)
+            }
+            self._await_racks |= later
+            ids = [one for one in ids if one not in later]
+        reasons: list[str] = []
+        for _ in range(_PLACEMENT_ATTEMPTS):
+            waiting = self._not_placed(ids)
+            if self.ends or not waiting:
+                return
+            self._avoid_blocked(waiting, reasons)
+            reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
+            for reservation in self._not_placed(ids):
+                if self.ends:
+                    return
+                self._note_placed(reservation)
+            reasons += map(self._upkeep.refusal, self._not_placed(ids))
+        why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+        for reservation in self._not_placed(ids):
+            self._reservations.change(
+                reservation.id, ReservationState.FAILED, why or "no path came up"
+            )
+
+    def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
+        """Reservations that hold capacity, but are activating, or whose path does not stand.
+
+        A reservation whose path people are at work on is left out: it has to wait.
+        """
+        standing = self._network.state.vlans
+        return [
+            reservation
+            for reservation in self._bookings.known(ids)
+            if reservation.holds_capacity
+            and not self._panels.awaited(reservation.booked)
+            and (
+                reservation.booked not in standing
+                or reservation.state is ReservationState.ACTIVATING
+            )
+        ]
+
+    def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
+        """Book anew pairs with a path at blocked ports; ``tried`` says what has failed so far."""
+        limits = self._limits.now()
+        blocked = {
+            reservation.pair
+            for reservation in reservations
+            if reservation.booked is not None
+            and any({c.a, c.b} & limits.blocked for c in reservation.booked.circuits)
+        }
+        for pair in sorted(blocked):
+            self._reservations.reroute(pair, limits, tried)
+
+    def _target(self, pins: Sequence[Pin], touched: Touched = _NOTHING) -> NetworkState:
+        """The state with every pin on its path; pairs that give way to them get other paths.
+
+        What others have ``touched`` nobody is given.
+        """
+        state = apart(self._network.state, touched)
+        blocked = self._reach.blocked_ports() | touched.ports
+        if all(pin.path in state.vlans for pin in pins):
+            return state
+        target, displaced = self._planning.with_pins(state, pins, blocked)
+        if displaced:
+            try:
+                return self._planner.for_pins(state, pins, blocked, urgent=True)
+            except PlanError as error:
+                LOG.warning("%d paths give way to reservations: %s", len(displaced), error)
+        return target
+
+    def _try_to_place(self, ids: Sequence[str]) -> str:
+        """Move the network to where the reservations have their paths; returns why that failed."""
+        try:
+            return self._move_to(self._target(self._bookings.pins()), ids)
+        except HydraError as error:
+            if len(ids) < 2:
+                return str(error)
+        # One of them is to blame: the others need not suffer.
+        problems = []
+        for reservation_id in ids:
+            if self.ends:
+                break
+            others = frozenset(ids) - {reservation_id}
+            others -= {r.id for r in self._placed(others)}
+            try:
+                target = self._target(self._bookings.pins(leaving_out=others))
+                problems.append(self._move_to(target, [reservation_id]))
+            except HydraError as error:
+                problems.append(str(error))
+        return "; ".join(dict.fromkeys(problem for problem in problems if problem))
+
+    def _placed(self, ids: Collection[str]) -> list[Reservation]:
+        standing = self._network.state.vlans
+        return [r for r in self._bookings.known(ids) if r.booked in standing]
+
+    def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
+        if target == self._network.state:
+            return ""
+        entry = self._log.enter(f"reservation {', '.join(ids)}")
+        return self._mover.move(entry, target).reason
