@@ -50,9 +50,12 @@ class Auditor:
 
     def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
-        seen = self._runner.run(self._audit.look())
+        return self._report(self._look(everywhere=True))
+
+    def _look(self, *, everywhere: bool) -> Seen:
+        seen = self._runner.run(self._audit.look(everywhere=everywhere))
         self._note_refused(seen.refused)
-        return self._report(seen)
+        return seen
 
     def _note_refused(self, counts: Mapping[str, int]) -> None:
         """Note of which servers frames were dropped since the last look: counts of a rule that was
@@ -75,20 +78,24 @@ class Auditor:
                 self.sending_foreign -= {server}
 
     def audit(self) -> None:
-        """Look, then mend or report as the policy says; unchanged findings are not logged again."""
-        found = self.look()
+        """Look, then mend or report as the policy says; unchanged findings are not logged again.
+
+        Devices that were silent are left to whoever tries them: an attempt may take a time-out.
+        """
+        seen = self._look(everywhere=False)
+        found = self._report(seen)
         if found.items and found.items != self._reported:
             for item in found.items:
                 LOG.warning("changed behind our back: %s", item)
         self._reported = found.items
         if (found.items or self._lost) and self._policy.now.on_drift is OnDrift.MEND:
-            self._reported = self.mend().left.items
+            self._reported = self._mend(seen, everywhere=False).left.items
 
     def audit_rules(self) -> None:
         """As :meth:`audit`, but for devices and circuits, which are left to it; for while a change
         that is yet to begin waits: it was planned from the present state.
         """
-        seen = self._runner.run(self._audit.look())
+        seen = self._runner.run(self._audit.look(everywhere=False))
         of_rules = [item for drift in seen.rules.values() for item in drift.items]
         if of_rules and self._policy.now.on_drift is OnDrift.MEND:
             for item in of_rules:
@@ -103,7 +110,9 @@ class Auditor:
         electrical; what stands in its place is cleared away; then it is set up again, by the same
         steps and through the same gate as any other.
         """
-        seen = self._runner.run(self._audit.look())
+        return self._mend(self._look(everywhere=True), everywhere=True)
+
+    def _mend(self, seen: Seen, *, everywhere: bool) -> Reconciliation:
         found = self._report(seen)
         before = self._network.state
         broken = self._lost = seen.broken | (self._lost & before.topology.circuits)
@@ -124,7 +133,8 @@ class Auditor:
             )
             entries += self._move(restored, "set up again")
             self._reservations.keep_standing()
-        return Reconciliation(found, self.look(), tuple(entries))
+        left = self._report(self._look(everywhere=everywhere))
+        return Reconciliation(found, left, tuple(entries))
 
     def _move(self, target: NetworkState, reason: str) -> list[str]:
         """Go to ``target``; the id of the reconfiguration, if one ran."""

@@ -337,7 +337,7 @@ class Runner:
         names = {**self._fabric.tor_names, **owned}
         timeout_s = self._policy.now.timeouts.vswitch_s
         found: dict[DatapathId, RuleDrift] = {}
-        for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
+        for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s, hurries=True):
             alone = datapath in owned  # the other rules of a learning ToR are not ours to judge
             with suppress(MalformedReplyError):
                 found[datapath] = table_drift(
@@ -348,7 +348,8 @@ class Runner:
     def _confirm_rules(self, command: ConfirmRules) -> HeldRules:
         intended, timeout_s = command.intended, self._policy.now.timeouts.vswitch_s
         exact, rounds = set[DatapathId](), dict[DatapathId, frozenset[int]]()
-        for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
+        tables = self._fleet.rule_tables(intended, timeout_s, hurries=command.hurries)
+        for datapath, ports, body in tables:
             if is_exact(intended[datapath], ports, body):
                 exact.add(datapath)
             else:

@@ -53,8 +53,11 @@ class Audit:
     _care: DeviceCare
     _recovery: Recovery
 
-    def look(self) -> Course[Seen]:
-        """Read all devices, and the tables of switches that should hold rules of ours."""
+    def look(self, *, everywhere: bool = False) -> Course[Seen]:
+        """Read devices, and the tables of switches that should hold rules of ours.
+
+        Unless ``everywhere``, devices that were silent when they were last read are passed over.
+        """
         known, state = self._switches.known, self._memory.state
         ready = sorted(known.keys() & self._switches.ready())
         rules: dict[DatapathId, RuleDrift] = {}
@@ -63,7 +66,7 @@ class Audit:
             (compared,) = yield Batch("read", (CompareRules(intended),), alone=True)
             rules |= compared.value
         # Devices come after: while they are read, pairs may be diverted off what has died.
-        actual, silent = yield from self._care.read()
+        actual, silent = yield from self._care.read(everywhere=everywhere)
         mute = [name for datapath, name in known.items() if datapath not in rules]
         return Seen(
             tuple(device_drift(self._fabric, state, actual, self._switches.closed)),
@@ -101,7 +104,7 @@ class Audit:
     def clear_away(self) -> Steps:
         """Give ports the VLANs of the present state, and take down cross-connects of no circuit."""
         actual: Actual
-        actual, _ = yield from self._care.read()
+        actual, _ = yield from self._care.read(everywhere=False)
         state = self._memory.state
         yield from self._care.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))
         yield from self._care.take_down(stray_mirrors(self._fabric, state, actual.mirrors))

@@ -175,7 +175,8 @@ class CompareRules:
     """Read the tables of switches and hold them against these installations, all that they are to
     have from us.
 
-    Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without those that are mute.
+    Switches that are far later than all others are not waited for: another look shows their tables.
+    Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without silent switches.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
@@ -195,9 +196,12 @@ class HeldRules:
 class ConfirmRules:
     """Read the tables of switches, and find those that hold exactly the rules of these
     installations, as they would be given them now; value: :class:`HeldRules`.
+
+    With ``hurries``, switches that are far later than all others are not waited for.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
+    hurries: bool = False
 
 
 Command = (

@@ -40,26 +40,23 @@ _BRIEF_S: Final = 0.01
 
 
 def read_devices(
-    fabric: Fabric, planes: Iterable[PlaneId], ports: Mapping[RackId, Collection[str]]
-) -> Course[tuple[Actual, tuple[str, ...]]]:
-    """Mirrors of these planes and VLANs of these ports, as read; names of the silent devices."""
+    planes: Iterable[PlaneId], ports: Mapping[RackId, Collection[str]]
+) -> Course[Actual]:
+    """Mirrors of these planes and VLANs of these ports, of the devices that answer."""
     mirrors = tuple(map(ReadMirrors, planes))
     vlans = tuple(ReadVlans(rack, tuple(names)) for rack, names in ports.items())
     if not (mirrors or vlans):
-        return Actual({}, {}), ()
+        return Actual({}, {})
     outcomes = yield Batch("read", (*mirrors, *vlans))
     answers = {
         command: outcome.value
         for command, outcome in zip((*mirrors, *vlans), outcomes, strict=True)
         if outcome.confirmed
     }
-    actual = Actual(
+    return Actual(
         {read.plane: answers[read] for read in mirrors if read in answers},
         {read.rack: answers[read] for read in vlans if read in answers},
     )
-    silent = [fabric.planes[r.plane].name for r in mirrors if r.plane not in actual.mirrors]
-    silent += [fabric.racks[r.rack].name for r in vlans if r.rack not in actual.vlans]
-    return actual, tuple(silent)
 
 
 @dataclass(eq=False, repr=False)
@@ -74,6 +71,9 @@ class DeviceCare:
     """Planes whose changes are tasks for people."""
     uncertain_planes: set[PlaneId] = field(default_factory=set, init=False)
     uncertain_racks: set[RackId] = field(default_factory=set, init=False)
+    _silent_planes: set[PlaneId] = field(default_factory=set, init=False)
+    """Optical switches that did not answer when they were last read."""
+    _silent_racks: set[RackId] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self._substrate = substrate_of(self._fabric)
@@ -90,11 +90,6 @@ class DeviceCare:
             rack.id for rack in self._fabric.racks if rack.name in execution.unconfirmed
         }
 
-    def learn_silent(self, actual: Actual) -> None:
-        """Count devices as uncertain that did not answer when all of them were read."""
-        self.uncertain_planes |= {plane.id for plane in self._fabric.planes} - actual.mirrors.keys()
-        self.uncertain_racks |= self.wanted_ports().keys() - actual.vlans.keys()
-
     def wanted_ports(self) -> PortsToTag:
         """VLAN membership of every ToR port that the configuration names; none without VLANs."""
         if not self._substrate.retags:
@@ -103,10 +98,36 @@ class DeviceCare:
 
     # -- courses ----------------------------------------------------------------------------------
 
-    def read(self) -> Course[tuple[Actual, tuple[str, ...]]]:
-        """The state of all devices, as read; names of the silent ones."""
-        planes = (plane.id for plane in self._fabric.planes)
-        return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
+    def read(self, *, everywhere: bool = True) -> Course[tuple[Actual, tuple[str, ...]]]:
+        """The state of devices, as read; names of the silent ones, which are uncertain.
+
+        Unless ``everywhere``, devices that did not answer when they were last read are not asked,
+        since each attempt may take a time-out: :meth:`mend` asks them.
+        """
+        planes, racks = {plane.id for plane in self._fabric.planes}, self.wanted_ports()
+        asked = planes if everywhere else planes - self._silent_planes
+        passed = set() if everywhere else self._silent_racks
+        actual = yield from self._read(
+            sorted(asked), {rack: ports for rack, ports in racks.items() if rack not in passed}
+        )
+        silent = [self._fabric.planes[one].name for one in sorted(planes - actual.mirrors.keys())]
+        silent += [self._fabric.racks[one].name for one in racks if one not in actual.vlans]
+        return actual, tuple(silent)
+
+    def _read(
+        self, planes: Collection[PlaneId], ports: Mapping[RackId, Collection[str]]
+    ) -> Course[Actual]:
+        """Mirrors of these planes and VLANs of these ports; devices that do not answer are silent,
+        and uncertain.
+        """
+        actual = yield from read_devices(planes, ports)
+        silent_planes = set(planes) - actual.mirrors.keys()
+        silent_racks = ports.keys() - actual.vlans.keys()
+        self._silent_planes = (self._silent_planes - actual.mirrors.keys()) | silent_planes
+        self._silent_racks = (self._silent_racks - actual.vlans.keys()) | silent_racks
+        self.uncertain_planes |= silent_planes
+        self.uncertain_racks |= silent_racks
+        return actual
 
     def drain(self) -> Steps:
         """Wait until frames sent by replaced rules are gone: a barrier confirms tables only.
@@ -231,7 +252,7 @@ class DeviceCare:
         wanted = {rack: ports for rack, ports in self.wanted_ports().items() if rack in racks}
         self.uncertain_planes -= self._by_people
         asked = sorted(set(planes) - self._by_people)
-        actual, _ = yield from read_devices(self._fabric, asked, wanted)
+        actual = yield from self._read(asked, wanted)
         self.uncertain_racks -= actual.vlans.keys() | (set(racks) - wanted.keys())
         state = self._memory.state
         yield from self.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))

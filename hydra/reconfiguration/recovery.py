@@ -112,7 +112,6 @@ class Recovery:
         found = reconcile(
             self._fabric, memory.state, actual, memory.unsettled, switches.closed, dark
         )
-        care.learn_silent(actual)
         if found.dropped:
             LOG.warning(
                 "given up, since devices do not confirm what the journal has: %s",

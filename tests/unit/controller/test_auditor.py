@@ -32,7 +32,9 @@ class Bench:
         looks = iter(looks)
         self.mended: list[Seen] = []
         audit = SimpleNamespace(
-            look=lambda: next(looks), mend_rules=self.mended.append, clear_away=lambda: None
+            look=lambda everywhere: next(looks),
+            mend_rules=self.mended.append,
+            clear_away=lambda: None,
         )
         ignored = SimpleNamespace(note_loss=lambda *_: None, keep_standing=lambda: None)
         self.network = self  # its state

@@ -197,6 +197,52 @@ def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(m
     assert fleet.connected() == {silent, *others}, "a table that takes long to read is no reason"
 
 
+def test_a_silent_switch_keeps_no_table_of_others_from_a_look_in_a_hurry(fleet):
+    """It is not asked again before it has answered: one question at a time stays open."""
+    silent, _ = Switch(fleet, V1), Switch(fleet, V2, replies_with(b""))
+
+    def look():
+        return [datapath for datapath, *_ in fleet.rule_tables([V1, V2], PATIENCE_S, hurries=True)]
+
+    began_s = time.monotonic()
+    assert [look(), look()] == [[V2], [V2]]
+    assert time.monotonic() - began_s < HANGS_S
+    assert len(silent.sent) == 1
+    silent.disconnect()
+    assert not fleet._pending
+    Switch(fleet, V1, replies_with(b""))
+    assert look() == [V1, V2]
+
+
+def test_a_switch_whose_table_takes_long_to_read_is_waited_for_from_its_first_answer_on():
+    """Else no audit would ever see its table."""
+    answers, looks = [], []
+
+    def catch_up(tell):
+        looks.append(tell)
+        if answers and len(looks) % 3 == 0:  # within a second, and after the gap
+            answers.pop()()
+        tell()
+
+    fleet = Fleet(FABRIC, lambda function: function(), catch_up=catch_up)
+
+    def late(switch, xid):
+        answers.append(lambda: fleet.statistics_replied(switch, xid, b"", more=False))
+
+    Switch(fleet, V1, late)
+    Switch(fleet, V2, replies_with(b""))
+
+    def look():
+        tables = fleet.rule_tables([V1, V2], timeout_s=10.0, hurries=True)
+        return [datapath for datapath, *_ in tables]
+
+    assert look() == [V2]
+    answers.pop()()
+    looks.clear()
+    assert look() == [V2, V1]
+    assert len(looks) == 3, "of half a second each"
+
+
 def test_any_number_of_switches_that_are_away_hide_none(fleet):
     Switch(fleet, V1, agrees)
     away = range(1_000, 2_000)

@@ -7,8 +7,19 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import FailureKind
-from hydra.model import NetworkState, RackId, VlanId
-from hydra.reconfiguration.commands import AwaitRounds, Outcome, PassMarkers, Pause, ReadPortPackets
+from hydra.model import NetworkState, PlaneId, RackId, VlanId
+from hydra.reconfiguration.audit import Audit
+from hydra.reconfiguration.commands import (
+    AwaitRounds,
+    CompareRules,
+    Outcome,
+    PassMarkers,
+    Pause,
+    ReadMirrors,
+    ReadPortPackets,
+    ReadVlans,
+)
+from hydra.reconfiguration.drift import RuleDrift
 from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
@@ -222,3 +233,40 @@ def test_a_port_that_was_closed_is_known_to_be_though_its_tor_is_silent_in_a_rec
     upkeep.switches.renewed(silent.vswitch.datapath_id)
     upkeep.look_after()
     assert network.closed == upkeep.switches.closed == set()
+
+
+def _looks(audit, silent, **everywhere):
+    """What a look finds silent, and the devices that it has asked, where these do not answer."""
+    course, asked, outcomes = audit.look(**everywhere), [], None
+    with pytest.raises(StopIteration) as over:
+        while True:
+            batch = course.send(outcomes)
+            asked += [one for one in batch.commands if isinstance(one, ReadMirrors | ReadVlans)]
+            outcomes = [
+                Outcome(None, failure_of(one, FailureKind.UNKNOWN), 0.0, 5.0)
+                if one in silent
+                else Outcome(_answer_of(one), None, 0.0, 0.001)
+                for one in batch.commands
+            ]
+    return over.value.value.silent, asked
+
+
+def _answer_of(command):
+    if isinstance(command, CompareRules):
+        return {datapath: RuleDrift((), ()) for datapath in command.intended}
+    return Mirrors(frozenset()) if isinstance(command, ReadMirrors) else {}
+
+
+def test_audits_wait_once_for_a_device_that_has_fallen_silent(network):
+    """Whoever retries it reads it again, and an audit that somebody asks for."""
+    upkeep = SimulatedUpkeep.at_work(network, STATE)
+    audit = Audit(FABRIC, upkeep.memory, upkeep.switches, upkeep.care, upkeep.recovery)
+    _, everything = _looks(audit, ())
+    silent = [one for one in everything if one in (ReadMirrors(PlaneId(0)), everything[-1])]
+    assert _looks(audit, silent) == (("p1", "r3"), everything)
+    assert upkeep.care.uncertain_planes == {PlaneId(0)}
+    assert upkeep.care.uncertain_racks == {RackId(2)}
+    asked = [one for one in everything if one not in silent]
+    assert _looks(audit, ()) == (("p1", "r3"), asked)
+    assert _looks(audit, (), everywhere=True) == ((), everything)
+    assert _looks(audit, ()) == ((), everything)
