@@ -96,9 +96,9 @@ class History:
         some = islice(self._unwritten, _AT_ONCE)
         return [Change(Kind.HISTORY, None, line.to_record()) for line in some]
 
-    def written(self, lines: int) -> None:
-        """Note that the journal has so many of the oldest :attr:`unwritten`."""
-        for _ in range(min(lines, len(self._unwritten))):
+    def written(self, lines: Sequence[Change]) -> None:
+        """Note that the journal has these changes, the oldest of :attr:`unwritten`."""
+        for _ in range(min(len(lines), len(self._unwritten))):
             self._unwritten.popleft()
 
     def between(

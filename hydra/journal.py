@@ -32,6 +32,8 @@ class Kind(StrEnum):
     CHANGE = "change"
     """A change in stages that is not over, by its id: see
     :func:`hydra.journal_format.unfinished_record`."""
+    RECONFIGURATION = "reconfiguration"
+    """One of the latest reconfigurations, by its id: what became of it."""
     QUARANTINE = "quarantine"
     BUILDER = "builder"
     """See :mod:`hydra.decisions.builders`."""

@@ -354,6 +354,7 @@ class Loop:
             self._asked_for[entry.id] = entry, request
             self._enqueue(lambda: self._reconfigure(entry))
         self._look_soon()
+        self._log.write_entered()  # whoever asked is told of it, over a restart too
         return entry
 
     def beside(self) -> bool:

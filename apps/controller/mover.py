@@ -390,7 +390,7 @@ class Mover:
         outage_s = outage_of(execution) if undisturbed else None
         if outage_s is not None and not execution.failures:
             self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
-        self._log.update(
+        self._reservations.finish(
             entry.id,
             state=execution.state,
             timeline=_timeline(execution, started_s),
@@ -407,7 +407,6 @@ class Mover:
             unconfirmed=tuple(sorted(execution.unconfirmed)),
             reason=execution.reason or entry.reason,
         )
-        self._reservations.save("reconfigured")
         LOG.log(
             logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
             "ends %s after %.0f ms: %d rules, %d ports%s",

@@ -86,6 +86,6 @@ class Builders:
         """Changes that bring the journal up to date."""
         return tuple(self._unwritten)
 
-    def written(self, changes: int) -> None:
-        """Note that the journal has so many of the oldest :attr:`unwritten`."""
-        del self._unwritten[:changes]
+    def written(self, changes: Sequence[Change]) -> None:
+        """Note that the journal has these changes, the oldest of :attr:`unwritten`."""
+        del self._unwritten[: len(changes)]

@@ -43,6 +43,7 @@ def test_killed_in_each_phase(network, phase):
         reached = PHASES[PHASES.index(phase) :]
         while (state := network.state_of(change)) not in reached and state != "done":
             time.sleep(0.01)  # it answers 100 requests a second for long
+    assert network.state_of(change) in ("failed", "done"), "the next one knows of it"
     assert network.planes_between("r3", "r4") != ()
     network.change("r1", "r2", "p1")
     assert network.planes_between("r1", "r2") == ("p1",)

@@ -6,20 +6,21 @@ import logging
 import threading
 import time
 import uuid
-from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.network import NetworkRecord
+from apps.controller.record.reconfigurations import KeptReconfigurations
 from apps.process.metrics import Metrics
 from apps.process.tracing import Traces
 from hydra.decisions.builders import Builder, Builders
 from hydra.decisions.decision import Action, Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import UnknownName
-from hydra.events import DeviceAlarm, Event, EventKind, EventLog, Progress
+from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind
 from hydra.journal_format import Unfinished, read_unfinished, unfinished_record
@@ -28,9 +29,6 @@ from hydra.model import Circuit, Fabric, RackId
 from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")
-_KEPT_RECONFIGURATIONS: Final = 200
-_BEFORE: Final = "a controller that led before"
-"""Trigger of reconfigurations of which events alone tell."""
 
 
 class ActivityLog:
@@ -44,6 +42,7 @@ class ActivityLog:
         writer: JournalWriter,
         network: NetworkRecord,
         builders: Builders,
+        reconfigurations: KeptReconfigurations,
         history: History,
         events: EventLog,
         metrics: Metrics,
@@ -60,7 +59,7 @@ class ActivityLog:
         self._metrics = metrics
         self._traces = traces
         self._lock = lock
-        self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
+        self._reconfigurations = reconfigurations
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
 
     # -- history ----------------------------------------------------------------------------------
@@ -104,10 +103,7 @@ class ActivityLog:
             reason=reason,
         )
         with self._lock:
-            self._reconfigurations[entry.id] = entry
-            over = [one.id for one in self._reconfigurations.values() if one.is_over]
-            for oldest in over[: max(0, len(self._reconfigurations) - _KEPT_RECONFIGURATIONS)]:
-                del self._reconfigurations[oldest]
+            self._reconfigurations.put(entry)
             self._tell_progress(entry)
         LOG.info(
             "asked for by %s%s",
@@ -118,20 +114,38 @@ class ActivityLog:
         return entry
 
     def update(self, reconfiguration_id: str, **changes: Any) -> None:
-        """Change fields of a reconfiguration's record."""
+        """Change fields of a reconfiguration's record; the end of a reconfiguration is written."""
+        if self.amend(reconfiguration_id, changes):
+            self._writer.write_soon()
+
+    def amend(self, reconfiguration_id: str, changes: Mapping[str, Any]) -> bool:
+        """As :meth:`update`, but an end goes with the next write; True if the reconfiguration has
+        ended by that.
+        """
         with self._lock:
             entry = self._reconfigurations.get(reconfiguration_id)
             if entry is None:
-                return
+                return False
             changed = replace(entry, **changes)
-            self._reconfigurations[reconfiguration_id] = changed
-            if changed.state is not entry.state:
-                self._tell_progress(changed)
-            if changed.is_over and not entry.is_over:
-                self._note_end(changed)
-        if changed.is_over and not entry.is_over:
+            self._replace(entry, changed)
+        ended = changed.is_over and not entry.is_over
+        if ended:
             self._metrics.reconfigured(changed)
             self._traces.reconfigured(changed)
+        return ended
+
+    def write_entered(self) -> None:
+        """Write reconfigurations that were entered: now, or as soon as the journal can be
+        written.
+        """
+        self._writer.write_soon()
+
+    def _replace(self, before: Reconfiguration, now: Reconfiguration) -> None:
+        self._reconfigurations.put(now)
+        if now.state is not before.state:
+            self._tell_progress(now)
+        if now.is_over and not before.is_over:
+            self._note_end(now)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
         """Mark a queued reconfiguration as refused; one that has begun or ended stays as it is."""
@@ -156,16 +170,13 @@ class ActivityLog:
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:
         """The reconfigurations that are remembered, newest first."""
-        with self._lock:
-            return tuple(reversed(self._reconfigurations.values()))
+        return self._reconfigurations.newest_first()
 
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
         """The reconfiguration with this id. Raises UnknownName."""
-        with self._lock:
-            try:
-                return self._reconfigurations[reconfiguration_id]
-            except KeyError:
-                raise UnknownName(f"no reconfiguration {reconfiguration_id!r}") from None
+        if (one := self._reconfigurations.get(reconfiguration_id)) is None:
+            raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
+        return one
 
     def _note_end(self, ended: Reconfiguration) -> None:
         by = Builder(ended.id, ended.trigger, ended.created_unix_s)
@@ -194,32 +205,17 @@ class ActivityLog:
             progress=Progress(entry.id, entry.state),
         )
 
-    def load_events(self, events: Iterable[Event]) -> None:
-        """Take over reconfigurations of controllers that led before, as far as ``events`` tell.
+    def load_reconfigurations(self) -> None:
+        """Take over reconfigurations; those that ended with the last controller have failed.
 
-        A reconfiguration that ended with its controller is told to have failed.
+        Raises JournalError.
         """
+        self._reconfigurations.load(self._journal.records(Kind.RECONFIGURATION))
         goes_on = {one.id for one in self.unfinished()}
-        for told in self._told_of(events):
-            known = told
-            if not told.is_over and told.id not in goes_on:
+        for one in self._reconfigurations.newest_first()[::-1]:
+            if not one.is_over and one.id not in goes_on:
                 reason = "the controller that carried it out has ended"
-                known = replace(told, state=ReconfigurationState.FAILED, reason=reason)
-                self._tell_progress(known)
-            self._reconfigurations[told.id] = known
-
-    def _told_of(self, events: Iterable[Event]) -> Sequence[Reconfiguration]:
-        entries: dict[str, Reconfiguration] = {}
-        epoch = self._network.state.epoch
-        for event in events:
-            if (progress := event.progress) is None:
-                continue
-            known = entries.get(progress.id) or Reconfiguration(
-                progress.id, progress.state, _BEFORE, epoch, event.unix_s
-            )
-            now = replace(known, state=progress.state, reason=event.reason)
-            entries[progress.id] = now
-        return list(entries.values())[-_KEPT_RECONFIGURATIONS:]
+                self._replace(one, replace(one, state=ReconfigurationState.FAILED, reason=reason))
 
     # -- changes in stages ------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from apps.controller.record.network import NetworkRecord
+from apps.controller.record.reconfigurations import KeptReconfigurations
 from apps.process.metrics import Metrics
 from hydra.decisions.builders import Builders
 from hydra.events import Event, EventLog, event_record
@@ -34,8 +35,8 @@ class Rider(Protocol):
     @property
     def unwritten(self) -> Sequence[Change]: ...
 
-    def written(self, changes: int) -> None:
-        """The first ``changes`` of :attr:`unwritten` are in the journal now."""
+    def written(self, changes: Sequence[Change]) -> None:
+        """These of :attr:`unwritten` are in the journal now."""
         ...
 
 
@@ -49,6 +50,7 @@ class JournalWriter:
         journal: Journal,
         network: NetworkRecord,
         builders: Builders,
+        reconfigurations: KeptReconfigurations,
         history: History,
         events: EventLog,
         metrics: Metrics,
@@ -57,7 +59,8 @@ class JournalWriter:
         self._fabric = fabric
         self._journal = journal
         self._network = network
-        self._riders: tuple[Rider, ...] = (network, builders, history)
+        self._reconfigurations = reconfigurations
+        self._riders: tuple[Rider, ...] = (network, builders, reconfigurations, history)
         self._history = history
         self._events = events
         self._metrics = metrics
@@ -85,7 +88,7 @@ class JournalWriter:
             with self._attempt(), self._events.writing(news) as told:
                 self._journal.write([*carried, *everything, *self._event_changes(told)])
             for rider, some in riding:
-                rider.written(len(some))
+                rider.written(some)
             self._late.clear()
 
     def write_in_time(self, changes: Iterable[Change], news: Sequence[Event] = ()) -> None:
@@ -99,12 +102,19 @@ class JournalWriter:
                 self._events.put(news)
 
     def append(self, changes: Iterable[Change]) -> None:
-        """Append ``changes``, with the events that wait to be told. Raises JournalError.
+        """Append ``changes``, with reconfigurations and events that wait to be written. Raises
+        JournalError.
 
         The lock is not held: others go on while a slow disk writes.
         """
+        entered = self._reconfigurations.unwritten
         with self._events.writing() as events:
-            self._journal.write([*changes, *self._event_changes(events)])
+            self._journal.write([*changes, *entered, *self._event_changes(events)])
+        self._reconfigurations.written(entered)
+
+    def write_soon(self) -> None:
+        """Write what waits to be written: now, or as soon as the journal can be written."""
+        self.write_in_time(())
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
         """Append a step of a change. Raises JournalError, also if late changes can't be written:

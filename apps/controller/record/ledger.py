@@ -11,6 +11,7 @@ from apps.controller.record.ahead import Ahead
 from apps.controller.record.bookings import Bookings
 from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.network import NetworkRecord
+from apps.controller.record.reconfigurations import KeptReconfigurations
 from apps.controller.record.reservations import Reservations
 from apps.controller.record.teller import Teller
 from apps.process.metrics import Metrics
@@ -55,6 +56,7 @@ class Ledger:
         events = self.events = EventLog(uuid.uuid4().hex[:8], stored=stored_events)
         book = self._book = ReservationBook(fabric)
         builders = self._builders = Builders(fabric)
+        reconfigurations = KeptReconfigurations()
         history = self._history = History()
         network = self.network = NetworkRecord(
             fabric=fabric, book=book, builders=builders, events=events, lock=lock
@@ -64,6 +66,7 @@ class Ledger:
             journal=journal,
             network=network,
             builders=builders,
+            reconfigurations=reconfigurations,
             history=history,
             events=events,
             metrics=metrics,
@@ -75,6 +78,7 @@ class Ledger:
             writer=writer,
             network=network,
             builders=builders,
+            reconfigurations=reconfigurations,
             history=history,
             events=events,
             metrics=metrics,
@@ -107,13 +111,14 @@ class Ledger:
                 self._load_events()
             self._load_history()
             self._load_reservations()
+            self.log.load_reconfigurations()
             self.log.load_decisions()
             self._load_builders()
             self._ahead.end()
             self.log.note(HappeningKind.CONTROLLER, f"release {__version__} started")
 
     def _load_events(self) -> None:
-        """Go on with the events of those that led before; tell of changes that ended with them."""
+        """Go on with the events of those that led before."""
         read: list[Event] = []
         records = self._journal.records(Kind.EVENT)
         for record in records:
@@ -124,7 +129,6 @@ class Ledger:
         if records:
             last = records[-1]
             self.events.resume(str(last["run"]), read, int(last["number"]))
-        self.log.load_events(read)
         self._teller = Teller(self.writer.tell_waiting, lambda: self.events.can_wait)
         self.events.listen(self._teller.wake)
         self._teller.start()

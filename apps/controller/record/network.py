@@ -209,7 +209,7 @@ class NetworkRecord:
             changes.append(entry(now_s, more.what, more.details))
         return changes
 
-    def written(self, changes: int) -> None:
-        """Note that the journal has the first ``changes`` of :attr:`unwritten`, which are all."""
+    def written(self, changes: Sequence[Change]) -> None:
+        """Note that the journal has :attr:`unwritten`."""
         if changes:
             self._unsettled, self._unsaved = SETTLED, None

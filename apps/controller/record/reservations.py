@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from apps.controller.record.activity import ActivityLog
 from apps.controller.record.journal_writer import JournalWriter
@@ -248,6 +248,14 @@ class Reservations:
             self._note(placed, _PLACED)
             self._network.note_unsaved(what)
             self._writer.write_in_time(self._records(placed), _news(placed))
+
+    def finish(self, reconfiguration_id: str, **changes: Any) -> None:
+        """Update the record of a reconfiguration that is over, and :meth:`save` the state to which
+        it has led, in one write.
+        """
+        with self._lock:
+            self._log.amend(reconfiguration_id, changes)
+            self.save("reconfigured")
 
     def place(self, path: Path) -> bool:
         """Note with the path's reservations that it stands; False if it does not, or if its pair

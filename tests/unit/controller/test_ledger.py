@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.record import journal_writer, network, reservations, teller
+from apps.controller.record import journal_writer, network, reconfigurations, reservations, teller
 from apps.controller.record.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
@@ -228,6 +228,61 @@ def test_the_history_survives_a_restart(ledger, disk):
     assert told(again)[-1].endswith("started")
     (pair,) = {line.pairs for line in again.log.history_of(*one.pair, 9)}
     assert pair == (("r1", "r2"),)
+
+
+def asked_for(ledger, disk, how):
+    """A reconfiguration that has got so far when its controller is killed."""
+    entry = ledger.log.enter("operator")
+    ledger.log.write_entered()
+    if how == "under way":
+        ledger.writer.record(INTENDED, {"target": state_record(FABRIC, STANDING)})
+    elif how == "done":
+        ledger.network.settle(STANDING)
+        ledger.reservations.finish(entry.id, state=ReconfigurationState.DONE, rules_pushed=12)
+    elif how == "refused":
+        ledger.log.refuse(entry, "no gain")
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "reason"),
+    [
+        ("queued", "failed", "the controller that carried it out has ended"),
+        ("under way", "failed", "the controller that carried it out has ended"),
+        ("done", "done", ""),
+        ("refused", "refused", "no gain"),
+    ],
+)
+def test_what_became_of_a_change_is_told_after_the_controller_was_killed(
+    ledger, disk, how, state, reason
+):
+    ledger.load()
+    entry = asked_for(ledger, disk, how)
+    again = restarted(SqliteJournal(disk.name))
+    told_of = again.log.reconfiguration(entry.id)
+    assert (told_of.state.value, told_of.reason) == (state, reason)
+    assert (told_of.trigger, told_of.created_unix_s) == ("operator", entry.created_unix_s)
+    assert told_of.rules_pushed == 12 * (how == "done")
+    ends = [line for line in told(again) if line.startswith(entry.id)]
+    assert len(ends) == 1, "in the history, too"
+    assert again.log.reconfigurations() == (told_of,)
+
+
+def test_of_the_reconfigurations_the_journal_keeps_the_latest(ledger, disk, monkeypatch):
+    monkeypatch.setattr(reconfigurations, "_KEPT", 2)
+    ids = []
+    for _ in range(4):
+        entry = ledger.log.enter("operator")
+        ids.append(entry.id)
+        ledger.log.update(entry.id, state=ReconfigurationState.DONE)
+    again = restarted(SqliteJournal(disk.name))
+    assert [one.id for one in again.log.reconfigurations()] == ids[:1:-1]
+
+
+def test_reconfigurations_that_another_release_wrote_are_left_out(ledger, disk, caplog):
+    disk.write([Change(Kind.RECONFIGURATION, "a", {"id": "a"})])
+    assert restarted(disk).log.reconfigurations() == ()
+    assert "a reconfiguration of another release is left out" in caplog.text
 
 
 def test_what_set_a_circuit_up_survives_restarts_as_long_as_the_circuit_stands(ledger, disk):
@@ -509,10 +564,9 @@ def test_the_end_of_a_change_is_one_write(shared, disk, monkeypatch):
     shared.network.settle(state_of(FABRIC, NetworkState(), kept.booked))
     writes = writes_of(disk, monkeypatch)
     circuits = shared.network.state.topology.circuits
-    shared.log.update(entry.id, state=ReconfigurationState.DONE, connected=circuits)
-    shared.reservations.save("reconfigured")
+    shared.reservations.finish(entry.id, state=ReconfigurationState.DONE, connected=circuits)
     every = [Kind.BUILDER, Kind.ENTRY, Kind.EVENT, Kind.HISTORY, Kind.RESERVATION, Kind.STATE]
-    assert writes == [sorted(every)]
+    assert writes == [sorted([*every, Kind.RECONFIGURATION])]
     assert not shared.events.waiting
     told = shared.events.after(0)[0]
     assert Progress(entry.id, ReconfigurationState.DONE) in [one.progress for one in told]
@@ -524,8 +578,7 @@ def test_an_end_that_can_not_be_written_is_told_once_it_can(shared, disk):
     entry = shared.log.enter("operator")
     shared.network.settle(state_of(FABRIC, NetworkState(), kept.booked))
     disk.full = True
-    shared.log.update(entry.id, state=ReconfigurationState.DONE)
-    shared.reservations.save("reconfigured")
+    shared.reservations.finish(entry.id, state=ReconfigurationState.DONE)
     assert shared.writer.behind
     assert len(shared.events.after(0)[0]) == 1, "that the reservation begins"
     with pytest.raises(JournalError):
@@ -570,8 +623,7 @@ def test_the_course_of_a_change_is_told_by_its_own_writes(led, disk, monkeypatch
     for state in (ReconfigurationState.DRAINING, ReconfigurationState.MOVING):
         led.log.update(entry.id, state=state)
         time.sleep(4 * teller._TOGETHER_S)
-    led.log.update(entry.id, state=ReconfigurationState.DONE)
-    led.reservations.save("reconfigured")
+    led.reservations.finish(entry.id, state=ReconfigurationState.DONE)
     assert len(writes) == 2
     told = [one.progress.state for one in led.events.after(0)[0]]
     assert told == [
@@ -647,7 +699,7 @@ def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
     }
     assert known[broken_off.id].reason == "the controller that carried it out has ended"
     assert known[ended.id].created_unix_s == pytest.approx(ended.created_unix_s, abs=60.0)
-    assert again.log.reconfiguration(ended.id).trigger == "a controller that led before"
+    assert again.log.reconfiguration(ended.id).trigger == "operator"
     of_others = {"run": again.events.run, "number": last.number + 1, "kind": "of another release"}
     journal = SqliteJournal(disk.name)
     journal.write([Change(Kind.EVENT, None, of_others)])

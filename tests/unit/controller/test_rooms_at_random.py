@@ -273,7 +273,8 @@ class _World:
                 change.late_until_s = 0.0
             idle = 0 if self.turn() or staging._changes else idle + 1
             time.sleep(0.002)
-        self.staged.stage.controller._audit()  # an order may have been carried out long after its device was read
+        # An order may have been carried out long after its device was read.
+        self.staged.stage.controller._audit()
         for _ in range(_QUIET):
             self.turn()
 
