@@ -1,4 +1,4 @@
-"""The states of reconfigurations and reservations, and every transition between them.
+"""The states of reconfigurations, of changes in stages, and of reservations; and all transitions.
 
 This file is the only place that says what may follow what; the diagrams in the docs are generated
 from these tables.
@@ -31,6 +31,23 @@ class ReconfigurationState(StrEnum):
     FAILED = "failed"
 
 
+class StagePhase(StrEnum):
+    """Phases of a change in stages that has stages ahead."""
+
+    QUEUED = "queued"
+    """Its next stage has its turn among the conductor's jobs."""
+    BEGUN_BESIDE = "begun-beside"
+    """Its first stage was made beside another change, before its turn: what is left has that turn,
+    and is planned anew then."""
+    MOVING = "moving"
+    """A stage is made, or the next is being planned."""
+    AWAITS_HOURS = "awaits-hours"
+    """The electrical network has no room for its next stage before ``policy.beyond_hours``. Others
+    may change the network meanwhile."""
+    OVER = "over"
+    """Done, or it has ended with what it has made."""
+
+
 class ReservationState(StrEnum):
     HELD = "held"
     """Admitted, and gone again unless it is committed in time."""
@@ -61,6 +78,15 @@ RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {
     _R.PARTIAL: frozenset(),
     _R.REFUSED: frozenset(),
     _R.FAILED: frozenset(),
+}
+
+_P = StagePhase
+STAGE_TRANSITIONS: Final[Mapping[_P, frozenset[_P]]] = {
+    _P.QUEUED: frozenset({_P.MOVING, _P.OVER}),
+    _P.BEGUN_BESIDE: frozenset({_P.MOVING, _P.OVER}),
+    _P.MOVING: frozenset({_P.QUEUED, _P.BEGUN_BESIDE, _P.AWAITS_HOURS, _P.OVER}),
+    _P.AWAITS_HOURS: frozenset({_P.MOVING, _P.OVER}),
+    _P.OVER: frozenset(),
 }
 
 _S = ReservationState

@@ -18,7 +18,8 @@ from apps.controller.policing import Policing
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.slots import WeekDraft
-from apps.controller.staging import Asker, Staging
+from apps.controller.stages.beside import StagesBeside
+from apps.controller.stages.staging import Staging
 from apps.demand.agent_desk import AgentDesk
 from apps.demand.estimator import DemandEstimator, Found
 from apps.demand.poller import StatsPoller
@@ -47,6 +48,7 @@ from hydra.service import (
     Reconfiguration,
 )
 from hydra.sharing.spill import Room, Spills
+from hydra.staged_changes import Asker
 from hydra.worth import decide
 
 LOG = logging.getLogger("hydra.loop")
@@ -116,6 +118,7 @@ class Loop:
     _reach: Reach
     _mover: Mover
     _staging: Staging
+    _stages_beside: StagesBeside
     _panels: PatchPanels
     _spills: Spills
     _enqueue: Callable[[Callable[[], None]], None]
@@ -365,7 +368,7 @@ class Loop:
         What that touches, or would have to wait for the same switches, has its turn, and so has all
         that would be refused now.
         """
-        return self._asked_beside() or self._staging.beside()
+        return self._asked_beside() or self._stages_beside.next_stages()
 
     def _asked_beside(self) -> bool:
         first, under_way = tuple(self._asked_for.values())[:1], self._network.under_way
@@ -390,7 +393,7 @@ class Loop:
                     return False
                 decision = self._decide(report, request, entry.trigger)
             asker = self._asker(entry, request)
-            return self._staging.carry_out_beside(entry, report.plan, asker, begin)
+            return self._stages_beside.carry_out(entry, report.plan, asker, begin)
         except HydraError as error:
             if entry.id not in self._asked_for:
                 raise  # it breaks off what is under way, too

@@ -33,7 +33,8 @@ from apps.controller.rejoining import Rejoining
 from apps.controller.runner import Runner
 from apps.controller.slots import Slots
 from apps.controller.spiller import Spiller
-from apps.controller.staging import Staging
+from apps.controller.stages.beside import StagesBeside
+from apps.controller.stages.staging import Staging
 from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.demand.agent_desk import AgentDesk
@@ -248,7 +249,9 @@ class Rooms:
         """Plans that are asked for, and those of the periodic mode."""
         fabric, policy, ledger, mover = self.fabric, self.policy, self.ledger, self.mover
         put = self.conductor.put
-        self.staging = Staging(fabric, policy, self.planning, ledger, self.reach, mover, put)
+        planning = self.planning
+        staging = self.staging = Staging(fabric, policy, planning, ledger, self.reach, mover, put)
+        self.stages_beside = StagesBeside(fabric, policy, planning, ledger, mover, staging)
         loop = self.loop = Loop(
             fabric,
             policy,
@@ -262,7 +265,8 @@ class Rooms:
             ledger,
             self.reach,
             mover,
-            self.staging,
+            staging,
+            self.stages_beside,
             self.panels,
             self.spills,
             put,

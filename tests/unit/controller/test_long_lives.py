@@ -34,7 +34,7 @@ def others(staged, number):
 
 
 def at_hours(staged, minute):
-    staged.staging._minute_of_day = lambda: minute[0]
+    staged.staging.headroom._minute_of_day = lambda: minute[0]
     staged.policy(beyond_room=Beyond.AT_HOURS)
 
 
@@ -121,7 +121,7 @@ def test_a_pause_that_comes_as_a_change_ends_leaves_nothing_to_go_on_with():
 @pytest.mark.parametrize("beyond", [Beyond.REFUSE, Beyond.AT_HOURS])
 def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond):
     staged = Staged(to_r1=0.9, to_r4=0.9)
-    staged.staging._minute_of_day = lambda: NOON
+    staged.staging.headroom._minute_of_day = lambda: NOON
     staged.policy(beyond_room=beyond, mode=Mode.PERIODIC)
     loop = staged.rooms.loop
     loop._sent_mbps = staged.sent_mbps.copy

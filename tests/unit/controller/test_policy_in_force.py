@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from apps.controller.controller import Controller
-from apps.controller.staging import Asker
 from apps.planning.engine import PlannedChange
 from apps.planning.rounds import Standing
 from apps.process.configuration import load_configuration
@@ -23,7 +22,8 @@ from hydra.config.reload import AT_ONCE
 from hydra.demand.counters import Sent
 from hydra.errors import PlanError
 from hydra.forwarding.pipeline import RuleKind
-from hydra.model import NetworkState, PortId, VlanId
+from hydra.lifecycle import StagePhase
+from hydra.model import NetworkState, PortId, Topology, VlanId
 from hydra.policy import (
     AgentPolicy,
     Beyond,
@@ -43,6 +43,7 @@ from hydra.policy import (
 )
 from hydra.reconfiguration.commands import Pause
 from hydra.service import PlanRequest
+from hydra.staged_changes import Asker
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, state_of
 from tests.unit.reconfiguration.simulation import Network
@@ -216,17 +217,18 @@ class Stage:
         """Whether a change that there is no room for waits at ten in the morning."""
         policy, staging = self.controller.rooms.policy, self.controller.rooms.loop._staging
         policy.now = replace(policy.now, beyond_room=Beyond.AT_HOURS)
-        staging._minute_of_day = lambda: 600
+        staging.headroom._minute_of_day = lambda: 600
         self.beyond_room()
-        return any(change.for_hours for change in staging._changes.values())
+        return any(change.phase is StagePhase.AWAITS_HOURS for change in staging.agenda)
 
     def plans_anew(self):
         """Whether demand that has trebled has a change in stages planned anew."""
         staging = self.controller.rooms.loop._staging
         one, three = np.full((2, RACKS, RACKS), 1000.0) * [[[1]], [[3]]]
         asker = Asker(lambda: one, lambda: None, three.copy, False, lambda *_: None)
-        change = SimpleNamespace(wanted_mbps=one, asker=asker, on_circuits=frozenset())
-        return staging._moved_demand(change)[1] is not None
+        change = staging.progress.begun(None, Topology(), asker, one)
+        change.wanted_mbps = one
+        return staging.replanning.planned_anew(change, "") is not None
 
     def slots_fit(self):
         try:

@@ -331,7 +331,7 @@ def test_what_diverts_more_than_there_is_room_for_keeps_its_turn():
     asked = Asked()
     asked.left_out()
     asked.sent_mbps = np.zeros((7, 7))
-    asked.sent_mbps[4, 5] = 2 * float(asked.staging._electrical_mbps[4])
+    asked.sent_mbps[4, 5] = 2 * float(asked.staging.headroom.electrical_mbps[4])
     asked.before["move"] = lambda: asked.ask(*OTHERS)
     asked.make_up()
     assert ELSEWHERE in asked.paths
@@ -369,12 +369,12 @@ def test_there_is_room_for_what_both_divert():
     """What the other has diverted counts: without it there would be room."""
     asked = Asked()
     asked.left_out()
-    room_mbps = float(asked.staging._electrical_mbps[1])
+    room_mbps = float(asked.staging.headroom.electrical_mbps[1])
     asked.sent_mbps = np.zeros((7, 7))
     asked.sent_mbps[0, 1] = 0.6 * room_mbps
     asked.sent_mbps[1, 6] = 0.6 * room_mbps
     seen = []
-    beside = asked.staging._beside
+    beside = asked.rooms.stages_beside._parts
     foresees = beside._traffic
     beside._traffic = lambda sent: seen.append(foresees(sent)) or seen[-1]
     asked.before["move"] = lambda: asked.ask(*OTHERS)

@@ -83,7 +83,7 @@ class _World:
     def _put_together(self, rooms):
         """What a start would do, and time that always is up."""
         self.staged.policy(on_drift=OnDrift.MEND)
-        self.staged.staging._put = rooms.conductor.put
+        self.staged.staging._put = self.staged.staging.progress._put = rooms.conductor.put
         rooms.recovery.done = rooms.upkeep.in_command = True
         rooms.reach.starting = False
         rooms.upkeep.hold_reserved = lambda: None
@@ -203,7 +203,7 @@ class _World:
             self.rooms.quarantine.clear(FABRIC.racks[port.rack].name, port.tor_port)
 
     def _one_in_stages(self):
-        return self.rng.choice([*self.staged.staging._changes] or ["none"])
+        return self.rng.choice([one.entry.id for one in self.staged.staging.agenda] or ["none"])
 
     def _stop(self):
         self.rooms.loop.stop(self._one_in_stages(), "operator")
@@ -260,18 +260,18 @@ class _World:
         self.network.catch_up()
         self.network.unreliable.clear()
         self._clear(most=None)
-        for change in tuple(staging._changes):
+        for change in [one.entry.id for one in staging.agenda]:
             with suppress(HydraError):
                 rooms.loop.pause(change, False)
         idle, until_s = 0, time.monotonic() + _PATIENCE_S
         while idle < _QUIET:
             if time.monotonic() > until_s:
-                raise Violation(f"never quiet: {[*staging._changes]}")
+                raise Violation(f"never quiet: {[one.entry.id for one in staging.agenda]}")
             rooms.ledger.writer._next_try_s = rooms.withdrawals._again_s = 0.0
             rooms.ledger.writer.catch_up()
-            for change in staging._changes.values():
+            for change in staging.agenda:
                 change.late_until_s = 0.0
-            idle = 0 if self.turn() or staging._changes else idle + 1
+            idle = 0 if self.turn() or len(staging.agenda) else idle + 1
             time.sleep(0.002)
         # An order may have been carried out long after its device was read.
         self.staged.stage.controller._audit()
@@ -280,7 +280,7 @@ class _World:
 
     def _left_over(self):
         rooms, ledger = self.rooms, self.rooms.ledger
-        state, changes = ledger.network.state, {*self.staged.staging._changes}
+        state, changes = ledger.network.state, {one.entry.id for one in self.staged.staging.agenda}
         for one in ledger.bookings.all():
             if one.state in (State.RELEASING, State.COMMITTED, State.ACTIVATING):
                 yield f"reservation {one.id} is {one.state.value} for good"

@@ -31,7 +31,7 @@ class Staged(Asked):
         super().__init__(path(4, 6, 2), *more)
         self.rest = self.left_out()
         self.late = set()
-        room_mbps = float(self.staging._electrical_mbps[4])
+        room_mbps = float(self.staging.headroom.electrical_mbps[4])
         self.sent_mbps = np.zeros((7, 7))
         self.sent_mbps[4, 5], self.sent_mbps[4, 6] = 0.55 * room_mbps, 0.3 * room_mbps
         self.target = with_paths(self.ledger.network.state, *change)
@@ -110,7 +110,7 @@ def test_nothing_is_made_of_one_that_is(what):
 def test_what_diverts_more_than_there_is_room_for_keeps_its_turn():
     staged = Staged()
     left = pair_of(next(iter(set(BOTH[0]) & set(staged.paths))))
-    staged.sent_mbps[left] = 2 * float(staged.staging._electrical_mbps[4])
+    staged.sent_mbps[left] = 2 * float(staged.staging.headroom.electrical_mbps[4])
     assert staged.make_up().stages_done == 1
     staged.finish()
     assert set(staged.paths) == MADE_UP | set(BOTH[1])
@@ -142,7 +142,7 @@ def test_nobody_loses_a_path_before_the_next_one_can_come():
     staged = Staged(
         path(3, 4, 3), first[0], change=((*circle[0], first[0]), (*circle[1], first[1]))
     )
-    room_mbps = float(staged.staging._electrical_mbps[4])
+    room_mbps = float(staged.staging.headroom.electrical_mbps[4])
     for a, b in map(pair_of, circle[0]):
         staged.sent_mbps[a, b] = 0.0
         staged.sent_mbps[4, a + b - 4] = 0.3 * room_mbps
@@ -178,7 +178,7 @@ def test_it_is_planned_anew_where_there_is_something_else_to_plan_with(pays):
 def test_one_that_can_not_be_planned_anew_keeps_its_turn():
     staged = Staged()
     has_other_ports(staged)
-    change = staged.staging._changes[staged.number]
+    change = staged.staging.agenda.get(staged.number)
     known = change.asker
 
     def plan():
@@ -245,7 +245,7 @@ def test_a_request_that_was_begun_beside_another_goes_on_there():
     asked = Asked(path(4, 6, 2))
     asked.left_out()
     asked.late = set()
-    room_mbps = float(asked.staging._electrical_mbps[4])
+    room_mbps = float(asked.staging.headroom.electrical_mbps[4])
     asked.sent_mbps = np.zeros((7, 7))
     asked.sent_mbps[4, 5], asked.sent_mbps[4, 6] = 0.55 * room_mbps, 0.3 * room_mbps
     numbers, seen = [], []
@@ -278,14 +278,14 @@ class Crowded(Drawn):
         )
         self.made = []
         """Stages made beside the other change, each with what was left of the whole."""
-        go_on_beside = self.staging._go_on_beside
+        go_on_beside = self.rooms.stages_beside._go_on
 
         def going_on_beside(change):
             done = go_on_beside(change)
-            self.made += [change.entry.id in self.staging._changes] * done
+            self.made += [self.staging.agenda.get(change.entry.id) is not None] * done
             return done
 
-        self.staging._go_on_beside = going_on_beside
+        self.rooms.stages_beside._go_on = going_on_beside
 
     def draw(self):
         slow = getattr(self, "slow", None)

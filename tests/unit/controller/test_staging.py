@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apps.controller.staging import Asker
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
@@ -16,6 +15,7 @@ from hydra.policy import Beyond
 from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.commands import ApplyRules
 from hydra.reconfiguration.plan import hold, pair_of
+from hydra.staged_changes import Asker
 from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Stage
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
 
@@ -47,7 +47,7 @@ class Staged:
         self.rooms.devices.plane_problem = self.rooms.devices.tor_problem = lambda _device: None
         self.staging = self.rooms.loop._staging
         self.queue = []
-        self.staging._put = self.queue.append
+        self.staging._put = self.staging.progress._put = self.queue.append
         self.sent_mbps = np.zeros((len(fabric.racks),) * 2)
         self.sent_mbps[2, 0], self.sent_mbps[2, 3] = to_r1 * ROOM_MBPS, to_r4 * ROOM_MBPS
         self.wanted_mbps = None
@@ -168,9 +168,9 @@ def test_who_waits_counts_with_what_it_sent_before():
     staged.begin()
     staged.sent_mbps[2, 0] = 0.0  # it gets through hardly anything now
     staged.policy(beyond_room=Beyond.REFUSE)
-    seen = staged.staging._traffic
+    seen = staged.staging.headroom.traffic
     asked = []
-    staged.staging._traffic = lambda sent: asked.append(sent[2, 0]) or seen(sent)
+    staged.staging.headroom.traffic = lambda sent: asked.append(sent[2, 0]) or seen(sent)
     staged.next()
     assert asked == [pytest.approx(0.3 * ROOM_MBPS)]
 
@@ -349,7 +349,7 @@ class Clock:
 
     def __init__(self, staged, hour):
         self.hour = hour
-        staged.staging._minute_of_day = lambda: 60 * self.hour
+        staged.staging.headroom._minute_of_day = lambda: 60 * self.hour
         staged.policy(beyond_room=Beyond.AT_HOURS, beyond_hours="22:00-04:00")
 
 
@@ -613,7 +613,7 @@ def test_a_late_switch_that_never_comes_is_waited_for_no_longer_than_any():
     staged.next()
     staged.staging.keep_time()
     assert staged.staging.under_way
-    (change,) = staged.staging._changes.values()
+    (change,) = staged.staging.agenda
     change.late_until_s = 0.0
     staged.staging.keep_time()
     assert staged.entry(rest.id).state is ReconfigurationState.PARTIAL
@@ -649,7 +649,7 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     staged.begin()
     rest = staged.ledger.log.reconfigurations()[0]
     staged.next()
-    (change,) = staged.staging._changes.values()
+    (change,) = staged.staging.agenda
     change.late_until_s = 0.0
     course = []
     runner = staged.rooms.runner

@@ -1,0 +1,1 @@
+"""Large changes, a stage at a time; other jobs come in between."""

@@ -1,0 +1,228 @@
+"""The course of changes in stages: entered, journalled, and told stage by stage to the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from apps.controller.mover import Mover
+from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
+from hydra.journal import JournalError
+from hydra.journal_format import Unfinished
+from hydra.lifecycle import ReconfigurationState, StagePhase
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Topology
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import directions, moving_pairs
+from hydra.reconfiguration.stages import Stage
+from hydra.service import Reconfiguration
+from hydra.staged_changes import Agenda, Asker, StagedChange
+
+LOG = logging.getLogger("hydra.staging")
+
+
+def touched(state: NetworkState, goal: Topology) -> frozenset[Circuit]:
+    """Circuits that come or go on the way to a goal."""
+    return state.topology.circuits ^ goal.circuits
+
+
+class Progress:
+    """For the conductor's thread."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        ledger: Ledger,
+        reach: Reach,
+        mover: Mover,
+        agenda: Agenda,
+        put: Callable[[Callable[[], None]], None],
+        take_turn: Callable[[StagedChange], None],
+    ) -> None:
+        """``put`` queues a job; ``take_turn`` makes a change's next stage in its turn."""
+        self._fabric = fabric
+        self._policy = policy
+        self._network = ledger.network
+        self._bookings = ledger.bookings
+        self._log = ledger.log
+        self._reach = reach
+        self._mover = mover
+        self._agenda = agenda
+        self._put = put
+        self._take_turn = take_turn
+
+    # -- begin ------------------------------------------------------------------------------------
+
+    def begun(
+        self,
+        entry: Reconfiguration,
+        goal: Topology,
+        asker: Asker,
+        sent_mbps: DemandMatrix | None,
+        *,
+        expected: int | None = None,
+        phase: StagePhase = StagePhase.MOVING,
+    ) -> StagedChange:
+        """A change that begins, or goes on, from what there is now. The agenda does not have it."""
+        racks = len(self._fabric.racks)
+        return StagedChange(
+            entry,
+            asker,
+            goal,
+            np.zeros((racks, racks)) if sent_mbps is None else sent_mbps,
+            directions(self._network.state),
+            self._bookings.pins(),
+            self._reach.blocked_ports(),
+            None if sent_mbps is None else asker.wanted_mbps(),
+            expected,
+            self._agenda.next_rank(),
+            phase,
+        )
+
+    def queue(self, change: StagedChange) -> None:
+        """Have a queued change's next stage made in its turn, unless it is over by then."""
+
+        def take_turn() -> None:
+            if self._agenda.get(change.entry.id) is change:
+                self._take_turn(change)
+
+        self._put(take_turn)
+
+    def journal(self, change: StagedChange) -> None:
+        """Write what is left of it, so that it goes on after a restart. Raises JournalError."""
+        self._log.note_unfinished(
+            Unfinished(
+                change.entry.id,
+                change.entry.trigger,
+                change.goal,
+                whole=True,
+                stages_done=change.done,
+                paused=change.paused,
+            )
+        )
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def carry_out(self, change: StagedChange, stage: Stage, goal: NetworkState) -> None:
+        """Carry out a stage in its turn; queue the next, if it is not the last."""
+        entry, before = change.entry, self._network.state
+        if stage.last:
+            self._agenda.drop(change)
+        else:
+            entry = self.enter_stage(change)
+        reached = goal if stage.last else stage.target
+        execution = self._mover.move(
+            entry, reached, gives_way=True, hurries=not change.makes_up, slow=change.late
+        )
+        if stage.last:
+            self.note_last(change, execution)
+            return
+        self.note_stage(change, execution)
+        after = self._network.state
+        if execution.left is None:
+            change.put_off_unmoved(stage.pairs, after, stage.target, goal)
+        if (after.topology, after.vlans) == (before.topology, before.vlans):
+            change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
+        change.enter(StagePhase.QUEUED)
+        self.queue(change)
+
+    def enter_stage(self, change: StagedChange) -> Reconfiguration:
+        """The next stage of a change that has others ahead, as a reconfiguration of its own."""
+        entry = change.entry
+        self._agenda.put(change)
+        self.journal(change)
+        number = change.done + 1
+        of = f"of about {max(change.expected, number + 1)} " if change.expected else ""
+        self._log.update(entry.id, stages_expected=change.expected)
+        return self._log.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
+
+    def note_stage(self, change: StagedChange, execution: Execution, *, last: bool = False) -> None:
+        """Note that a stage was made."""
+        change.left_out |= execution.late
+        change.asker.moved(execution, change.done == 0 and not change.makes_up)
+        self._leave_as_it_is(execution, change)
+        change.done += 1
+        change.connected |= execution.plan.connect - execution.failures.keys()
+        change.disconnected |= execution.plan.disconnect
+        self._log.update(change.entry.id, stages_done=change.done)
+        if not last:
+            self.journal(change)
+
+    def _leave_as_it_is(self, execution: Execution, by: StagedChange) -> None:
+        before, after = execution.plan.current, execution.result
+        for change in self._agenda.leave_as_it_is(by, before, after, self._network.state):
+            self.journal(change)
+
+    # -- end --------------------------------------------------------------------------------------
+
+    def note_last(self, change: StagedChange, execution: Execution) -> None:
+        """Note that the last of several stages was made."""
+        entry = change.entry
+        self.note_stage(change, execution, last=True)
+        change.enter(StagePhase.OVER)
+        self._log.note_finished(entry.id)
+        self._log.update(entry.id, connected=change.connected, disconnected=change.disconnected)
+        self._see_to_the_rest(change, execution)
+
+    def note_whole(self, change: StagedChange, execution: Execution) -> None:
+        """Note that a change was made in one."""
+        change.left_out |= execution.late
+        change.asker.moved(execution, True)
+        self._leave_as_it_is(execution, change)
+        change.enter(StagePhase.OVER)
+        self._see_to_the_rest(change, execution)
+
+    def _see_to_the_rest(self, change: StagedChange, execution: Execution) -> None:
+        """Go on, as another change, with what the last stage has left to others, or has left out
+        since switches were late.
+
+        A change that recurs is planned anew by the next decision.
+        """
+        there, late = execution.result.topology == execution.wanted.topology, change.left_out
+        if change.asker.recurs or (execution.left is None and (there or not late)):
+            return
+        before = change.entry
+        why = "it gave way to others" if execution.left else "switches were late"
+        entry = self._log.enter(before.trigger, f"what {before.id} could not do, since {why}")
+        rest = change.rest(entry, time.monotonic() + self._policy.now.timeouts.vswitch_s)
+        self._agenda.put(rest)
+        with suppress(JournalError), self.ending_with(rest):  # what has been made is made
+            self.journal(rest)
+            self.queue(rest)
+
+    @contextmanager
+    def ending_with(self, change: StagedChange) -> Iterator[None]:
+        """End the change with whatever error ends the block.
+
+        A defect, too: periodic rounds wait for the end of a change, and would wait for good.
+        """
+        try:
+            yield
+        except Exception as error:
+            self.end(change, str(error))
+            raise
+
+    def end(self, change: StagedChange, reason: str) -> None:
+        """Note that a change ends here, with what it has made."""
+        self._agenda.drop(change)
+        if change.phase is not StagePhase.OVER:  # its last stage may have been made
+            change.enter(StagePhase.OVER)
+        self._log.note_finished(change.entry.id)
+        if not change.done:
+            self._log.refuse(change.entry, reason)
+            return
+        LOG.warning("%s ends after stage %d: %s", change.entry.id, change.done, reason)
+        self._log.update(
+            change.entry.id,
+            state=ReconfigurationState.PARTIAL,
+            reason=f"after stage {change.done}: {reason}",
+            connected=change.connected,
+            disconnected=change.disconnected,
+            paused=False,
+        )

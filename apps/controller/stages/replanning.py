@@ -1,0 +1,83 @@
+"""Between stages, a change is planned anew if there is something else to plan with or for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
+from hydra.errors import PlanError
+from hydra.journal_format import Unfinished
+from hydra.model import DemandMatrix, PortId
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.plan import Plan
+from hydra.reservations.reservation import Pin
+from hydra.staged_changes import StagedChange
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """A change planned anew."""
+
+    why: str
+    plan: Plan | None
+    """None: it does not pay any more."""
+    pins: tuple[Pin, ...]
+    blocked: frozenset[PortId]
+    wanted_mbps: DemandMatrix | None
+
+
+class Replanning:
+    """For the conductor's thread."""
+
+    def __init__(self, policy: CurrentPolicy, ledger: Ledger, reach: Reach) -> None:
+        self._policy = policy
+        self._network = ledger.network
+        self._bookings = ledger.bookings
+        self._log = ledger.log
+        self._reach = reach
+
+    def planned_anew(self, change: StagedChange, others_came: str) -> Anew | None:
+        """The change planned anew; None if there is nothing else to plan with or for.
+
+        ``others_came``: why that is so anyway, since others may have changed the network. Raises
+        HydraError.
+        """
+        pins, blocked = self._bookings.pins(), self._reach.blocked_ports()
+        policy = self._policy.now
+        wanted_mbps, moved = change.wanted_now(
+            self._network.state, policy.replan_share, policy.minimum_gain_mbps
+        )
+        if (pins, blocked) != (change.pins, change.blocked):
+            why = "there are other reservations, or ports to plan with"
+        elif moved is not None:
+            why = f"demand has moved by {moved:.0%} since it was planned"
+        elif others_came and change.asker.plan is not None:
+            why = others_came
+        else:
+            return None
+        if change.asker.plan is None:
+            raise PlanError(f"{why}, and what it was planned for is not known after a restart")
+        return Anew(why, change.asker.plan(), pins, blocked, wanted_mbps)
+
+    def adopt(self, change: StagedChange, anew: Anew, plan: Plan) -> None:
+        """Have a change go on by the plan that was made anew."""
+        change.pins, change.blocked, change.wanted_mbps = anew.pins, anew.blocked, anew.wanted_mbps
+        before, change.goal = change.goal, plan.target.topology
+        what = "goes on as planned" if change.goal == before else "is amended"
+        told = f"{anew.why}: {what}"
+        self._log.note_course(change.entry.id, told, plan.connect | plan.disconnect)
+
+    def contradiction(self, unfinished: Unfinished) -> str | None:
+        """The reason why a change that a restart has cut off can't go on to its goal, or None."""
+        if not unfinished.whole:
+            return "the fabric has a part of what it leads to no more"
+        goal, standing = unfinished.goal, self._network.state.topology.circuits
+        ends = {end for circuit in goal.circuits - standing for end in circuit.ends}
+        if not ends.isdisjoint(self._reach.blocked_ports()):
+            return "ports that it needs are set aside"
+        if any(
+            pin.path is not None and pin.path not in goal.paths for pin in self._bookings.pins()
+        ):
+            return "there are other reservations than it was planned with"
+        return None

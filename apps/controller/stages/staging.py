@@ -1,0 +1,329 @@
+"""Changes in their turn: in one if that fits, else a stage at a time.
+
+:mod:`hydra.reconfiguration.stages` cuts a change. Each stage is a reconfiguration of its own and a
+job of its own, so that a lost circuit or a reservation waits for the stage under way and no longer.
+Before each, the rest is looked at again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from apps.controller.mover import Mover
+from apps.controller.reach import Reach
+from apps.controller.record.ledger import Ledger
+from apps.controller.stages.headroom import Headroom
+from apps.controller.stages.progress import Progress, touched
+from apps.controller.stages.replanning import Replanning
+from apps.planning.engine import Planning
+from apps.process.logs import about
+from hydra.errors import HydraError, LifecycleError, PlanError
+from hydra.journal import JournalError
+from hydra.journal_format import Unfinished
+from hydra.lifecycle import StagePhase
+from hydra.model import DemandMatrix, Fabric, PortId, RackId
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.beside import Touched
+from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.plan import Plan, hold, pair_of, paths_by_pair
+from hydra.reconfiguration.stages import Stage, next_stage, stages
+from hydra.service import Reconfiguration
+from hydra.staged_changes import Agenda, Asker, StagedChange
+
+LOG = logging.getLogger("hydra.staging")
+
+
+class Staging:
+    """For the conductor's thread; :meth:`foresee`, :meth:`changes_of`, :meth:`stop` and
+    :meth:`pause` are for any.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        planning: Planning,
+        ledger: Ledger,
+        reach: Reach,
+        mover: Mover,
+        put: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """``put`` queues a job."""
+        self._fabric = fabric
+        self._policy = policy
+        self._planning = planning
+        self._network = ledger.network
+        self._bookings = ledger.bookings
+        self._log = ledger.log
+        self._reach = reach
+        self._mover = mover
+        self._put = put
+        self.headroom = Headroom(fabric, policy)
+        self.agenda = Agenda(fabric, planning.toward)
+        self.replanning = Replanning(policy, ledger, reach)
+        self.progress = Progress(
+            fabric, policy, ledger, reach, mover, self.agenda, put, self._go_on
+        )
+
+    # -- from any thread --------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> bool:
+        """True between the stages of a change, unless that waits for hours."""
+        return any(change.phase is not StagePhase.AWAITS_HOURS for change in self.agenda)
+
+    def stop(self, entry: Reconfiguration, by: str) -> None:
+        """End a change after the stage under way. Raises LifecycleError where none is ahead."""
+        change = self._with_stages_ahead(entry, "stopped")
+        change.stopped_by = by
+        self._put(lambda: self._go_on_if_its_turn_has_come(change))
+
+    def pause(self, entry: Reconfiguration, paused: bool) -> None:
+        """Begin no further stage, or go on. Raises LifecycleError where none is ahead, and
+        JournalError.
+        """
+        change = self._with_stages_ahead(entry, "paused")
+        before, change.paused = change.paused, paused
+        try:
+            self.progress.journal(change)
+        except JournalError:
+            change.paused = before
+            raise
+        if self.agenda.get(entry.id) is None:  # it has ended meanwhile
+            self._log.note_finished(entry.id)
+            return
+        self._log.update(entry.id, paused=paused)
+        self._put(lambda: self._go_on_if_its_turn_has_come(change))
+
+    def _with_stages_ahead(self, entry: Reconfiguration, what: str) -> StagedChange:
+        change = self.agenda.get(entry.id)
+        if change is None:
+            raise LifecycleError(
+                f"reconfiguration {entry.id} has no stage ahead of it (it is {entry.state.value}): "
+                f"only a change in stages can be {what}, before its last one"
+            )
+        return change
+
+    def changes_of(self, a: RackId, b: RackId) -> list[str]:
+        """Changes with stages ahead, and what they have left for two racks, in words."""
+        pair, state = (min(a, b), max(a, b)), self._network.state
+        standing = set(paths_by_pair(state).get(pair, ()))
+        lines = []
+        for change in self.agenda:
+            entry = self._log.reconfiguration(change.entry.id)
+            goal = {path for path in change.goal.paths if pair_of(path) == pair}
+            if pair in self.agenda.theirs(change, state).pairs:
+                goal = standing
+            stays = "leaves their paths as they are"
+            of = f" of about {entry.stages_expected}" if entry.stages_expected else ""
+            waits = change.phase is StagePhase.AWAITS_HOURS
+            lines.append(
+                f"reconfiguration {entry.id}, asked for by {entry.trigger}, has made "
+                f"{entry.stages_done}{of} stages{', and is paused' if entry.paused else ''}; what "
+                f"is left {stays if goal == standing else 'gives them other paths'}"
+                + (f"; it {entry.reason}" if waits else "")
+            )
+        return lines
+
+    def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
+        """The stages of a plan with this traffic; none if nobody measures it.
+
+        After ``policy.planning_budget_ms``, the last that is foreseen is not the plan's last.
+        """
+        if sent_mbps is None or plan.empty:
+            return ()
+        ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
+        ahead: list[Stage] = []
+        traffic = self.headroom.traffic(sent_mbps)
+        closed = self.agenda.closed_to(plan.target.topology, None, self._network.state)
+        for stage in stages(plan.current, plan.target, traffic, self._detours(closed)):
+            ahead.append(stage)
+            if time.monotonic() > ends_s:
+                break
+        return tuple(ahead)
+
+    # -- in its turn ------------------------------------------------------------------------------
+
+    def carry_out(self, entry: Reconfiguration, plan: Plan, asker: Asker) -> None:
+        """Move the network to the plan's target: at once if that fits, else a stage at a time.
+
+        The entry ends with the last stage. Raises HydraError where the first one can't be begun, or
+        broke off; the log's entry says so too.
+        """
+        sent_mbps = asker.sent_mbps()
+        ahead = self.foresee(plan, sent_mbps)
+        late = self.headroom.is_too_early(ahead) and not asker.recurs
+        if not late:
+            try:
+                self.headroom.refuse_beyond(ahead)
+            except PlanError as error:
+                self._log.refuse(entry, str(error))
+                raise
+        expected = len(ahead) if ahead and ahead[-1].last else None
+        change = self.progress.begun(
+            entry, plan.target.topology, asker, sent_mbps, expected=expected
+        )
+        if late:
+            self._wait_for_hours(change, ahead)
+            return
+        if sent_mbps is None or not ahead or ahead[0].last:
+            self.headroom.warn_of(ahead)
+            execution = self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
+            self.progress.note_whole(change, execution)
+            return
+        with about(entry.id):
+            LOG.info(
+                "takes %d stages%s: all at once would divert too much",
+                len(ahead),
+                "" if change.expected else " and more",
+            )
+        with self.progress.ending_with(change):
+            self.headroom.warn_of(ahead[:1])
+            self.progress.carry_out(change, ahead[0], plan.target)
+
+    def go_on(self, entry: Reconfiguration) -> None:
+        """Go on in its turn with a change that was begun beside another, if it has stages left."""
+        change = self.agenda.get(entry.id)
+        if change is not None:
+            self._go_on(change)
+
+    def keep_time(self) -> None:
+        """Go on with changes whose hours have come, or that need not wait any more: a duty."""
+        for change in self.agenda:
+            if change.phase is StagePhase.AWAITS_HOURS:
+                waits = change.paused or not self.headroom.has_hours
+            else:
+                waits = not (change.late and change.turn_has_come)
+            if not waits and self.agenda.get(change.entry.id) is change:
+                self._go_on(change)
+
+    def resume(
+        self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
+    ) -> Reconfiguration:
+        """Go on with a change that a restart has cut off, unless something contradicts it.
+
+        Without a measurement of traffic there are no stages to go on with.
+        """
+        done = unfinished.stages_done
+        entry = self._log.enter(
+            unfinished.trigger, f"goes on after a restart, with stage {done + 1}", unfinished.id
+        )
+        change = self.progress.begun(
+            entry, unfinished.goal, asker, sent_mbps, phase=StagePhase.QUEUED
+        )
+        change.done, change.paused = done, unfinished.paused
+        self._log.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
+        circuits = touched(self._network.state, change.goal)
+        why = "nobody measures traffic"
+        contradicted = None if sent_mbps is None else self.replanning.contradiction(unfinished)
+        if sent_mbps is None or contradicted is not None:
+            then = "it is planned anew by the next decision" if asker.recurs else "ask for it anew"
+            why = f"does not go on after a restart: {contradicted or why}; {then}"
+            self._log.note_course(entry.id, why, circuits)
+            self.progress.end(change, why)
+            return entry
+        self._log.note_course(entry.id, entry.reason, circuits)
+        self.agenda.put(change)
+        self.progress.queue(change)
+        return entry
+
+    # -- between stages ---------------------------------------------------------------------------
+
+    def _go_on_if_its_turn_has_come(self, change: StagedChange) -> None:
+        if change.turn_has_come and self.agenda.get(change.entry.id) is change:
+            self._go_on(change)
+
+    def _go_on(self, change: StagedChange) -> None:
+        """Make a change's next stage, unless it was stopped or paused or has to wait."""
+        if change.stopped_by is not None:
+            self.progress.end(change, f"stopped by {change.stopped_by}")
+            return
+        change.turn_has_come = change.paused or self._waits_for_late(change)
+        if change.turn_has_come:
+            return
+        before = change.phase
+        change.enter(StagePhase.MOVING)
+        try:
+            with self.progress.ending_with(change):
+                self._make_next_stage(change, before)
+        except JournalError:
+            raise  # recorded where it happened
+        except HydraError:
+            return  # the whole's entry says so
+
+    def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
+        """``before``: the phase in which its turn has come."""
+        why = {
+            StagePhase.AWAITS_HOURS: "its hours have come",
+            StagePhase.BEGUN_BESIDE: "its turn has come",
+        }.get(before, "")
+        if not self._look_again(change, why):
+            return
+        if before is StagePhase.AWAITS_HOURS:
+            # It was planned beside what others have made, and is asked for now.
+            change.made, change.rank = Touched(), self.agenda.next_rank()
+        state = self._network.state
+        goal = self.agenda.target_of(change, state)
+        near = hold(state, goal, change.put_off, ()) if change.put_off else goal
+        traffic = self.headroom.traffic(change.sent_now(state))
+        closed = self.agenda.closed_to(goal.topology, change, state)
+        stage = next_stage(state, near, traffic, self._detours(closed))
+        if self.headroom.is_too_early((stage,)) and not change.asker.recurs:
+            self._wait_for_hours(change, (stage,))
+            return
+        self.headroom.refuse_beyond((stage,))
+        self.headroom.warn_of((stage,))
+        self.progress.carry_out(change, stage, goal)
+
+    def _look_again(self, change: StagedChange, others_came: str) -> bool:
+        """Plan anew if there is something else to plan with or for; False if the change ends here.
+
+        ``others_came``: why that is so anyway, since others may have changed the network.
+        """
+        anew = self.replanning.planned_anew(change, others_came)
+        if anew is None:
+            return True
+        if anew.plan is None:
+            self.progress.end(change, f"{anew.why}: what is left does not pay any more")
+            return False
+        self.replanning.adopt(change, anew, anew.plan)
+        return True
+
+    def _wait_for_hours(self, change: StagedChange, ahead: tuple[Stage, ...]) -> None:
+        change.enter(StagePhase.AWAITS_HOURS)
+        change.turn_has_come = True
+        self.agenda.put(change)
+        self.progress.journal(change)
+        hours = self._policy.now.beyond_hours
+        reason = f"waits for {hours}: no room now at {self.headroom.told(ahead)}"
+        LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
+        self._log.update(change.entry.id, reason=reason)
+        circuits = touched(self._network.state, change.goal)
+        self._log.note_course(change.entry.id, reason, circuits)
+
+    def _waits_for_late(self, change: StagedChange) -> bool:
+        """True while switches that were late may still answer, or are about to be brought to the
+        state, since they have.
+        """
+        missing = change.late - self._reach.ready_switches()
+        if time.monotonic() >= change.late_until_s:
+            missing &= self._reach.soon_ready()
+        return bool(missing)
+
+    def _detours(self, closed_ports: frozenset[PortId]) -> Detours:
+        """Detours over no circuit that is reserved, or at one of these ports."""
+        pins = self._bookings.pins()
+        closed = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        standing = self._network.state.topology.circuits
+        closed.update(one for one in standing if not closed_ports.isdisjoint(one.ends))
+        policy = self._policy.now
+        ends_s = time.monotonic() + policy.planning_budget_ms / 1000
+        return Detours(
+            self._fabric,
+            policy.max_hops,
+            frozenset(closed),
+            self._planning.toward,
+            lambda: time.monotonic() > ends_s,
+        )
