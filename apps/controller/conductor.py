@@ -4,8 +4,9 @@ What keeps traffic from its destination comes before what somebody has asked for
 not even wait for the job under way, but is done while that waits for devices.
 
 Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. None
-begins before another has ended, but for what the mover lets in between two steps of a change, or
-while that waits. Of slow switches, synchronisation is a job for each of their answers.
+begins before another has ended, but for changes that come in beside a change under way, between two
+of its steps or while that waits: :meth:`Conductor.beside` has their order. Of slow switches,
+synchronisation is a job for each of their answers.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Conductor:
         self._first: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._waiting_once: set[Job] = set()
         self._meanwhile: dict[Job, None] = {}
+        self._beside: list[Callable[[], bool]] = []
+        self._look_beside: Job = _look_first
         self._woken = threading.Event()
         """Set once there is something to do meanwhile, or nothing more to wait for."""
         self._lock = threading.Lock()
@@ -76,10 +79,32 @@ class Conductor:
         self._duties.append(Duty(stage, action, every_s, first_s))
         return self._duties[-1]
 
-    def start(self, nap_s: Callable[[float], float] | None = None) -> None:
-        """``nap_s``: seconds until something needs an exact moment, at most its argument."""
+    def beside(self, come_in: Callable[[], bool]) -> None:
+        """Have ``come_in`` called where a change may be made beside those under way: it makes one,
+        and returns whether it has. Who is given first is asked first.
+        """
+        self._beside.append(come_in)
+
+    def come_in(self) -> bool:
+        """Have a change made beside those under way, if there is one to be made: the most urgent.
+        True if one was made. For the conductor's thread.
+        """
+        return any(come_in() for come_in in self._beside)
+
+    def start(
+        self,
+        nap_s: Callable[[float], float] | None = None,
+        look_beside: Job | None = None,
+    ) -> None:
+        """``nap_s``: seconds until something needs an exact moment, at most its argument.
+
+        ``look_beside`` is called while a job waits, after each :meth:`put` and :meth:`wake`: it may
+        have changes :meth:`come_in`.
+        """
         if nap_s is not None:
             self._nap_s = nap_s
+        if look_beside is not None:
+            self._look_beside = look_beside
         self._thread.start()
 
     def end_soon(self) -> None:
@@ -97,36 +122,45 @@ class Conductor:
         """True if the conductor's thread runs."""
         return self._thread.is_alive()
 
-    def put(self, job: Job, *, first: bool = False) -> None:
-        """Queue a job; with ``first``, before all that others ask for."""
+    def put(self, job: Job, *, first: bool = False, meanwhile: Job | None = None) -> None:
+        """Queue a job; with ``first``, before all that others ask for.
+
+        ``meanwhile``, with ``first``: the part of the job that can't wait for the job under way. It
+        is done while that waits; not at all if no job does. While it waits by :meth:`wait_for`
+        itself, others are done.
+        """
         if first:
             self._first.put(job)
             self._jobs.put(_look_first)  # it may be asleep
         else:
             self._jobs.put(job)
+        if meanwhile is not None:
+            with self._lock:
+                self._meanwhile[meanwhile] = None
+        self.wake()
 
-    def put_once(self, job: Job, *, first: bool = False) -> None:
-        """Queue a job that sees to everything there is when it begins, unless it waits already."""
-        with self._lock:
-            if job in self._waiting_once:
-                return
-            self._waiting_once.add(job)
+    def put_once(self, job: Job, *, first: bool = False, meanwhile: Job | None = None) -> None:
+        """:meth:`put` a job that sees to everything there is when it begins, unless it waits
+        already.
+        """
 
         def begin() -> None:
             with self._lock:
                 self._waiting_once.remove(job)
             job()
 
-        self.put(begin, first=first)
-
-    def put_meanwhile(self, job: Job) -> None:
-        """Have a job done while the one under way waits; not at all if none does.
-
-        It is for what something put first sees to as well, before this is called. While it waits by
-        :meth:`wait_for` itself, others are done.
-        """
         with self._lock:
-            self._meanwhile[job] = None
+            waits = job in self._waiting_once
+            self._waiting_once.add(job)
+            if waits and meanwhile is not None:
+                self._meanwhile[meanwhile] = None
+        if waits:
+            self.wake()
+        else:
+            self.put(begin, first=first, meanwhile=meanwhile)
+
+    def wake(self) -> None:
+        """Have a job that waits look around: changes may come in beside it."""
         self._woken.set()
 
     def wait_for(self, futures: Collection[Future[Any]]) -> None:
@@ -147,6 +181,8 @@ class Conductor:
             self._woken.clear()
             while (job := self._next_meanwhile()) is not None:
                 self._safely(job, "job")
+            if left:
+                self._safely(self._look_beside, "job")
 
     def in_part(self, duty: Duty, action: Job) -> None:
         """Do ``action``, a part of a duty that is due, while the job under way waits.

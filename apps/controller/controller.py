@@ -76,7 +76,7 @@ class Controller:
         self.rooms.quarantine.load()
         self.rooms.planner.start()
         self._give_duties()
-        self.rooms.conductor.start(self.rooms.slots.patience_s)
+        self.rooms.conductor.start(self.rooms.slots.patience_s, self.rooms.mover.let_in_meanwhile)
         self.rooms.announcer.start()
         self.rooms.poller.start()
         self.rooms.tor_counters.start()

@@ -122,7 +122,6 @@ class Loop:
     _panels: PatchPanels
     _spills: Spills
     _enqueue: Callable[[Callable[[], None]], None]
-    _look_soon: Callable[[], None] = lambda: None
     """Has a change that only waits call what it may let in."""
     _asked_for: dict[str, tuple[Reconfiguration, PlanRequest]] = field(
         default_factory=dict, init=False
@@ -356,7 +355,6 @@ class Loop:
             entry = self._log.enter(trigger)
             self._asked_for[entry.id] = entry, request
             self._enqueue(lambda: self._reconfigure(entry))
-        self._look_soon()
         self._log.write_entered()  # whoever asked is told of it, over a restart too
         return entry
 

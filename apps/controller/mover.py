@@ -71,7 +71,9 @@ class Mover:
         reach: Reach,
         announcer: Announcer,
         ledger: Ledger,
+        come_in: Callable[[], bool],
     ) -> None:
+        """``come_in`` has a change made by :meth:`move_beside` if there is one; True if so."""
         self._fabric = fabric
         self._policy = policy
         self._planning = planning
@@ -85,7 +87,7 @@ class Mover:
         self._reservations = ledger.reservations
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
-        self._others: list[Callable[[], bool]] = []
+        self._come_in = come_in
         self._look_around: Callable[[], None] = lambda: None
         self._broken_off_by: Exception | None = None
         """What has broken off a change that was made while another waited."""
@@ -99,12 +101,6 @@ class Mover:
         """
         self._look_around = look_around
 
-    def let_in(self, others: Callable[[], bool], *, first: bool = False) -> None:
-        """Have ``others`` called between two steps of changes: it may :meth:`move_beside` these,
-        once, and returns whether it has. With ``first``, it is asked before all others.
-        """
-        self._others.insert(0 if first else len(self._others), others)
-
     def _let_in(self, execution: Execution, over_since_s: Callable[[], float | None]) -> None:
         """Have others make what they can beside a change, as long as it has time;
         ``over_since_s``: when it would have gone on, None if not yet.
@@ -112,7 +108,7 @@ class Mover:
         standstill = self._standstills[execution]
         while standstill.may_last(execution):
             began_s = time.monotonic()
-            if not any(others() for others in self._others):
+            if not self._come_in():
                 return
             if (since_s := over_since_s()) is not None:
                 standstill.for_others_s += time.monotonic() - max(began_s, since_s)
@@ -254,7 +250,7 @@ class Mover:
         while they wait. They touch nothing of it, or leave to it what they do. With ``hurries``, as
         :meth:`move`.
 
-        Called by what :meth:`let_in` was given. If it breaks off, so do they.
+        Called by what comes in. If it breaks off, so do they.
         """
         touched = Touched.by(self._fabric, plan)
         for one in self._network.under_way:

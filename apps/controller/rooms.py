@@ -175,7 +175,7 @@ class Rooms:
             self.mastership,
             self.policing,
             self.conductor.wait_for,
-            self._look_soon,
+            self.conductor.wake,
         )
         upkeep = self.upkeep = Upkeep(
             fabric,
@@ -195,7 +195,15 @@ class Rooms:
             lambda: self.conductor.put_once(self.synchronise),
         )
         self.mover = Mover(
-            fabric, policy, self.planning, runner, upkeep, reach, self.announcer, ledger
+            fabric,
+            policy,
+            self.planning,
+            runner,
+            upkeep,
+            reach,
+            self.announcer,
+            ledger,
+            self.conductor.come_in,
         )
         audit = Audit(fabric, ledger.network, switches, care, recovery)
         self.auditor = Auditor(policy, ledger, reach, self.mover, self.planning, runner, audit)
@@ -217,7 +225,6 @@ class Rooms:
             ledger,
             limits,
             put,
-            self._look_soon,
         )
         self.reservation_care = ReservationCare(
             fabric, planning, mover, self.upkeep, reach, ledger, placement, put
@@ -270,9 +277,7 @@ class Rooms:
             self.panels,
             self.spills,
             put,
-            self._look_soon,
         )
-        mover.let_in(loop.beside)  # after what is lost, and what is reserved
         self.load_recorder = LoadRecorder(
             fabric,
             self._at_start,
@@ -281,6 +286,8 @@ class Rooms:
             lambda: ledger.network.state.topology.circuits,
         )
         self.slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
+        for come_in in (self.withdrawals.beside, self.placement.beside, loop.beside):
+            self.conductor.beside(come_in)  # the most urgent first
 
     def _watch(self, workers_refused: Callable[[], Sequence[RefusedWorker]]) -> None:
         """Probes, conditions, and what switches tell."""
@@ -366,10 +373,6 @@ class Rooms:
         if self.upkeep.follow_numbers():
             self.synchronise()
 
-    def _look_soon(self) -> None:
-        """Have a change that only waits call what it may let in: for any thread."""
-        self.conductor.put_meanwhile(self.mover.let_in_meanwhile)
-
     def _switch_connected(self, datapath: DatapathId) -> None:
         self.mastership.forget(datapath)  # before it is brought, which takes it anew
         self.switches.renewed(datapath)
@@ -385,33 +388,47 @@ class Rooms:
 
     def _look_at_tor(self, datapath: DatapathId) -> None:
         if datapath in self.fabric.rack_by_tor_datapath:  # it can tell carrier again
-            self.conductor.put_once(self.withdrawals.of_dead_circuits, first=True)
-            self.conductor.put_meanwhile(self.upkeep.divert_meanwhile)
+            self.conductor.put_once(
+                self.withdrawals.of_dead_circuits,
+                first=True,
+                meanwhile=self.upkeep.divert_meanwhile,
+            )
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
         if self.switches.is_of_uplink(datapath, port.name):
-            self.conductor.put_once(self.upkeep.follow_uplinks, first=True)
-            self.conductor.put_meanwhile(self.upkeep.follow_uplinks_meanwhile)
+            self.conductor.put_once(
+                self.upkeep.follow_uplinks,
+                first=True,
+                meanwhile=self.upkeep.follow_uplinks_meanwhile,
+            )
         if datapath in self.fabric.rack_by_tor_datapath and not port.up:
-            self.conductor.put_once(self.withdrawals.of_dead_circuits, first=True)
-            self.conductor.put_meanwhile(self.upkeep.divert_meanwhile)
+            self.conductor.put_once(
+                self.withdrawals.of_dead_circuits,
+                first=True,
+                meanwhile=self.upkeep.divert_meanwhile,
+            )
 
     def _ports_followed(self, ports: Sequence[MovedPort]) -> None:
         self.upkeep.note_followed(ports)
 
     def _ports_renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         self.switches.renumbered(datapath, earlier)
-        self.conductor.put_once(self._follow_numbers, first=True)
-        self.conductor.put_meanwhile(self.upkeep.follow_numbers_meanwhile)
+        self.conductor.put_once(
+            self._follow_numbers, first=True, meanwhile=self.upkeep.follow_numbers_meanwhile
+        )
 
     def _paths_lost(self, lost: Sequence[LostPath]) -> None:
-        self.conductor.put(lambda: self.withdrawals.of_lost_paths(lost), first=True)
-        self.conductor.put_meanwhile(lambda: self.withdrawals.divert_meanwhile(lost))
+        self.conductor.put(
+            lambda: self.withdrawals.of_lost_paths(lost),
+            first=True,
+            meanwhile=lambda: self.withdrawals.divert_meanwhile(lost),
+        )
 
     def _uplinks_one_way(self, dead: Dead) -> None:
         self.upkeep.note_one_way_uplinks(dead)
-        self.conductor.put_once(self.upkeep.follow_uplinks, first=True)
-        self.conductor.put_meanwhile(self.upkeep.follow_uplinks_meanwhile)
+        self.conductor.put_once(
+            self.upkeep.follow_uplinks, first=True, meanwhile=self.upkeep.follow_uplinks_meanwhile
+        )
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self.classifier.switch_of(server)

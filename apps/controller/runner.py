@@ -112,10 +112,10 @@ class Runner:
         mastership: Mastership,
         policing: Policing,
         wait_for: Callable[[Collection[Future[Any]]], object] = wait,
-        look_soon: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """``wait_for`` returns once these are done; what can't wait is done meanwhile. With
-        ``look_soon``, :attr:`only_waits` may have become true: called in any thread.
+        """``wait_for`` returns once these are done; what can't wait is done meanwhile. ``wake`` is
+        called, in any thread, when :attr:`only_waits` may have become true.
         """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
@@ -129,7 +129,7 @@ class Runner:
         self._mastership = mastership
         self._policing = policing
         self._wait_for = wait_for
-        self._look_soon = look_soon
+        self._wake = wake
         self._only_slow: dict[int, threading.Event] = {}
         """Commands under way, by ``id``: set once they wait for nobody but slow switches."""
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
@@ -294,7 +294,7 @@ class Runner:
 
         def only_slow_left() -> None:  # the last prompt one may answer once this is over
             only_slow.set()
-            self._look_soon()
+            self._wake()
 
         try:
             failures = self._fleet.apply(

@@ -65,7 +65,6 @@ class Withdrawals:
         self._network = ledger.network
         self._log = ledger.log
         self._reservations = ledger.reservations
-        self._mover.let_in(self.beside, first=True)
 
     @property
     def due(self) -> bool:

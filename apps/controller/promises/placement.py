@@ -44,8 +44,6 @@ class Placement:
     ledger: InitVar[Ledger]
     _limits: Limits
     _enqueue: Callable[[Callable[[], None]], None]
-    _look_soon: Callable[[], None] = lambda: None
-    """Wake the waiting reconfiguration, so that it re-checks what can run beside it."""
     _in_turn: set[str] = field(default_factory=set, init=False)
     """Reservations for which :meth:`_activate` is queued."""
     _tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = field(
@@ -64,7 +62,6 @@ class Placement:
         self._log = ledger.log
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
-        self._mover.let_in(self.beside)
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -76,7 +73,6 @@ class Placement:
         """Queue reservations that are to begin now; changes under way may let them in before."""
         self._in_turn.update(ids)
         self._enqueue(lambda: self._activate(ids))
-        self._look_soon()
 
     # -- in the conductor's thread ----------------------------------------------------------------
 

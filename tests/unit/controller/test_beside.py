@@ -93,12 +93,14 @@ class Stage:
             reach,
             SimpleNamespace(suspended=threading.Lock()),
             ledger,
+            lambda: any(come_in() for come_in in self.comes_in),
         )
         limits = Limits(reach, self.mover, ledger, POLICY.max_hops, 16)
         planner, panels = Planner(FABRIC, POLICY), SimpleNamespace(awaited=lambda _path: False)
         placement = Placement(
             planning, planner, self.mover, upkeep, reach, panels, ledger, limits, self.jobs.put
         )
+        self.comes_in = [placement.beside]
         care = ReservationCare(
             FABRIC, planning, self.mover, upkeep, reach, ledger, placement, self.jobs.put
         )
@@ -367,7 +369,7 @@ def _seconds_fly(monkeypatch):
 @pytest.mark.usefixtures("_seconds_fly")
 def test_a_change_does_not_stand_still_for_others_for_good(stage):
     asked = []
-    stage.mover.let_in(lambda: asked.append(len(stage.ledger.network.under_way)) or True)
+    stage.comes_in = [lambda: asked.append(len(stage.ledger.network.under_way)) or True]
     assert stage.change().state is ReconfigurationState.DONE
     assert asked == [1]
 
@@ -375,7 +377,7 @@ def test_a_change_does_not_stand_still_for_others_for_good(stage):
 @pytest.mark.usefixtures("_seconds_fly")
 def test_while_it_waits_anyway_it_does_not_stand_still(stage):
     asked = []
-    stage.mover.let_in(lambda: stage.only_waits and len(asked) < 9 and not asked.append(1))
+    stage.comes_in = [lambda: stage.only_waits and len(asked) < 9 and not asked.append(1)]
 
     def amid(batch):
         stage.only_waits = batch.step == "drain" and len(asked) < 5

@@ -205,7 +205,7 @@ def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
     assert waiting.wait(PATIENCE_S)
     conductor.put(lambda: done.append("first"), first=True)
     for _ in range(3):
-        conductor.put_meanwhile(help_meanwhile)
+        conductor.put(lambda: None, first=True, meanwhile=help_meanwhile)
     assert helped.wait(PATIENCE_S)
     device.set_result(None)
     conductor.ask(lambda: None)
@@ -226,8 +226,8 @@ def test_what_can_not_wait_does_not_wait_for_devices_of_the_one_before_it(conduc
         other.set_result(None)
 
     def under_way():
-        conductor.put_meanwhile(wait_meanwhile)
-        conductor.put_meanwhile(divert)
+        conductor.put(lambda: None, first=True, meanwhile=wait_meanwhile)
+        conductor.put(lambda: None, first=True, meanwhile=divert)
         late.start()
         conductor.wait_for([device])
         done.append("under way")
@@ -245,7 +245,7 @@ def test_what_can_not_wait_does_not_wait_for_devices_of_the_one_before_it(conduc
 def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(conductor):
     done, device = [], Future()
     conductor.put(lambda: done.append("first"), first=True)
-    conductor.put_meanwhile(lambda: done.append("meanwhile"))
+    conductor.put(lambda: None, first=True, meanwhile=lambda: done.append("meanwhile"))
     conductor.start()
     threading.Timer(0.1, device.set_result, [None]).start()
     conductor.ask(lambda: conductor.wait_for([device, device]))
@@ -259,7 +259,7 @@ def test_a_wait_ends_with_the_last_device(conductor):
     conductor.put(lambda: conductor.wait_for(devices))
     for device in devices[1:]:
         device.set_result(None)
-        conductor.put_meanwhile(lambda: None)
+        conductor.put(lambda: None, first=True, meanwhile=lambda: None)
     answer = Future()
     conductor.put(lambda: answer.set_result(devices[0].done()))
     devices[0].set_result(None)
@@ -303,7 +303,7 @@ def test_what_can_not_wait_is_not_forgotten_for_what_comes_first(conductor):
 
     conductor.put(lambda: (conductor.wait_for([device]), done.append("one")), first=True)
     conductor.put(lambda: done.append("two"), first=True)
-    conductor.put_meanwhile(help_meanwhile)
+    conductor.put(lambda: None, first=True, meanwhile=help_meanwhile)
     late = threading.Timer(5.0, device.cancel)
     late.start()
     conductor.start()
@@ -332,3 +332,30 @@ def test_who_asks_for_much_is_told_that_it_has_begun(conductor, monkeypatch):
     with pytest.raises(DeviceUnavailable, match="has begun it"):
         conductor.ask(lambda: over.wait(PATIENCE_S))
     over.set()
+
+
+def test_changes_come_in_while_a_job_waits_once_there_is_something_new(conductor):
+    """The most urgent first: it is asked first, and only one is made at a time."""
+    device, asked, looked = Future(), [], threading.Semaphore(0)
+
+    def come_in(name, made):
+        conductor.beside(lambda: asked.append(name) or made)
+
+    def look():
+        assert conductor.come_in()
+        looked.release()
+
+    for name, made in (("lost", False), ("reserved", True), ("asked for", True)):
+        come_in(name, made)
+    conductor.start(look_beside=look)
+    conductor.put(lambda: conductor.wait_for([device]))
+    conductor.put(lambda: None)
+    assert looked.acquire(timeout=PATIENCE_S)
+    while looked.acquire(blocking=False):
+        pass
+    asked.clear()
+    conductor.wake()
+    assert looked.acquire(timeout=PATIENCE_S)
+    device.set_result(None)
+    conductor.ask(lambda: None)
+    assert asked == ["lost", "reserved"]

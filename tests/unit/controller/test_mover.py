@@ -73,7 +73,7 @@ def mover_of(ledger, runner, plan=PLAN, policy=POLICY, **upkeeps):
     )
     reach = SimpleNamespace(conditions=lambda: runner.conditions)
     announcer = SimpleNamespace(suspended=threading.Lock())
-    return Mover(FABRIC, policy, planning, runner, upkeep, reach, announcer, ledger)
+    return Mover(FABRIC, policy, planning, runner, upkeep, reach, announcer, ledger, lambda: False)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ class Stage:
             awaited_racks=lambda: self.awaited,
         )
         panels = SimpleNamespace(awaited=lambda _path: False)
-        self.mover = SimpleNamespace(move=self.move, let_in=lambda _others: None, touched=Touched())
+        self.mover = SimpleNamespace(move=self.move, touched=Touched())
         limits = Limits(self.reach, self.mover, self.ledger, policy.max_hops, paths_per_pair)
         self.placement = Placement(
             self.planning,

@@ -153,7 +153,7 @@ def test_it_only_waits_for_slow_switches_once_all_else_is_confirmed(runner, monk
     held, seen = threading.Event(), []
     slow = FABRIC.servers[0].vswitch.datapath_id
     looked = []
-    runner._look_soon = lambda: looked.append(runner.only_waits)
+    runner._wake = lambda: looked.append(runner.only_waits)
 
     def apply(changes, _timeout_s, *, only_slow_left, slow, **_named):
         if slow == changes.keys():

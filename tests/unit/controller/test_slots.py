@@ -75,7 +75,15 @@ class Stage:
         announcer = SimpleNamespace(suspended=threading.Lock())
         self.policy = CurrentPolicy(POLICY)
         self.mover = Mover(
-            FABRIC, self.policy, self.planning, self, upkeep, reach, announcer, self.ledger
+            FABRIC,
+            self.policy,
+            self.planning,
+            self,
+            upkeep,
+            reach,
+            announcer,
+            self.ledger,
+            lambda: False,
         )
         self.slots = Slots(
             FABRIC, self.policy, self.mover, self.ledger, self.plan, lambda: self.network.now_s

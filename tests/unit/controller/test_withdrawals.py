@@ -47,9 +47,7 @@ class Stage:
         placement = SimpleNamespace(restore=lambda: None, awaits_racks=False)
         rejoining = SimpleNamespace(rejoin=lambda _: None)
         planning = SimpleNamespace(reduced=lambda *_: None)
-        mover = self.mover = SimpleNamespace(
-            move=self._move, let_in=lambda _others, first: None, touched=Touched()
-        )
+        mover = self.mover = SimpleNamespace(move=self._move, touched=Touched())
         self.withdrawals = Withdrawals(
             planning,
             ledger,
