@@ -76,8 +76,8 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
-from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.run import Conditions
 from hydra.roles import Mirrors, PortVlans
 from tests.unit.reconfiguration.wiring import Link, Sent, Way, Wiring, root
 

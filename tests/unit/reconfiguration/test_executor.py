@@ -13,6 +13,7 @@ from hydra.forwarding.rules import RemoveByCookie
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
+from hydra.reconfiguration import executor
 from hydra.reconfiguration.commands import (
     ApplyRules,
     AwaitPortsUp,
@@ -557,29 +558,29 @@ def test_the_last_epochs_padding_goes_and_this_ones_stays():
     )
 
 
-class _WithoutDivert(Execution):
+def _diverts_nothing(_run):
     """Forgets substep 3-1."""
-
-    def _divert(self):
-        yield Batch("divert", (ApplyRules({}),))
+    yield Batch("divert", (ApplyRules({}),))
 
 
-class _WithoutGate(Execution):
+def _looks_at_nothing(_run):
     """Forgets to look before it activates."""
-
-    def _gate(self):
-        yield from ()
+    yield from ()
 
 
 @pytest.mark.parametrize(
-    ("broken", "words"),
-    [(_WithoutDivert, "did not confirm its divert"), (_WithoutGate, "was not probed")],
+    ("step", "broken", "words"),
+    [
+        ("divert", _diverts_nothing, "did not confirm its divert"),
+        ("gate", _looks_at_nothing, "was not probed"),
+    ],
+    ids=["divert", "gate"],
 )
-def test_the_watch_sees_an_executor_that_forgets_a_step(broken, words):
+def test_the_watch_sees_an_executor_that_forgets_a_step(monkeypatch, step, broken, words):
+    monkeypatch.setattr(executor, step, broken)
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
-    sound = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
-    execution = broken(FABRIC, Policy(), sound.plan, sound.conditions, ORDER)
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
     with pytest.raises(Violation, match=words):
         Watch(network, execution).run()
 

@@ -1,0 +1,81 @@
+"""Substep 3-3: paths that passed the gate are activated; others stay electrical."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
+from hydra.forwarding.resteering import Resteering
+from hydra.forwarding.rules import Remove, RemoveByCookie, RuleChange
+from hydra.model import DatapathId, RackId
+from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps
+from hydra.reconfiguration.plan import Pair, changed_pairs, retagging, without
+from hydra.reconfiguration.relaying import abandoned, only
+from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.steering import note_relays
+
+
+def activate(run: Run) -> Steps:
+    """Remove the divert rules of the paths that came up, and clear away the others."""
+    run.result = without(run.plan.target, run.failures, run.lost_paths)
+    lost = changed_pairs(run.plan.target, run.result)
+    steer = Resteering.between(run.substrate, run.plan.target, run.result)
+    dead = run.conditions.diverted
+    run.activated = run.moving - (dead - run.plan.affected)  # the dead that are held
+    frozen: dict[DatapathId, tuple[RuleChange, ...]] = {}
+    in_common: dict[tuple[RackId, tuple[RackId, ...]], tuple[RuleChange, ...]] = {}
+    for switch, racks in run.diverted.items():
+        if switch.datapath in run.stuck:
+            continue
+        key = switch.rack, tuple(sorted(racks))
+        if key not in in_common:
+            in_common[key] = tuple(_activating(run, *key, steer, lost))
+        if in_common[key]:
+            frozen[switch.datapath] = in_common[key]
+    outcomes = yield Batch("activate", (ApplyRules(frozen, slow=run.slow),))
+    run.note("activate", outcomes)
+    for switch in run.diverted:
+        failure = by_switch(outcomes[0]).get(switch.datapath)
+        if failure is not None:
+            run.missed("activate", switch.name, failure)
+    yield from _tidy(run)
+
+
+def _activating(
+    run: Run, rack: RackId, towards: Iterable[RackId], steer: Resteering, lost: Collection[Pair]
+) -> Iterator[RuleChange]:
+    """Changes that end the divert of a rack's traffic; ``lost`` pairs lose their circuits."""
+    epoch, dead = run.plan.target.epoch, run.conditions.diverted
+    for to in towards:
+        pair = (min(rack, to), max(rack, to))
+        if pair in lost:
+            yield from steer.changes(rack, to)
+        if pair in run.activated and (run.hitless or pair in dead):
+            yield Remove(run.substrate.divert(to, epoch))
+
+
+def _tidy(run: Run) -> Steps:
+    """Untag failed circuits, stop relaying them, and remove the last epoch's emulated rules."""
+    given_up = run.plan.target.topology.circuits - run.result.topology.circuits
+    run.uncertain_planes |= {circuit.plane for circuit in given_up | run.failures.keys()}
+    untag = retagging(run.fabric, run.plan.target, run.result)
+    commands: list[Command] = [SetVlans(rack, ports) for rack, ports in sorted(untag.items())]
+    changes = abandoned(run.substrate, run.plan.target, run.result)
+    relays = changes.keys() & run.conditions.connected
+    if run.policy.emulated_rules:
+        stale = RemoveByCookie(
+            cookie(RuleKind.EMULATED_CIRCUIT, run.plan.current.epoch), COOKIE_KIND_EPOCH_MASK
+        )
+        for switch in run.diverted:
+            changes.setdefault(switch.datapath, []).append(stale)
+    if taken := only(changes, run.conditions.connected):
+        commands.append(ApplyRules(taken))
+    if not commands:
+        return
+    outcomes = yield Batch("tidy", tuple(commands))
+    run.note("tidy", outcomes)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        if isinstance(command, ApplyRules):
+            note_relays(run, outcome, relays)
+        elif isinstance(command, SetVlans) and outcome.failure is not None:
+            run.missed("tidy", run.fabric.racks[command.rack].name, outcome.failure)

@@ -1,0 +1,169 @@
+"""Substep 3-1: affected pairs go electrical, and circuits drain before they move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from hydra.failures import Failure, FailureKind
+from hydra.forwarding.resteering import diverting, steering_of
+from hydra.forwarding.substrate import Steering
+from hydra.model import RackId, Server
+from hydra.policy import OnSilence
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    AwaitRounds,
+    Batch,
+    Command,
+    Outcome,
+    SetVlans,
+    StageRules,
+    Steps,
+)
+from hydra.reconfiguration.draining import Draining
+from hydra.reconfiguration.plan import pair_of
+from hydra.reconfiguration.relaying import only
+from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.steering import (
+    able,
+    held_by_rack,
+    hold_for_silent,
+    is_cut_off,
+    is_off_circuits,
+    rules_to_push,
+)
+
+
+def divert(run: Run) -> Steps:
+    """Have all traffic of affected pairs electrical, at each end."""
+    switches = steering_of(run.substrate, run.plan.affected)
+    changes = diverting(run.substrate, switches, run.plan.target.epoch)
+    taken = only(changes, run.conditions.connected)
+    closes = run.policy.on_silent_vswitch is OnSilence.CLOSE
+    hurries = run.hurries and run.substrate.retags and not closes
+    outcomes = yield Batch("divert", (ApplyRules(taken, hurries, run.slow),))
+    run.note("divert", outcomes)
+    silent: dict[Steering, Failure] = {}
+    for switch, racks in switches.items():
+        failure = by_switch(outcomes[0]).get(switch.datapath, _away(switch))
+        if failure is None:
+            run.diverted[switch] = set(racks)
+        else:
+            run.stuck.add(switch.datapath)
+            silent[switch] = failure
+            if hurries and (
+                failure.kind is FailureKind.LATE or switch.datapath in run.conditions.awaited
+            ):
+                run.late.add(switch.datapath)
+    yield from _close(run, silent if closes else filter(partial(is_cut_off, run), silent))
+    hold_for_silent(run, silent)
+
+
+def _close(run: Run, silent: Iterable[Steering]) -> Steps:
+    """Have ToRs take nothing for circuits from silent vswitches that may send there."""
+    out: dict[RackId, list[Server]] = {}
+    held = held_by_rack(run)
+    for switch in silent:
+        if not is_off_circuits(run, switch) and held.get(switch.rack):
+            out.setdefault(switch.rack, []).extend(switch.servers)
+    ports = {rack: run.substrate.closed_ports(its) for rack, its in sorted(out.items())}
+    commands = [SetVlans(rack, closed) for rack, closed in ports.items() if closed]
+    if not commands:
+        return
+    outcomes = yield Batch("close", tuple(commands))
+    run.note("close", outcomes)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        rack = run.fabric.racks[command.rack].name
+        run.device_step("close", rack, outcome)
+        if outcome.failure is None:
+            run.closed |= {server.name for server in out[command.rack]}
+        else:
+            run.missed("close", rack, outcome.failure)
+
+
+def go_undiverted(run: Run) -> None:
+    """Experiments: pushed rules take effect at once, whatever the mirrors do meanwhile."""
+    for switch, racks in steering_of(run.substrate, run.plan.affected).items():
+        if switch.datapath in run.conditions.connected:
+            run.diverted[switch] = set(racks)
+        else:
+            run.stuck.add(switch.datapath)
+            run.silent.append(_away(switch))
+
+
+def drain(run: Run) -> Steps:
+    """Wait until nothing is under way any more on the paths that diverted pairs leave.
+
+    First, the switches that were diverted tell that they forward by no flow that they cached
+    earlier; then :class:`~hydra.reconfiguration.draining.Draining` sees to the paths.
+
+    Meanwhile switches are sent the rules that they are to be given afterwards.
+    """
+    beside: tuple[Command, ...] = (StageRules(rules_to_push(run)),)
+    seen: list[Outcome] = []
+    leaving = _leaving(run)
+    if leaving and run.substrate.tells_rounds:
+        datapaths = tuple(switch.datapath for switch in leaving)
+        told = AwaitRounds(datapaths, run.policy.timeouts.vswitch_s)
+        seen += (yield Batch("drain", (told, *beside)))[:1]
+        beside = ()
+        late = seen[0].value or frozenset()
+        hold_for_silent(run, {one: _late(one) for one in leaving if one.datapath in late})
+    draining = run.draining = Draining.of(
+        run.fabric,
+        run.plan,
+        run.conditions.diverted,
+        run.policy.drain,
+        cache_told=run.substrate.tells_rounds,
+    )
+    senders: dict[RackId, list[Server]] = {}
+    for switch in leaving:
+        if switch.name not in run.conditions.dead_uplinks:
+            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
+    receivers = {rack: able(run, rack) for rack in draining.ends}
+    yield from draining.run(senders, receivers, beside)
+    bound = "bound reached" if draining.bound_reached else ""
+    run.note("drain", (*seen, *draining.outcomes), bound)
+    _hold_undrained(run, draining)
+
+
+def _hold_undrained(run: Run, draining: Draining) -> None:
+    """Hold what still carries frames, and what nothing shows to be empty."""
+    busy = draining.busy()
+    if busy:
+        reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"
+        names = ", ".join(map(run.named, busy))
+        run.obstacles.append(Failure("drain", names, FailureKind.BUSY, reason))
+        run.replan((), busy)
+    unproven = [
+        path
+        for path in draining.unproven(probed=bool(run.policy.probe_interval_s))
+        if pair_of(path) not in run.conditions.diverted
+    ]
+    if unproven:
+        reason = (
+            f"nothing shows that {len(unproven)} path(s) are empty: no marker came through "
+            "before the drain bound"
+        )
+        names = ", ".join(map(run.between, unproven))
+        run.obstacles.append(Failure("drain", names, FailureKind.UNKNOWN, reason))
+        run.replan({pair_of(path) for path in unproven}, ())
+
+
+def _leaving(run: Run) -> list[Steering]:
+    """Diverted switches that may have sent onto circuits until now."""
+    held = held_by_rack(run)
+    return [
+        switch
+        for switch in run.diverted
+        if held.get(switch.rack) and not is_off_circuits(run, switch)
+    ]
+
+
+def _away(switch: Steering) -> Failure:
+    return Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
+
+
+def _late(switch: Steering) -> Failure:
+    reason = "has not looked at all its cached flows"
+    return Failure("forget", switch.name, FailureKind.UNKNOWN, reason)

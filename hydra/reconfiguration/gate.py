@@ -1,0 +1,112 @@
+"""The gate between substeps 3-2 and 3-3: each new path has light and passes probes both ways."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from hydra.failures import Failure, FailureKind
+from hydra.model import Circuit, Path, RackId, VlanId
+from hydra.reconfiguration.commands import Announce, Batch, ProbePath, Steps
+from hydra.reconfiguration.gating import await_carrier, probe
+from hydra.reconfiguration.plan import off_the_dark, pair_of, without
+from hydra.reconfiguration.retagging import retag_alone
+from hydra.reconfiguration.run import Run
+from hydra.reconfiguration.steering import able
+from hydra.rings import rings_of
+
+
+def gate(run: Run) -> Steps:
+    """Give up new circuits without light, and new paths through which no probe comes."""
+    yield from _await_carrier(run)
+    yield from _tag_last(run)
+    paths = run.new_paths()
+    if not paths:
+        return
+    yield from _announce(run, paths)
+    yield from _probe(run, paths)
+
+
+def _await_carrier(run: Run) -> Steps:
+    lighting = rings_of(run.plan.connect, run.plan.target.topology.circuits)
+    fresh = lighting - run.failures.keys()
+    timeout_s = run.policy.timeouts.port_up_s
+    dark = yield from await_carrier(run.fabric, fresh, timeout_s, run.note)
+    for circuit, failure in dark.items():
+        run.fail(circuit, failure)
+
+
+def _tag_last(run: Run) -> Steps:
+    """Join circuits that have light to VLANs that are in use elsewhere, and take those without
+    light off the VLANs of paths that are about to be.
+    """
+    lit = {
+        (run.fabric.ports[end].rack, run.fabric.ports[end].tor_port)
+        for circuit in run.lit()
+        for end in circuit.ends
+    }
+    flooded = {run.plan.target.vlans[path] for path in run.new_paths()}
+    left = without(run.plan.target, run.failures, run.lost_paths)
+    unlit = run.plan.target.topology.circuits - run.lit()
+    ports = off_the_dark(run.fabric, run.plan.target, left, unlit, flooded)
+    for rack, named in run.plan.tag_last.items():
+        for name, vlans in named.items():
+            if (rack, name) in lit:
+                ports.setdefault(rack, {})[name] = vlans
+    yield from retag_alone(run, "tag", ports)
+
+
+def _announce(run: Run, paths: Collection[Path]) -> Steps:
+    vlans: dict[RackId, set[VlanId]] = {}
+    for path in paths:
+        for rack in pair_of(path):
+            vlans.setdefault(rack, set()).add(run.plan.target.vlans[path])
+    servers = tuple(
+        (server, tuple(sorted(tags)))
+        for rack, tags in sorted(vlans.items())
+        for server in able(run, rack)
+    )
+    outcomes = yield Batch("announce", (Announce(servers),))
+    run.note("announce", outcomes)
+
+
+def _probe(run: Run, paths: Collection[Path]) -> Steps:
+    probes: list[ProbePath] = []
+    uses = Counter(circuit for path in paths for circuit in path.circuits)
+    shared = {circuit for circuit, number in uses.items() if number > 1}
+    for path in paths:
+        a, b = able(run, path.src), able(run, path.dst)
+        if a and b:
+            vlan = run.plan.target.vlans[path]
+            probes.append(ProbePath(path, vlan, (a[0], b[0]), run.policy.timeouts.probe_s))
+        else:
+            _fail_path(run, path, shared, _not_probed(run, path, path.dst if a else path.src))
+    if not probes:
+        return
+    port_up_s = run.policy.timeouts.port_up_s
+    verdicts = yield from probe(run.fabric, probes, port_up_s, run.note)
+    tried = list(zip(probes, verdicts, strict=True))
+    good = {circuit for one, lost in tried if lost is None for circuit in one.path.circuits}
+    dead = run.conditions.dead_uplinks  # by now
+    for one, lost in tried:
+        if lost is None:
+            continue
+        unable = [server for server in one.ends if server.name in dead]
+        cause = _not_probed(run, one.path, unable[0].rack) if unable else lost
+        _fail_path(run, one.path, good, cause)
+
+
+def _not_probed(run: Run, path: Path, rack: RackId) -> Failure:
+    reason = f"no server of {run.fabric.racks[rack].name} can be probed"
+    return Failure("probe", run.between(path), FailureKind.NOT_PROBED, reason)
+
+
+def _fail_path(run: Run, path: Path, good: Collection[Circuit], failure: Failure) -> None:
+    """Give up the circuits of ``path`` but those that are ``good``, since other paths use them;
+    if none is left, the path alone.
+    """
+    blamed = set(path.circuits).difference(good) - run.use().serving
+    for circuit in blamed:
+        run.fail(circuit, failure)
+    if not blamed:
+        run.lose(path, failure)

@@ -1,0 +1,168 @@
+"""Substep 3-2: ToR ports are retagged, rules pushed and mirrors moved, in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+
+from hydra.failures import Failure, FailureKind
+from hydra.model import Circuit, NetworkState, Path
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    ReadMirrors,
+    SetVlans,
+    Steps,
+)
+from hydra.reconfiguration.plan import (
+    PortsToTag,
+    diff,
+    merged,
+    mirror_moves,
+    pair_named,
+    port_trunks,
+    without,
+)
+from hydra.reconfiguration.relaying import leaving, only, unrelayed
+from hydra.reconfiguration.retagging import retag_alone, retagged, through
+from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.steering import deaf, note_relays, rules_to_push, takes_rules
+
+
+def move(run: Run) -> Steps:
+    """Retag, push and move mirrors; then read what did not confirm."""
+    yield from retag_alone(run, "untag", run.plan.untag_first)
+    yield from _unrelay(run)
+    yield from _disconnect_first(run)
+    retags = [SetVlans(rack, ports) for rack, ports in sorted(run.plan.retag.items())]
+    mirrors = [MoveMirrors(plane, move) for plane, move in sorted(run.plan.mirrors.items())]
+    push = ApplyRules(rules_to_push(run), slow=run.slow)
+    run.rules_pushed = sum(len(changes) for changes in push.changes.values())
+    run.ports_retagged = run.plan.retagged_ports
+    # Commands that are soonest sent come first: their devices are at work meanwhile.
+    commands: tuple[Command, ...] = (*mirrors, push, *retags)
+    outcomes = yield Batch("move", commands)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        if isinstance(command, SetVlans):
+            retagged(run, "retag", command, outcome)
+        elif isinstance(command, MoveMirrors):
+            _moved(run, command, outcome)
+        else:
+            _pushed(run, outcome)
+    run.note("move", outcomes)
+    if run.retag_failed or run.uncertain_planes:
+        reason = "not set up: a device that it had to wait for did not confirm"
+        for circuit in run.plan.connect_last:
+            name = run.named(circuit)
+            run.fail(circuit, Failure("move", name, FailureKind.HELD_UP, reason))
+    else:
+        yield from _move_alone(run, (), run.plan.connect_last)
+    yield from _settle_mirrors(run)
+    run.result = run.plan.target
+
+
+def _unrelay(run: Run) -> Steps:
+    """Stop relaying along paths that are given up: a late frame ends at a relay."""
+    relays = leaving(run.substrate, run.plan)
+    changes = only(relays, set(filter(partial(takes_rules, run), relays)))
+    if not changes:
+        return
+    outcomes = yield Batch("unrelay", (ApplyRules(changes),))
+    run.note("unrelay", outcomes)
+    note_relays(run, outcomes[0], changes)
+
+
+def _disconnect_first(run: Run) -> Steps:
+    """Tear down circuits that would close a loop in retagging; if one may stand, retag none.
+
+    The plan shrinks to giving these circuits up: taking tags away closes no loop.
+    """
+    first = run.plan.disconnect_first
+    yield from _move_alone(run, first, ())
+    if run.uncertain_planes:
+        current = replace(run.plan.current, epoch=run.plan.target.epoch)
+        target = without(current, first, _maybe_untagged(run))
+        plan = diff(run.fabric, run.plan.current, target, run.order_of)
+        back = _memberships_in(run, target, run.plan.untag_first)
+        run.plan = replace(plan, retag=merged(back, plan.untag_first, plan.retag))
+        reason = "nothing else moves: a circuit that had to go first may still be up"
+        names = ", ".join(map(run.named, sorted(first)))
+        run.obstacles.append(Failure("move", names, FailureKind.HELD_UP, reason))
+
+
+def _maybe_untagged(run: Run) -> list[Path]:
+    """Paths that a ToR may yet untag: it was told to, and has not answered."""
+    return through(run.plan.current, run.untagging)
+
+
+def _memberships_in(run: Run, state: NetworkState, ports: PortsToTag) -> PortsToTag:
+    """VLANs that these ports, which were retagged already, are to have in ``state``."""
+    trunks = port_trunks(run.fabric, state)
+    return {
+        rack: {
+            name: trunks[run.fabric.port_by_name[run.fabric.racks[rack].name, name].id]
+            for name in names
+        }
+        for rack, names in ports.items()
+    }
+
+
+def _move_alone(run: Run, disconnect: Collection[Circuit], connect: Collection[Circuit]) -> Steps:
+    """Move mirrors that may not move while ports are being retagged."""
+    moves = mirror_moves(run.fabric, disconnect, connect)
+    if not moves:
+        return
+    commands = tuple(MoveMirrors(plane, move) for plane, move in sorted(moves.items()))
+    outcomes = yield Batch("move", commands)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        _moved(run, command, outcome)
+
+
+def _pushed(run: Run, outcome: Outcome) -> None:
+    run.device_step("push", None, outcome)
+    errors = by_switch(outcome)
+    for switch, racks in run.diverted.items():
+        cause = errors.get(switch.datapath)
+        if cause is not None:
+            run.stuck.add(switch.datapath)
+            pairs = sorted({(min(switch.rack, to), max(switch.rack, to)) for to in racks})
+            named = ", ".join(pair_named(run.fabric, pair) for pair in pairs)
+            verb = "refuses" if cause.kind is FailureKind.REFUSED else "did not take"
+            words = f"{switch.name} {verb} the rules of {named} ({cause})"
+            run.obstacles.append(run.missed("push", switch.name, cause, words))
+    note_relays(run, outcome, errors.keys() - {switch.datapath for switch in run.diverted})
+    for path, lost in unrelayed(run.substrate, run.plan, lambda relay: deaf(run, outcome, relay)):
+        run.lose(path, lost)
+
+
+def _moved(run: Run, command: MoveMirrors, outcome: Outcome) -> None:
+    plane = run.fabric.planes[command.plane]
+    run.device_step("mirrors", plane.name, outcome)
+    if outcome.failure is not None:
+        words = f"OCS {outcome.failure}"
+        failure = run.missed("mirrors", plane.name, outcome.failure, words)
+        run.uncertain_planes.add(plane.id)
+        if failure.kind is FailureKind.AWAITS_PEOPLE:
+            run.asked_planes.add(plane.id)
+        for circuit in run.plan.connect:
+            if circuit.plane == plane.id:
+                run.fail(circuit, failure)
+
+
+def _settle_mirrors(run: Run) -> Steps:
+    """Read devices whose move was refused or unanswered: it may still have happened."""
+    planes = sorted(run.uncertain_planes)
+    if not planes:
+        return
+    outcomes = yield Batch("settle", tuple(ReadMirrors(plane) for plane in planes))
+    for plane, outcome in zip(planes, outcomes, strict=True):
+        if not outcome.confirmed:
+            continue
+        present = outcome.value.present  # the gate says whether they pass light
+        for circuit in run.plan.connect:
+            if circuit.plane == plane and present.issuperset(run.fabric.cross_connects(circuit)):
+                run.failures.pop(circuit, None)

@@ -1,0 +1,61 @@
+"""ToR ports are retagged; paths through ports that were not retagged are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hydra.failures import FailureKind
+from hydra.model import NetworkState, Path, PortId
+from hydra.reconfiguration.commands import Batch, Outcome, SetVlans, Steps
+from hydra.reconfiguration.plan import PortsToTag, pair_of
+from hydra.reconfiguration.run import Run
+from hydra.roles import PortVlans
+
+
+def retag_alone(run: Run, step: str, ports: PortsToTag) -> Steps:
+    """Retag ports that may not be retagged while mirrors move."""
+    commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
+    if not commands:
+        return
+    outcomes = yield Batch(step, commands)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        retagged(run, step, command, outcome)
+    run.note(step, outcomes)
+
+
+def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome) -> None:
+    rack = run.fabric.racks[command.rack]
+    run.device_step(step, rack.name, outcome)
+    ports = {
+        run.fabric.port_by_name[rack.name, name].id: vlans for name, vlans in command.ports.items()
+    }
+    if outcome.failure is None:
+        if step == "untag":
+            run.untagged |= ports
+        return
+    words = f"{rack.name} was not retagged ({outcome.failure})"
+    failure = run.missed(step, rack.name, outcome.failure, words)
+    run.retag_failed = True
+    if step == "untag" and failure.kind is FailureKind.UNKNOWN:
+        run.untagging |= ports
+    for circuit in run.plan.target.topology.circuits:
+        if not ports.keys().isdisjoint(circuit.ends):
+            run.fail(circuit, failure)
+    # Of pairs that the plan, since it shrank, leaves where they are: they have not got back.
+    untagged = {end: run.untagged[end] for end in ports if end in run.untagged}
+    for path in through(run.plan.target, untagged):
+        if pair_of(path) not in run.plan.affected:
+            run.lose(path, failure)
+
+
+def through(state: NetworkState, ports: Mapping[PortId, PortVlans]) -> list[Path]:
+    """Paths through one of these ports that has not got their VLAN."""
+    return [
+        path
+        for path, vlan in state.vlans.items()
+        if any(
+            end in ports and vlan not in ports[end].tagged
+            for circuit in path.circuits
+            for end in circuit.ends
+        )
+    ]

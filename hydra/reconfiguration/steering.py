@@ -1,0 +1,105 @@
+"""The switches that steer the traffic of a change: who takes its rules, who may still send."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from hydra.failures import Failure, FailureKind
+from hydra.forwarding.rules import RuleChange
+from hydra.forwarding.substrate import Steering
+from hydra.model import DatapathId, RackId, Server
+from hydra.reconfiguration.commands import Outcome
+from hydra.reconfiguration.plan import Pair, paths_by_pair
+from hydra.reconfiguration.pushing import rules_of
+from hydra.reconfiguration.run import Push, Run, by_switch
+
+
+def able(run: Run, rack: RackId) -> list[Server]:
+    """Servers of a rack that can send and receive on circuits."""
+    off = run.conditions.dead_uplinks | run.conditions.closed | run.closed
+    return [
+        server
+        for switch in run.substrate.steering(rack)
+        if takes_rules(run, switch.datapath)
+        for server in switch.servers
+        if server.name not in off
+    ]
+
+
+def takes_rules(run: Run, datapath: DatapathId) -> bool:
+    """True if a switch takes rules, as far as is known."""
+    return datapath in run.conditions.connected and datapath not in run.stuck
+
+
+def is_off_circuits(run: Run, switch: Steering) -> bool:
+    """True if nothing that the switch sends gets onto a circuit, whatever comes back."""
+    return switch.name in run.conditions.closed or switch.name in run.closed
+
+
+def held_by_rack(run: Run) -> dict[RackId, set[Pair]]:
+    """Affected pairs that have paths now, by each of their racks."""
+    held: dict[RackId, set[Pair]] = {}
+    for pair in run.plan.affected & paths_by_pair(run.plan.current).keys():
+        for rack in pair:
+            held.setdefault(rack, set()).add(pair)
+    return held
+
+
+def hold_for_silent(run: Run, silent: Mapping[Steering, Failure]) -> None:
+    """Leave paths of switches that can't confirm where they are: they may still be sending."""
+    held: set[Pair] = set()
+    of_rack = held_by_rack(run)
+    for switch, cause in silent.items():
+        words = f"{switch.name} did not confirm its divert ({cause})"
+        failure = run.missed("divert", switch.name, cause, words)
+        its = of_rack.get(switch.rack, set())
+        if is_off_circuits(run, switch) or (is_cut_off(run, switch) and not its):
+            continue
+        held |= its
+        run.obstacles.append(failure)
+    if held:
+        run.replan(held, ())
+
+
+def is_cut_off(run: Run, silent: Steering) -> bool:
+    """True if an uplink is down that would have to come back before the switch can send.
+
+    A late switch may answer before that.
+    """
+    return silent.name in run.conditions.dead_uplinks and silent.datapath not in run.late
+
+
+def rules_to_push(run: Run) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
+    """Circuit rules of the affected pairs, and those of their relays, for every switch that
+    has confirmed so far. For one plan, they are always the same tuples.
+    """
+    if run.pushed is None or run.pushed.plan is not run.plan:
+        run.pushed = Push(
+            run.plan,
+            rules_of(
+                run.fabric,
+                run.plan,
+                run.conditions.connected,
+                emulated=run.policy.emulated_rules,
+            ),
+        )
+    changes = run.pushed.changes
+    return {dp: mine for dp, mine in changes.items() if takes_rules(run, dp)}
+
+
+def note_relays(run: Run, outcome: Outcome, relays: Collection[DatapathId]) -> None:
+    """Note the relays that did not take their changes: they are synchronised later."""
+    for datapath in relays:
+        failure = deaf(run, outcome, datapath)
+        if failure is not None:
+            run.stuck.add(datapath)
+            run.silent.append(failure)
+
+
+def deaf(run: Run, outcome: Outcome, relay: DatapathId) -> Failure | None:
+    """The failure of a relay to take its rules; None if it took them."""
+    name = run.substrate.owned()[relay]
+    away = Failure("relay", name, FailureKind.NOT_READY, "not ready for rules")
+    failure = by_switch(outcome).get(relay, away)
+    return failure and replace(failure, step="relay", subject=name)
