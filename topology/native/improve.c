@@ -35,6 +35,7 @@ typedef struct {
     double *turn_residual; /* per circuit, and per demand: what paths in turn leave */
     double *unserved;
     int32_t *at_port; /* per port: its circuit, or -1 */
+    int32_t *idle;    /* scratch: ports without a circuit */
     int32_t *plane_start, *plane_port; /* ports where circuits may end, by plane */
     int32_t *rack_start, *rack_port;   /* the same by rack */
     int32_t *kept_a, *kept_b; /* the best circuits so far */
@@ -569,6 +570,26 @@ static uint32_t draw(Work *w, uint32_t below)
     return w->random % below;
 }
 
+/* Join ports that no circuit ends at, two of a plane at random. A detour over an idle rack takes two
+   new circuits, either of which alone serves nothing: so one of them has to be there by chance. */
+static void join_idle_ports(Work *w)
+{
+    for (int32_t plane = 0; plane < w->wiring->n_planes; plane++) {
+        int32_t count = 0;
+        for (int32_t i = w->plane_start[plane]; i < w->plane_start[plane + 1]; i++)
+            if (w->at_port[w->plane_port[i]] < 0)
+                w->idle[count++] = w->plane_port[i];
+        while (count > 1) {
+            int32_t one = w->idle[--count], drawn = (int32_t)draw(w, count);
+            int32_t other = w->idle[drawn];
+            if (may_join(w, one, other)) {
+                w->idle[drawn] = w->idle[--count];
+                join(w, one, other);
+            }
+        }
+    }
+}
+
 static void kick(Work *w)
 {
     int32_t ports = w->plane_start[w->wiring->n_planes];
@@ -578,6 +599,7 @@ static void kick(Work *w)
         int32_t first = w->plane_start[plane], count = w->plane_start[plane + 1] - first;
         rewire(w, one, w->plane_port[first + draw(w, count)]);
     }
+    join_idle_ports(w);
 }
 
 static void *room(bool *failed, size_t count, size_t size)
@@ -605,6 +627,7 @@ static bool set_up(Work *w)
     ROOM(&failed, w->left, w->demands.count);
     ROOM(&failed, w->n_paths, w->demands.count);
     ROOM(&failed, w->at_port, f->n_ports);
+    ROOM(&failed, w->idle, f->n_ports);
     ROOM(&failed, w->plane_start, (size_t)f->n_planes + 1);
     ROOM(&failed, w->plane_port, f->n_ports);
     ROOM(&failed, w->rack_start, (size_t)f->n_racks + 1);
@@ -675,7 +698,7 @@ static void release(Work *w)
                    w->turn_residual, w->unserved,
                    w->rack_start, w->rack_port,   w->short_of,   w->missing,
                    w->slot_start, w->slot_count,  w->slot_link,  w->slot_peer, w->best,
-                   w->residual,   w->left,        w->n_paths,    w->at_port,   w->plane_start,
+                   w->residual,   w->left,        w->n_paths,    w->at_port,   w->idle,       w->plane_start,
                    w->plane_port, w->kept_a,      w->kept_b,     w->kept_mbps};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
