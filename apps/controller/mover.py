@@ -5,9 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
@@ -26,6 +23,7 @@ from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution, rest
 from hydra.reconfiguration.plan import Pair, Plan, pair_named, resting_beside
+from hydra.reconfiguration.side_by_side import SideBySide, Standstill
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
@@ -35,27 +33,6 @@ _OUTAGE_WEIGHT: Final = 0.3
 _LOOK_S: Final = 0.25
 _NAMED: Final = 6
 """Pairs that the log names."""
-_FOR_OTHERS_S: Final = 1.0
-"""Time for which a change stands still for others, its pairs diverted; what has begun is finished.
-One that keeps to the pace of slow switches does so for as long as it has been at work, if that is
-more: with whatever others want, it takes twice its time at most, and the last of them.
-"""
-
-
-@dataclass(slots=True)
-class _Standstill:
-    """Time for which a change under way has stood still for others: had it not, it would have gone
-    on. While it waits anyway, it does not stand still.
-    """
-
-    began_s: float
-    for_others_s: float = 0.0
-
-    def may_last(self, execution: Execution) -> bool:
-        most_s = _FOR_OTHERS_S
-        if execution.slow:
-            most_s = max(most_s, time.monotonic() - self.began_s - self.for_others_s)
-        return self.for_others_s < most_s
 
 
 class Mover:
@@ -91,7 +68,7 @@ class Mover:
         self._look_around: Callable[[], None] = lambda: None
         self._broken_off_by: Exception | None = None
         """What has broken off a change that was made while another waited."""
-        self._standstills: dict[Execution, _Standstill] = {}
+        self._standstills: dict[Execution, Standstill] = {}
         """Of the changes under way."""
 
     def while_waiting(self, look_around: Callable[[], None]) -> None:
@@ -106,7 +83,7 @@ class Mover:
         ``over_since_s``: when it would have gone on, None if not yet.
         """
         standstill = self._standstills[execution]
-        while standstill.may_last(execution):
+        while standstill.may_last(execution, time.monotonic()):
             began_s = time.monotonic()
             if not self._come_in():
                 return
@@ -169,60 +146,33 @@ class Mover:
             return self._carry_out(entry, plan, gives_way=gives_way, hurries=hurries, slow=slow)
 
     @property
+    def _side_by_side(self) -> SideBySide:
+        return SideBySide(self._fabric, self._network.under_way)
+
+    @property
     def touched(self) -> Touched:
         """What the changes under way touch."""
-        return reduce(or_, (one.touched for one in self._network.under_way), Touched())
+        return self._side_by_side.touched
 
     def touched_beside(self, wanted: Touched) -> Touched | None:
-        """What the changes under way touch once they have left this to another; None if they have
-        to go on first.
-        """
-        touched = Touched()
-        for one in self._network.under_way:
-            mine = one.touched
-            if mine.meets(wanted):
-                plan = one.leaving_to(wanted)
-                if plan is None:
-                    return None
-                mine = mine.but_for(wanted) | Touched.by(self._fabric, plan)
-            touched |= mine
-        return touched
-
-    def _leavings(self, touched: Touched) -> dict[Execution, Plan] | None:
-        """The changes that have to leave this to another, with their plans then; None if one can't,
-        or a reservation would lose its path by it.
-        """
-        found: dict[Execution, Plan] = {}
-        reserved = {pin.path for pin in self._bookings.pins()}
-        for one in self._network.under_way:
-            if not one.touched.meets(touched):
-                continue
-            plan = one.leaving_to(touched)
-            if plan is None or one.touched.but_for(touched).meets(touched):
-                return None
-            dropped = set(one.plan.target.topology.paths).difference(plan.target.topology.paths)
-            if not reserved.isdisjoint(dropped):
-                return None
-            found[one] = plan
-        return found
+        """As :meth:`SideBySide.touched_beside`."""
+        return self._side_by_side.touched_beside(wanted)
 
     def why_not_beside(self, plan: Plan, *, takes_over: bool = False) -> str | None:
         """The reason why a plan can't be carried out between two steps of what is under way.
 
         With ``takes_over``, these may leave it what they touch.
         """
-        fabric, touched = self._fabric, Touched.by(self._fabric, plan)
-        if self._leavings(touched) is None if takes_over else touched.meets(self.touched):
+        beside, touched = self._side_by_side, Touched.by(self._fabric, plan)
+        if takes_over:
+            reserved = {pin.path for pin in self._bookings.pins()}
+            meets = not beside.leaves(touched, reserved)
+        else:
+            meets = touched.meets(beside.touched)
+        if meets:
             return "changes under way touch what it does"
-        planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
-        uncertain = set(self._reach.unconfirmed())
-        for one in self._network.under_way:
-            uncertain |= {fabric.planes[plane].name for plane in one.uncertain_planes}
-            uncertain |= one.unconfirmed
-        names = {fabric.planes[plane].name for plane in planes}
-        names |= {fabric.racks[fabric.ports[end].rack].name for end in touched.ports}
-        if names & uncertain:
-            return f"what {', '.join(sorted(names & uncertain))} has is not known yet"
+        if unknown := beside.unknown(plan, self._reach.unconfirmed()):
+            return f"what {', '.join(unknown)} has is not known yet"
         if self._network.rest_s(plan.target, self._policy.now.vlan_rest_s):
             return "its VLAN-IDs have to rest first"
         return None
@@ -252,16 +202,11 @@ class Mover:
 
         Called by what comes in. If it breaks off, so do they.
         """
-        touched = Touched.by(self._fabric, plan)
-        for one in self._network.under_way:
-            if not one.touched.meets(touched):
-                continue
-            left = one.leaving_to(touched)
-            if left is None:
-                raise PlanError("changes under way touch what it does")
-            waiting = one.plan.affected - left.affected
-            LOG.info("%d pairs keep waiting: ports of theirs are another's now", len(waiting))
-            one.leave_to(touched, left)
+        waiting = self._side_by_side.leave(Touched.by(self._fabric, plan))
+        if waiting is None:
+            raise PlanError("changes under way touch what it does")
+        for pairs in waiting:
+            LOG.info("%d pairs wait: their ports were given to another reconfiguration", pairs)
         with about(entry.id):
             return self._carry_out(entry, plan, hurries=hurries)
 
@@ -322,7 +267,7 @@ class Mover:
         self._network.foretell(plan.disconnect, entry.trigger)
         self._network.begin(execution)
         told = 0
-        self._standstills[execution] = _Standstill(started_s)
+        self._standstills[execution] = Standstill(started_s)
 
         def break_off_with_others() -> None:
             if (error := self._broken_off_by) is not None:

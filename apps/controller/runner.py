@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,16 +16,15 @@ from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.controller.mastership import Mastership
 from apps.controller.policing import Policing
+from apps.controller.probes import Probes
 from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.reservations import Reservations
 from apps.openflow.fleet import Fleet
-from apps.openflow.replies import Reply
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rule_tables import cookies_among, is_exact, table_drift
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.errors import DeviceError, NotProbed
+from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.frames import TAGGED_HEADER_BYTES, probe
 from hydra.forwarding.rules import ROUND_RULES
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, RackId
@@ -45,7 +41,6 @@ from hydra.reconfiguration.commands import (
     ConfirmRules,
     Course,
     HeldRules,
-    Marker,
     MoveMirrors,
     Outcome,
     PassMarkers,
@@ -71,29 +66,6 @@ _WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 """Commands that change nothing, and mostly wait. Probes of new paths are none of them: what they
 find is to be acted upon at once.
 """
-_SMALL_SHARE = 0.25
-"""Part of a probe's time that small frames get where large ones are lost."""
-_PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
-"""Parts of a path's time-out: the wait of each attempt before the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Sending:
-    """A marker under way, and how to send it again."""
-
-    marker: Marker
-    nonce: int
-    datapath: DatapathId
-    port: int
-    frame: bytes
-    heard: Reply[None]
-    earlier: tuple[Reply[None], ...] = ()
-    """Those of the marker's earlier sendings."""
-
-    @property
-    def was_heard(self) -> bool:
-        """True if an earlier sending has come: this one is only late."""
-        return any(one.done() for one in self.earlier)
 
 
 class Runner:
@@ -122,8 +94,6 @@ class Runner:
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
-        self._reservations = reservations
-        self._writer = writer
         self._announcer = announcer
         self._metrics = metrics
         self._mastership = mastership
@@ -134,6 +104,7 @@ class Runner:
         """Commands under way, by ``id``: set once they wait for nobody but slow switches."""
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
+        probes = Probes(fabric, policy, fleet)
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
             ApplyRules: self._apply_rules,
             StageRules: self._stage_rules,
@@ -143,11 +114,11 @@ class Runner:
             ReadMirrors: self._read_mirrors,
             AwaitPortsUp: self._await_ports_up,
             Announce: self._announce,
-            ProbePath: self._probe,
-            PassMarkers: self._pass_markers,
+            ProbePath: probes.of_path,
+            PassMarkers: probes.markers,
             Pause: self._pause,
-            Record: self._record,
-            SaveState: self._save_state,
+            Record: lambda command: writer.record(command.what, command.details),
+            SaveState: lambda command: reservations.save(command.what),
             ReadVlans: self._read_vlans,
             AwaitRounds: self._await_rounds,
             AwaitSwitches: self._await_switches,
@@ -156,7 +127,6 @@ class Runner:
             ConfirmRules: self._confirm_rules,
         }
         self._in_flight: tuple[tuple[Command, Future[Outcome]], ...] = ()
-        self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -378,12 +348,6 @@ class Runner:
     def _pause(self, command: Pause) -> None:
         time.sleep(command.seconds)
 
-    def _record(self, command: Record) -> None:
-        self._writer.record(command.what, command.details)
-
-    def _save_state(self, command: SaveState) -> None:
-        self._reservations.save(command.what)
-
     def _tor_datapath(self, rack: RackId) -> DatapathId | None:
         datapath = self._fabric.racks[rack].tor.datapath_id
         return datapath if datapath in self._fleet.connected() else None
@@ -415,84 +379,6 @@ class Runner:
             if not missing or time.monotonic() >= deadline:
                 return missing
             time.sleep(0.05)
-
-    def _probe(self, command: ProbePath) -> tuple[str, ...]:
-        """Probe each direction with frames of the largest size that servers send; returns those in
-        which none came through, and says so of those in which small ones do.
-        """
-        a, b = command.ends
-        ends = ((a, b),) if command.path.one_way else ((a, b), (b, a))
-        probes = [Marker(command.path, command.vlan, src, dst) for src, dst in ends]
-        mtu = self._policy.now.server_mtu
-        missing = self._pass(probes, command.timeout_s, mtu=mtu)
-        small = self._pass(missing, command.timeout_s * _SMALL_SHARE) if missing else ()
-        cut_short = f" (small frames pass, and none of {mtu + TAGGED_HEADER_BYTES} bytes: an MTU)"
-        return tuple(
-            sorted(
-                f"{one.src.name} to {one.dst.name}{'' if one in small else cut_short}"
-                for one in missing
-            )
-        )
-
-    def _pass_markers(self, command: PassMarkers) -> tuple[Marker, ...]:
-        return self._pass(command.markers, command.timeout_s, last=True)
-
-    def _pass(
-        self, markers: Sequence[Marker], timeout_s: float, *, last: bool = False, mtu: int = 0
-    ) -> tuple[Marker, ...]:
-        """Send markers, each as long as a packet of ``mtu`` bytes; returns those that did not
-        arrive.
-
-        A frame that a full queue drops is soon repeated. One that is only late still counts; but
-        with ``last``, nothing may be under way afterwards, and the last repetition has to arrive.
-        Raises NotProbed, without ``last``, if a switch at the end of a missing one answers nothing.
-        """
-        everything = missing = [self._sending(marker, mtu) for marker in markers]
-        silent = missing
-        for share in _PROBE_SHARES:
-            frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
-            for one in silent:
-                frames.setdefault(one.datapath, []).append((one.port, one.frame))
-            self._fleet.send_frames(frames)
-            self._fleet.await_probes([one.heard for one in missing], timeout_s * share)
-            missing = silent = [one for one in missing if not one.heard.done()]
-            if not missing:
-                break
-            if last:
-                silent = [self._again(one) for one in missing if not one.was_heard]
-                missing = [*silent, *(one for one in missing if one.was_heard)]
-                everything = [*everything, *silent]
-        try:
-            if missing and not last:
-                self._hear_out(missing, timeout_s)
-        finally:
-            for one in everything:
-                self._fleet.forget_probe(one.nonce)
-        return tuple(one.marker for one in missing if not one.heard.done())
-
-    def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
-        """Have the switches that sent and should have heard these tell whatever came before.
-
-        Raises NotProbed if one of them answers nothing (``hydra/faults/roll_call.py``).
-        """
-        hearers = {
-            switch.datapath
-            for one in missing
-            for switch in self._substrate.steering(one.marker.dst.rack)
-            if one.marker.dst in switch.servers
-        }
-        asked = {one.datapath for one in missing} | hearers
-        for failure in self._fleet.silent(asked, timeout_s).values():
-            raise NotProbed(failure.subject, f"no probe has come, and {failure}")
-
-    def _again(self, one: _Sending) -> _Sending:
-        return replace(self._sending(one.marker), earlier=(*one.earlier, one.heard))
-
-    def _sending(self, marker: Marker, mtu: int = 0) -> _Sending:
-        nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
-        datapath, port = self._substrate.launch(marker.src, marker.path)
-        frame = probe(marker.src.mac, marker.dst.mac, marker.vlan, nonce, mtu)
-        return _Sending(marker, nonce, datapath, port, frame, self._fleet.expect_probe(nonce))
 
 
 class BesideOthers:

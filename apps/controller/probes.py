@@ -1,0 +1,129 @@
+"""Probes and markers: frames that switches send along a path, heard at its other end."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from apps.openflow.fleet import Fleet
+from apps.openflow.replies import Reply
+from hydra.errors import NotProbed
+from hydra.forwarding.frames import TAGGED_HEADER_BYTES, probe
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import DatapathId, Fabric
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.commands import Marker, PassMarkers, ProbePath
+
+_SMALL_SHARE = 0.25
+"""Part of a probe's time that small frames get where large ones are lost."""
+_PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
+"""Parts of a path's time-out: the wait of each attempt before the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A marker under way, and how to send it again."""
+
+    marker: Marker
+    nonce: int
+    datapath: DatapathId
+    port: int
+    frame: bytes
+    heard: Reply[None]
+    earlier: tuple[Reply[None], ...] = ()
+    """Those of the marker's earlier sendings."""
+
+    @property
+    def was_heard(self) -> bool:
+        """True if an earlier sending has come: this one is only late."""
+        return any(one.done() for one in self.earlier)
+
+
+class Probes:
+    """Usable from any thread."""
+
+    def __init__(self, fabric: Fabric, policy: CurrentPolicy, fleet: Fleet) -> None:
+        self._substrate = substrate_of(fabric)
+        self._policy = policy
+        self._fleet = fleet
+        self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
+
+    def of_path(self, command: ProbePath) -> tuple[str, ...]:
+        """Probe each direction with frames of the largest size that servers send; returns those in
+        which none came through, and says so of those in which small ones do.
+        """
+        a, b = command.ends
+        ends = ((a, b),) if command.path.one_way else ((a, b), (b, a))
+        probes = [Marker(command.path, command.vlan, src, dst) for src, dst in ends]
+        mtu = self._policy.now.server_mtu
+        missing = self._pass(probes, command.timeout_s, mtu=mtu)
+        small = self._pass(missing, command.timeout_s * _SMALL_SHARE) if missing else ()
+        cut_short = f" (small frames pass, and none of {mtu + TAGGED_HEADER_BYTES} bytes: an MTU)"
+        return tuple(
+            sorted(
+                f"{one.src.name} to {one.dst.name}{'' if one in small else cut_short}"
+                for one in missing
+            )
+        )
+
+    def markers(self, command: PassMarkers) -> tuple[Marker, ...]:
+        return self._pass(command.markers, command.timeout_s, last=True)
+
+    def _pass(
+        self, markers: Sequence[Marker], timeout_s: float, *, last: bool = False, mtu: int = 0
+    ) -> tuple[Marker, ...]:
+        """Send markers, each as long as a packet of ``mtu`` bytes; returns those that did not
+        arrive.
+
+        A frame that a full queue drops is soon repeated. One that is only late still counts; but
+        with ``last``, nothing may be under way afterwards, and the last repetition has to arrive.
+        Raises NotProbed, without ``last``, if a switch at the end of a missing one answers nothing.
+        """
+        everything = missing = [self._sending(marker, mtu) for marker in markers]
+        silent = missing
+        for share in _PROBE_SHARES:
+            frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
+            for one in silent:
+                frames.setdefault(one.datapath, []).append((one.port, one.frame))
+            self._fleet.send_frames(frames)
+            self._fleet.await_probes([one.heard for one in missing], timeout_s * share)
+            missing = silent = [one for one in missing if not one.heard.done()]
+            if not missing:
+                break
+            if last:
+                silent = [self._again(one) for one in missing if not one.was_heard]
+                missing = [*silent, *(one for one in missing if one.was_heard)]
+                everything = [*everything, *silent]
+        try:
+            if missing and not last:
+                self._hear_out(missing, timeout_s)
+        finally:
+            for one in everything:
+                self._fleet.forget_probe(one.nonce)
+        return tuple(one.marker for one in missing if not one.heard.done())
+
+    def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
+        """Have the switches that sent and should have heard these tell whatever came before.
+
+        Raises NotProbed if one of them answers nothing (``hydra/faults/roll_call.py``).
+        """
+        hearers = {
+            switch.datapath
+            for one in missing
+            for switch in self._substrate.steering(one.marker.dst.rack)
+            if one.marker.dst in switch.servers
+        }
+        asked = {one.datapath for one in missing} | hearers
+        for failure in self._fleet.silent(asked, timeout_s).values():
+            raise NotProbed(failure.subject, f"no probe has come, and {failure}")
+
+    def _again(self, one: _Sending) -> _Sending:
+        return replace(self._sending(one.marker), earlier=(*one.earlier, one.heard))
+
+    def _sending(self, marker: Marker, mtu: int = 0) -> _Sending:
+        nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
+        datapath, port = self._substrate.launch(marker.src, marker.path)
+        frame = probe(marker.src.mac, marker.dst.mac, marker.vlan, nonce, mtu)
+        return _Sending(marker, nonce, datapath, port, frame, self._fleet.expect_probe(nonce))
