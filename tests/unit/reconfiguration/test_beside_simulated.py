@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hydra.model import Fabric, NetworkState, PlaneId, Topology, VlanId
+from hydra.model import Fabric, NetworkState, Topology, VlanId
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.commands import (
@@ -29,6 +29,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
+from hydra.reconfiguration.side_by_side import SideBySide
 from tests.unit.core.fabrics import (
     first_state,
     openflow_only,
@@ -222,9 +223,7 @@ class _World:
         something is open.
         """
         state = self.upkeep.memory.state
-        touched = Touched()
-        for one in self.under_way:
-            touched |= one.touched
+        touched = self.side_by_side.touched
         start = apart(state, touched)
         drawn = random_goal(self.fabric, start, self.rng, self.marks)
         goal = drawn if isinstance(drawn, NetworkState) else _without_new_vlans(start, drawn)
@@ -242,7 +241,7 @@ class _World:
                 target = hold(state, goal, staying, ())
             plan = diff(self.fabric, state, target, self.order)
             mine = Touched.by(self.fabric, plan)
-            if not plan.empty and self._is_left(mine) and not self._is_open(plan, mine):
+            if not plan.empty and self.side_by_side.leaves(mine, ()) and not self._is_open(plan):
                 yield plan
 
     def _meets_what_stays(self, state: NetworkState, target: NetworkState) -> bool:
@@ -257,33 +256,24 @@ class _World:
         mine = Touched(moving_pairs(state, target), ends)
         return any(one.meets(mine) for one in firm)
 
-    def _is_left(self, touched: Touched) -> bool:
-        """Whether changes under way leave this to another, as far as they touch it."""
-        for one in self.under_way:
-            if one.touched.meets(touched) and (
-                one.leaving_to(touched) is None or one.touched.but_for(touched).meets(touched)
-            ):
-                return False
-        return True
+    @property
+    def side_by_side(self) -> SideBySide:
+        return SideBySide(self.fabric, self.under_way)
 
-    def _is_open(self, plan: Plan, touched: Touched) -> bool:
+    def _is_open(self, plan: Plan) -> bool:
         """Whether a device of a plan may hold something else than is known."""
-        unsure: set[PlaneId | str] = set(self.upkeep.uncertain)
-        for one in self.under_way:
-            unsure |= one.uncertain_planes | one.unconfirmed
-        planes = {circuit.plane for circuit in plan.connect | plan.disconnect}
-        racks = {self.fabric.racks[self.fabric.ports[end].rack].name for end in touched.ports}
-        return not unsure.isdisjoint(planes | racks)
+        planes = self.fabric.planes
+        unsure = {
+            one if isinstance(one, str) else planes[one].name for one in self.upkeep.uncertain
+        }
+        return bool(self.side_by_side.unknown(plan, unsure))
 
     # -- changes ----------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan, outer: _Joint | None = None) -> None:
         upkeep, beside = self.upkeep, self.under_way
-        touched = Touched.by(self.fabric, plan)
-        for one in beside:
-            if one.touched.meets(touched):
-                one.leave_to(touched, one.leaving_to(touched))
-                self.left = True
+        waiting = self.side_by_side.leave(Touched.by(self.fabric, plan))
+        self.left |= bool(waiting)
         conditions, gives_way = upkeep.conditions(), self.rng.random() < 0.7
         slow, hurries = self.network.late.slow, bool(beside) and self.rng.random() < 0.7
         execution = Execution(
