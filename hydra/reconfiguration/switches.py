@@ -152,6 +152,8 @@ class Switches:
     being_brought: frozenset[DatapathId] = frozenset()
     """Switches that :meth:`bring_beside` is at work on."""
     _dead: frozenset[Pair] = frozenset()
+    closed: frozenset[str] = frozenset()
+    """Servers whose port at the ToR is closed to circuits, until their switch answers."""
     closed_meanwhile: frozenset[str] = frozenset()
     """Servers whose port changes under way have closed to circuits, and count on."""
     one_way_uplinks: frozenset[str] = frozenset()
@@ -193,8 +195,6 @@ class Switches:
         """True if the present state is known: switches may be brought to it."""
         self.spares_relays = False
         """True from a start on, as long as a switch may count on relays of an earlier state."""
-        self.closed: frozenset[str] = frozenset()
-        """Servers whose port at the ToR is closed to circuits, until their switch answers."""
         self.dead_uplinks: frozenset[str] = frozenset()
         """Servers whose uplink to the ToR is down, closed, or dead in one direction."""
         self._uplinks = frozenset(
@@ -213,6 +213,8 @@ class Switches:
         self._ready: tuple[int, frozenset[DatapathId], frozenset[DatapathId]] | None = None
         """Switches that are ready, after which changes and of which connected ones."""
         self._renewed: set[DatapathId] = set()
+        self._untaken: set[DatapathId] = set()
+        """Switches that this controller has not become the master of since they connected."""
         self._slow: set[DatapathId] = set()
         """Switches that were given up, and have answered after all."""
         self._untried: set[DatapathId] = set()
@@ -403,8 +405,8 @@ class Switches:
         self._untried.discard(datapath)
         self._missed.discard(datapath)
         self._only_moved.discard(datapath)
-        self._moved.pop(datapath, None)  # it is brought to whatever numbers its ports have now
-        self._renewed.add(datapath)
+        self._renewed.add(datapath)  # it is brought to whatever numbers its ports have now
+        self._untaken.add(datapath)
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
 
@@ -453,10 +455,11 @@ class Switches:
                 self.owned[datapath],
                 name,
                 tuple(sorted(old)),
-                0 if (port := self._connections.port(datapath, name)) is None else port.number,
+                0 if port is None else port.number,
                 self._rack_of(datapath),
             )
             for name, old in self._moved.get(datapath, {}).items()
+            if (port := self._connections.port(datapath, name)) is None or old != {port.number}
         ]
 
     def learn(self, execution: Execution) -> None:
@@ -518,6 +521,7 @@ class Switches:
         if not taken.confirmed:
             LOG.error("%s: it is left alone", taken.failure)
             return []
+        self._untaken.difference_update(taken.value)
         others = [one for one in datapaths if one not in taken.value]
         if others:
             names = ", ".join(self.known[one] for one in others)
@@ -763,9 +767,10 @@ class Switches:
 
         While ``changes`` are under way, the rules of paths of the pairs that these move are left to
         them; their divert rules are right afterwards. They are followed once more after that.
+        Switches that this controller is not the master of yet are left to :meth:`synchronise`.
         """
-        connected = self._connections.connected()
-        moved = {dp: some for dp, some in self._moved.copy().items() if dp in connected}
+        able = self._connections.connected() - frozenset(self._untaken)
+        moved = {dp: some for dp, some in self._moved.copy().items() if dp in able}
         if not self.settled or not moved:
             return
         state = self._memory.state

@@ -108,3 +108,15 @@ def test_one_that_is_deleted_and_added(network):
     subprocess.run(["ovs-vsctl", *anew, "--", *number], check=True)
     assert number_of(port) == FRESH + 10
     follows(network, port)
+
+
+def test_one_whose_switch_is_away_meanwhile(network):
+    """Its table names the old number when it comes back."""
+    port = KINDS[network.fabric.name][0]
+    bridge = bridge_of(port)
+    get = ["ovs-vsctl", "get-controller", bridge]
+    controllers = subprocess.run(get, check=True, capture_output=True, text=True).stdout.split()
+    subprocess.run(["ovs-vsctl", "del-controller", bridge], check=True)
+    request(**{port: FRESH + 20})
+    subprocess.run(["ovs-vsctl", "set-controller", bridge, *controllers], check=True)
+    follows(network, port)

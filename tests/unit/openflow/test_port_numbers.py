@@ -148,3 +148,36 @@ def test_a_change_that_is_sent_after_that_names_the_new_number(fleet, told, swit
     sent = b"".join(switch.sent)
     assert NEW.to_bytes(4, "big") in sent
     assert told
+
+
+def again(fleet, **ports):
+    """The same switch, connected anew with its ports numbered so."""
+    return Switch(fleet, V1, agrees, {n: PortInfo(n, name, True) for name, n in ports.items()})
+
+
+def test_numbers_that_have_changed_while_a_switch_was_away_are_told_after_its_connection(
+    fleet, told, switch
+):
+    """Its rules name the old ones until it is brought: a restart of Open vSwitch may keep them."""
+    connected = []
+    fleet.watch(connected.append, *(lambda *_told: None for _ in range(4)))
+    switch.disconnect()
+    assert not told
+    new = again(fleet, host=HOST, optical=NEW, electrical=ELECTRICAL)
+    assert (connected, told) == ([V1], [(V1, {"optical": OPTICAL})])
+    new.disconnect()
+    new = again(fleet, host=HOST, optical=NEW, electrical=ELECTRICAL)
+    new.disconnect()
+    again(fleet, host=HOST, electrical=ELECTRICAL)
+    assert len(told) == 1, "a port that is gone has no other number"
+
+
+def test_a_port_whose_number_another_has_when_its_switch_connects_is_told(fleet, told, switch):
+    switch.disconnect()
+    again(fleet, host=HOST, electrical=OPTICAL)
+    assert told == [(V1, {"optical": OPTICAL, "electrical": ELECTRICAL})]
+
+
+def test_of_strangers_no_numbers_are_kept(fleet, told):
+    Switch(fleet, 0x7777, agrees).disconnect()
+    assert not fleet._last_numbers

@@ -527,6 +527,30 @@ def test_a_switch_in_doubt_whose_port_moves_is_told_of_once_it_is_brought(at_wor
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
+def test_a_switch_that_connects_anew_before_its_rules_followed_is_told_of_until_it_is_brought(
+    at_work,
+):
+    """It may have another master by now: nothing is written before it is taken."""
+    first, *_ = sorted(at_work.switches.owned)
+    at_work.switches.renumbered(first, {"optical": 2})
+    at_work.switches.renewed(first)
+    with pytest.raises(StopIteration):
+        next(at_work.switches.follow_numbers())
+    (port,) = at_work.switches.moved_ports()
+    assert (port.port, port.old) == ("optical", (2,))
+    at_work.run(at_work.switches.synchronise([first]))
+    assert not at_work.switches.moved_ports()
+    assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
+
+
+def test_a_port_that_has_its_old_number_again_when_its_switch_connects_is_not_told_of(at_work):
+    first, *_ = sorted(at_work.switches.owned)
+    number = at_work.switches._connections.port(first, "optical").number
+    at_work.switches.renumbered(first, {"optical": number})
+    at_work.switches.renewed(first)
+    assert not at_work.switches.moved_ports()
+
+
 def test_a_switch_that_is_just_being_brought_when_a_port_moves_is_brought_again(core):
     first, second, *_ = sorted(core.switches.owned)
     course, _ = under_way(core, first, second)
