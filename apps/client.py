@@ -28,7 +28,7 @@ from apps.connection import (
     Refusal,
     resource,
 )
-from apps.rest import models
+from apps.rest import resources
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 
@@ -45,7 +45,7 @@ _DocumentT = TypeVar("_DocumentT", bound=BaseModel)
 class Refused(ClientError):
     """The controller said no; ``problem`` says why, and may have alternatives."""
 
-    def __init__(self, problem: models.Problem) -> None:
+    def __init__(self, problem: resources.Problem) -> None:
         self.problem = problem
         super().__init__(f"{problem.title}: {problem.detail}")
 
@@ -58,7 +58,7 @@ class Refused(ClientError):
 class NotActive(ClientError):
     """A reservation was admitted and did not become active."""
 
-    def __init__(self, reservation: models.Reservation) -> None:
+    def __init__(self, reservation: resources.Reservation) -> None:
         self.reservation = reservation
         state = reservation.state.value
         super().__init__(f"reservation {reservation.id} is {state}: {reservation.reason}")
@@ -108,12 +108,12 @@ class HydraClient:
         priority: int = 0,
         service: ServiceClass = ServiceClass.SHARED,
         wait_s: int = 0,
-    ) -> models.Reservation:
+    ) -> resources.Reservation:
         """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
 
         With ``minimum_mbps`` the answer's ``bandwidth_mbps`` is the most that fits, from there on.
         """
-        body = models.ReservationBody(
+        body = resources.ReservationBody(
             src=src,
             dst=dst,
             bandwidth_mbps=bandwidth_mbps,
@@ -125,43 +125,43 @@ class HydraClient:
             priority=priority,
             service=service,
         )
-        return self._make("/v1/reservations", body, models.Reservation, wait_s)
+        return self._make("/v1/reservations", body, resources.Reservation, wait_s)
 
     def preview(
         self, src: str, dst: str, bandwidth_mbps: float, **times: float
-    ) -> models.ReservationPreview:
+    ) -> resources.ReservationPreview:
         """The outcome of :meth:`reserve`, without its effect."""
         entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
-        body = models.ReservationBody.model_validate({**entry, **times})
-        return self._make("/v1/reservations/preview", body, models.ReservationPreview, 0)
+        body = resources.ReservationBody.model_validate({**entry, **times})
+        return self._make("/v1/reservations/preview", body, resources.ReservationPreview, 0)
 
     def reserve_matrix(
         self,
-        entries: Sequence[models.MatrixEntry],
+        entries: Sequence[resources.MatrixEntry],
         *,
         all_or_nothing: bool = True,
         start_unix_s: float | None = None,
         duration_s: float | None = None,
-        repeat: models.Repeat | None = None,
+        repeat: resources.Repeat | None = None,
         wait_s: int = 0,
         key: str | None = None,
-    ) -> models.CreatedGroup:
+    ) -> resources.CreatedGroup:
         """Ask for a whole traffic matrix as one, once or at recurring times.
 
         The same idempotency ``key`` a second time gives the group that the first made.
         """
-        body = models.GroupBody(
+        body = resources.GroupBody(
             entries=list(entries),
             all_or_nothing=all_or_nothing,
             start_unix_s=start_unix_s,
             duration_s=duration_s,
             repeat=repeat,
         )
-        return self._make("/v1/groups", body, models.CreatedGroup, wait_s, key)
+        return self._make("/v1/groups", body, resources.CreatedGroup, wait_s, key)
 
     def reserve_between(
         self, servers: Iterable[str], bandwidth_mbps: float, *, duration_s: float | None = None
-    ) -> models.CreatedGroup | None:
+    ) -> resources.CreatedGroup | None:
         """Ask for bandwidth between each two of ``servers`` in different racks, where it is there.
 
         Names that are no servers of the controller's are left out. None if there are no such two.
@@ -169,14 +169,14 @@ class HydraClient:
         rack_of = {server.name: server.rack for server in self.servers().servers}
         pairs = combinations(sorted(rack_of.keys() & set(servers)), 2)
         entries = [
-            models.MatrixEntry(src=a, dst=b, bandwidth_mbps=bandwidth_mbps)
+            resources.MatrixEntry(src=a, dst=b, bandwidth_mbps=bandwidth_mbps)
             for a, b in pairs
             if rack_of[a] != rack_of[b]
         ]
-        if len(entries) > models.MOST_ENTRIES:
+        if len(entries) > resources.MOST_ENTRIES:
             raise ClientError(
-                f"{len(entries):,} pairs of servers are more than the {models.MOST_ENTRIES:,} that "
-                "can be reserved as one: name fewer servers"
+                f"{len(entries):,} pairs of servers are more than the "
+                f"{resources.MOST_ENTRIES:,} that can be reserved as one: name fewer servers"
             )
         if not entries:
             return None
@@ -184,15 +184,15 @@ class HydraClient:
 
     def reservation(
         self, reservation_id: str, *, wait: ReservationState | None = None, wait_s: int = WAIT_S
-    ) -> models.Reservation:
+    ) -> resources.Reservation:
         """Read a reservation; with ``wait``, once it is in that state or can't come to be.
 
         The answer comes after ``wait_s``, up to a minute, whatever the state is then.
         """
         path = resource("/v1/reservations", reservation_id)
         if wait is None:
-            return self._read("GET", path, models.Reservation)
-        return self._read("GET", path, models.Reservation, [("wait", str(wait))], wait_s=wait_s)
+            return self._read("GET", path, resources.Reservation)
+        return self._read("GET", path, resources.Reservation, [("wait", str(wait))], wait_s=wait_s)
 
     def modify(
         self,
@@ -202,50 +202,50 @@ class HydraClient:
         end_unix_s: float | None = None,
         src: str | None = None,
         dst: str | None = None,
-    ) -> models.Reservation:
+    ) -> resources.Reservation:
         """Change it without an interruption; Refused with type ``not-hitless`` if that can't be."""
-        body = models.ModificationBody(
+        body = resources.ModificationBody(
             bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
         )
         content = body.model_dump(mode="json", exclude_defaults=True)
         path = resource("/v1/reservations", reservation_id)
-        return self._read("PATCH", path, models.Reservation, body=content)
+        return self._read("PATCH", path, resources.Reservation, body=content)
 
-    def delivery(self, reservation_id: str) -> models.Delivery:
+    def delivery(self, reservation_id: str) -> resources.Delivery:
         """Rates that a reservation gets, by counters, beside those that it was promised."""
         path = f"{resource('/v1/reservations', reservation_id)}/delivery"
-        return self._read("GET", path, models.Delivery)
+        return self._read("GET", path, resources.Delivery)
 
-    def deliveries(self) -> list[models.Delivery]:
+    def deliveries(self) -> list[resources.Delivery]:
         """Deliveries of all that have, or are getting, circuits now."""
-        return self._read("GET", "/v1/deliveries", models.Deliveries).deliveries
+        return self._read("GET", "/v1/deliveries", resources.Deliveries).deliveries
 
-    def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
+    def reservations(self, *states: ReservationState) -> Iterator[resources.Reservation]:
         """All reservations, or those in these states; oldest first, page by page."""
         query = [("state", str(state)) for state in states]
         after: list[tuple[str, str]] = []
         while True:
-            page = self._read("GET", "/v1/reservations", models.Reservations, [*query, *after])
+            page = self._read("GET", "/v1/reservations", resources.Reservations, [*query, *after])
             yield from page.reservations
             if page.next is None:
                 return
             after = [("after", page.next)]
 
-    def commit(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
+    def commit(self, reservation_id: str, wait_s: int = 0) -> resources.Reservation:
         path = f"{resource('/v1/reservations', reservation_id)}/commit"
-        return self._read("POST", path, models.Reservation, wait_s=wait_s)
+        return self._read("POST", path, resources.Reservation, wait_s=wait_s)
 
-    def release(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
+    def release(self, reservation_id: str, wait_s: int = 0) -> resources.Reservation:
         """Give a reservation back; harmless where it is over."""
         path = resource("/v1/reservations", reservation_id)
-        return self._read("DELETE", path, models.Reservation, wait_s=wait_s)
+        return self._read("DELETE", path, resources.Reservation, wait_s=wait_s)
 
-    def group(self, group_id: str) -> models.Group:
-        return self._read("GET", resource("/v1/groups", group_id), models.Group)
+    def group(self, group_id: str) -> resources.Group:
+        return self._read("GET", resource("/v1/groups", group_id), resources.Group)
 
-    def release_group(self, group_id: str, wait_s: int = 0) -> models.Group:
+    def release_group(self, group_id: str, wait_s: int = 0) -> resources.Group:
         path = resource("/v1/groups", group_id)
-        return self._read("DELETE", path, models.Group, wait_s=wait_s)
+        return self._read("DELETE", path, resources.Group, wait_s=wait_s)
 
     @contextmanager
     def bandwidth(
@@ -256,7 +256,7 @@ class HydraClient:
         *,
         duration_s: float | None = None,
         wait_s: int = WAIT_S,
-    ) -> Iterator[models.Reservation]:
+    ) -> Iterator[resources.Reservation]:
         """A reservation, active in the ``with`` block, released at its end. Raises NotActive."""
         reservation = self.reserve(src, dst, bandwidth_mbps, duration_s=duration_s, wait_s=wait_s)
         try:
@@ -269,29 +269,29 @@ class HydraClient:
 
     # -- the network ------------------------------------------------------------------------------
 
-    def topology(self) -> models.Topology:
-        return self._read("GET", "/v1/topology", models.Topology)
+    def topology(self) -> resources.Topology:
+        return self._read("GET", "/v1/topology", resources.Topology)
 
-    def demand(self) -> models.Demand:
-        return self._read("GET", "/v1/demand", models.Demand)
+    def demand(self) -> resources.Demand:
+        return self._read("GET", "/v1/demand", resources.Demand)
 
-    def load(self, *racks: str, limit: int = 10) -> models.Load:
+    def load(self, *racks: str, limit: int = 10) -> resources.Load:
         """The last hour's rates, in Mb/s, of the ``limit`` circuits and pairs that carried most.
 
         With a rack, of those that end there; with two, of those between them.
         """
         query = [("limit", str(limit)), *(("rack", rack) for rack in racks)]
-        return self._read("GET", "/v1/load", models.Load, query)
+        return self._read("GET", "/v1/load", resources.Load, query)
 
-    def servers(self) -> models.Servers:
-        return self._read("GET", "/v1/servers", models.Servers)
+    def servers(self) -> resources.Servers:
+        return self._read("GET", "/v1/servers", resources.Servers)
 
-    def devices(self) -> models.Devices:
-        return self._read("GET", "/v1/devices", models.Devices)
+    def devices(self) -> resources.Devices:
+        return self._read("GET", "/v1/devices", resources.Devices)
 
     def events(
         self, *kinds: EventKind, last_id: str | None = None
-    ) -> Iterator[tuple[str, models.Event | models.Gap]]:
+    ) -> Iterator[tuple[str, resources.Event | resources.Gap]]:
         """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
 
         A silence, however long, ends nothing: the controller keeps the connection open.
@@ -299,7 +299,7 @@ class HydraClient:
         place = Place(last_id)
         with _refusals():
             for name, data in self._connection.follow(kinds, place):
-                document = models.Gap if name == "gap" else models.Event
+                document = resources.Gap if name == "gap" else resources.Event
                 try:
                     event = document.model_validate(data)
                 except ValidationError as error:
@@ -313,7 +313,7 @@ class HydraClient:
     def _make(
         self,
         path: str,
-        body: models.Body,
+        body: resources.Body,
         document: type[_DocumentT],
         wait_s: int,
         key: str | None = None,
@@ -339,4 +339,4 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except Refusal as refusal:
-        raise Refused(models.Problem.model_validate(refusal.document)) from refusal
+        raise Refused(resources.Problem.model_validate(refusal.document)) from refusal

@@ -5,7 +5,7 @@ import sys
 from itertools import islice
 
 from apps.client import HydraClient
-from apps.rest.models import Gap
+from apps.rest.resources import Gap
 from hydra.events import EventKind
 
 URL = os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")

@@ -21,6 +21,13 @@ def rack_of(fabric: Fabric, name: str) -> RackId:
     )
 
 
+def rack_named(fabric: Fabric, name: str) -> RackId:
+    """The rack called ``name``; raises UnknownName."""
+    if (rack := fabric.rack_by_name.get(name)) is not None:
+        return rack.id
+    raise UnknownName(f"no rack {name!r}{did_you_mean(name, fabric.rack_by_name)}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint to append to "no such name": `` - did you mean 'r1'?``, or nothing."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5) if len(name) <= 64 else []

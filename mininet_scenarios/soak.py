@@ -20,7 +20,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from apps.client import HydraClient
-from apps.rest import models
+from apps.rest import resources
 from hydra.lifecycle import ReservationState
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -160,7 +160,7 @@ class Soak:
 
         They are cancelled before they begin: no circuit is made for them.
         """
-        entry = models.MatrixEntry(
+        entry = resources.MatrixEntry(
             src=self._racks[0], dst=self._racks[-1], bandwidth_mbps=_DEMAND_MBPS
         )
         with HydraClient(self._process.base_url) as client:
@@ -168,7 +168,7 @@ class Soak:
                 [entry],
                 start_unix_s=time.time() + _LATER_S,
                 duration_s=_LATER_S / 2,
-                repeat=models.Repeat(every_s=_LATER_S, times=REMEMBERED),
+                repeat=resources.Repeat(every_s=_LATER_S, times=REMEMBERED),
             )
             client.release_group(made.id)
 

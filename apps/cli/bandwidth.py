@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from apps.cli.client import url_option
 from apps.cli.command import Command
 from apps.cli.job import connected, duration_option, run_with
-from apps.rest.models import MatrixEntry
+from apps.rest.resources import MatrixEntry
 
 
 def _entry(text: str) -> MatrixEntry:

@@ -17,7 +17,7 @@ from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import Duration, Option
 from apps.client import ClientError, HydraClient, NoAnswer, Refused
 from apps.jobs.mpi import HostPair, between_racks
-from apps.rest.models import MOST_ENTRIES, Group, MatrixEntry
+from apps.rest.resources import MOST_ENTRIES, Group, MatrixEntry
 from hydra.lifecycle import ReservationState
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from apps.cli.network import print_circuits, print_paths
 from apps.cli.output import print_facts, print_table
 from apps.connection import JsonObject
 from apps.offline.study import Outcome, Study
-from apps.rest import render
+from apps.rest.resources.topology import Along, Circuit, Path
 from hydra.model import Fabric
 from topology.algorithms import Product
 from topology.problem import PlanResult, Slot
@@ -48,9 +48,11 @@ def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
         "mean_hops": result.mean_hops,
         "connect": len(result.topology.circuits - study.current.topology.circuits),
         "disconnect": len(study.current.topology.circuits - result.topology.circuits),
-        "circuits": [one.model_dump() for one in render.circuits(fabric, result.topology.circuits)],
+        "circuits": [
+            Circuit.of(fabric, one).model_dump() for one in sorted(result.topology.circuits)
+        ],
         "paths": [
-            render.path(fabric, path, vlans.get(path)).model_dump()
+            Path.of(fabric, Along(path, vlans.get(path), path.src)).model_dump()
             for path in result.topology.paths
         ],
         "unserved": [

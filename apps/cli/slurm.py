@@ -18,7 +18,7 @@ from apps.client import HydraClient, Refused
 from apps.jobs.mpi import host_traffic, placement
 from apps.jobs.slurm import Job, job_number
 from apps.process.files import replacing
-from apps.rest.models import CreatedGroup, MatrixEntry
+from apps.rest.resources import CreatedGroup, MatrixEntry
 from hydra.errors import HydraError
 
 _WAIT_S = 60

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from fastapi import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+
+from apps.rest.reply import Reply
 
 _WRITES: Final = "hydra_writes"
 """Attribute of functions of :func:`_written`: a route that is included is made once more."""
@@ -34,7 +36,8 @@ def _answers_itself(endpoint: Callable[..., Any]) -> bool:
     if inspect.iscoroutinefunction(endpoint) or inspect.isasyncgenfunction(endpoint):
         return True
     parameters = inspect.signature(endpoint, eval_str=True).parameters.values()
-    return any(one.annotation is Response for one in parameters)
+    asked_for = {get_args(one.annotation)[:1] or (one.annotation,) for one in parameters}
+    return not asked_for.isdisjoint({(Response,), (Reply,)})
 
 
 def _written(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:

@@ -6,11 +6,10 @@ for all routes at once. ``examples/clients/run.sh`` makes clients with several g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from apps.rest import problems
@@ -66,15 +65,6 @@ class Api(FastAPI):
         if self.openapi_schema is None:
             self.openapi_schema = _corrected(super().openapi(), self._asks_for_tokens)
         return self.openapi_schema
-
-
-def operations(routers: Iterable[APIRouter]) -> tuple[BaseRoute, ...]:
-    """The routes of ``routers``; clients that are generated name each after its function."""
-    routes = tuple(route for router in routers for route in router.routes)
-    for route in routes:
-        if isinstance(route, APIRoute):
-            route.operation_id = route.name
-    return routes
 
 
 def _corrected(description: dict[str, Any], asks_for_tokens: bool) -> dict[str, Any]:

@@ -20,16 +20,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.process.sinks import MOST_HELD_BYTES, Sink, write_whole
 from apps.rest.access import PUBLIC, UNRECORDED, roles
-from apps.rest.context import CALLER, STANDING
+from apps.rest.errors import problem_response
 from apps.rest.problems import (
     FORBIDDEN,
     FOREIGN_SITE,
     TOO_MANY_REQUESTS,
     UNAUTHENTICATED,
     ProblemType,
-    problem_response,
 )
 from apps.rest.rate import Limiter
+from apps.rest.scope import CALLER, STANDING
 from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
 from hydra.access import LOCAL, NOBODY, Caller, Role, identify

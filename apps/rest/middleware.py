@@ -10,13 +10,9 @@ from anyio import BrokenResourceError, CancelScope
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from apps.rest.models import MOST_ENTRIES
-from apps.rest.problems import (
-    BODY_TOO_LARGE,
-    UNSUPPORTED_MEDIA_TYPE,
-    ProblemType,
-    problem_response,
-)
+from apps.rest.document import MOST_ENTRIES
+from apps.rest.errors import problem_response
+from apps.rest.problems import BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, ProblemType
 from hydra.model import Fabric
 
 LOG = logging.getLogger("hydra.rest")

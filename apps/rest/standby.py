@@ -17,15 +17,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.process.term import Standby, Term
-from apps.rest import render
 from apps.rest.carrier import CARRIED_BY, READING, Carrier, NoReply, NotCarried
-from apps.rest.context import CALLER, STORED
-from apps.rest.problems import (
-    LEADER_UNANSWERED,
-    STANDING_BY,
-    STORE_UNAVAILABLE,
-    problem_response,
-)
+from apps.rest.errors import problem_response
+from apps.rest.problems import LEADER_UNANSWERED, STANDING_BY, STORE_UNAVAILABLE
+from apps.rest.resources.conditions import Conditions
+from apps.rest.scope import CALLER, STORED
 from hydra.access import NOBODY
 from hydra.faults.conditions import Condition
 from hydra.journal import JournalError
@@ -82,7 +78,7 @@ class StandingBy:
             await _refuse(standby, scope, receive, send)
         elif scope["path"] == _CONDITIONS and standby.store_lost and self._view is not None:
             wrong = self._view.conditions(*standby.store_lost)
-            document = render.conditions(scope["app"].state.service.fabric, wrong)
+            document = Conditions.of_all(scope["app"].state.service.fabric, wrong)
             await JSONResponse(document.model_dump(mode="json"))(scope, receive, send)
         elif (look := await self._look(standby, scope)) is not None:
             await self._app({**scope, STORED: look}, receive, _Dated(send, look.as_of_unix_s))

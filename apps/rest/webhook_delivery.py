@@ -23,10 +23,12 @@ from urllib.parse import quote
 
 import httpx
 
-from apps.rest import models, render
+from apps.rest.problems import TOO_MANY_WEBHOOKS, ApiError
+from apps.rest.resources.events import CloudEvent, Gap
+from apps.rest.resources.events import Event as EventDocument
 from apps.rest.webhook_addresses import Reach, ReachTransport, RefusedAddress
 from hydra.access import LOCAL, Caller, Role
-from hydra.errors import HydraError, UnknownName
+from hydra.errors import UnknownName
 from hydra.events import Event, EventKind, EventLog
 from hydra.journal import Change, Journal, JournalError, Kind
 from hydra.model import Fabric
@@ -41,10 +43,6 @@ _GONE: Final = 410
 _KEEP_S: Final = 1.0
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Answers of the 400s that blame the moment, not the message."""
-
-
-class TooManyWebhooks(HydraError):
-    """There are as many as there may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ class Webhooks:
     # -- the resource -----------------------------------------------------------------------------
 
     def add(self, url: str, kinds: Collection[EventKind], tenant: str | None) -> Webhook:
-        """Raises TooManyWebhooks, RefusedAddress, and JournalError if it can't be kept."""
+        """Raises ApiError, RefusedAddress, and JournalError if it can't be kept."""
         self._reach.check_literal(httpx.URL(url).host)
         webhook = Webhook(
             id=uuid.uuid4().hex[:12],
@@ -143,7 +141,9 @@ class Webhooks:
         )
         with self._lock:
             if len(self._subscribers) >= MOST_WEBHOOKS:
-                raise TooManyWebhooks(f"there are {MOST_WEBHOOKS} webhooks already: delete some")
+                raise ApiError(
+                    TOO_MANY_WEBHOOKS, f"there are {MOST_WEBHOOKS} webhooks already: delete some"
+                )
             place = self._events.last
             self._keep(webhook.id, webhook, place)
             self._subscribers[webhook.id] = _Subscriber(webhook, place)
@@ -314,7 +314,7 @@ class Webhooks:
                 await news.wait()
             subscriber.number = number
 
-    def _next(self, one: _Subscriber) -> tuple[int, models.CloudEvent | None, int]:
+    def _next(self, one: _Subscriber) -> tuple[int, CloudEvent | None, int]:
         """Up to which event the next message tells, the message, and how many are lost by then.
 
         No message where there is nothing to tell.
@@ -332,14 +332,14 @@ class Webhooks:
                 return number, message, 0
         return number, None, 0
 
-    def _message(self, webhook: Webhook, event: Event) -> models.CloudEvent | None:
+    def _message(self, webhook: Webhook, event: Event) -> CloudEvent | None:
         if webhook.kinds and event.kind not in webhook.kinds:
             return None
         caller = LOCAL if webhook.tenant is None else Caller(webhook.tenant, Role.TENANT)
-        document = render.event(self._fabric, event, caller)
+        document = EventDocument.seen_by(caller, self._fabric, event)
         if document is None:
             return None
-        return models.CloudEvent(
+        return CloudEvent(
             id=f"{self._events.run}-{event.number}",
             source=self._source,
             type=f"hydra.{event.kind.value}",
@@ -348,21 +348,21 @@ class Webhooks:
             data=document,
         )
 
-    def _gap(self, number: int, missed: int | None) -> models.CloudEvent:
-        return models.CloudEvent(
+    def _gap(self, number: int, missed: int | None) -> CloudEvent:
+        return CloudEvent(
             id=f"{self._events.run}-{number}-gap",
             source=self._source,
             type="hydra.gap",
             subject=None,
             time=datetime.now(UTC),
-            data=models.Gap(missed=missed),
+            data=Gap(missed=missed),
         )
 
     @property
     def _source(self) -> str:
         return f"urn:hydra:{quote(self._fabric.name, safe='')}"
 
-    async def _delivered(self, one: _Subscriber, message: models.CloudEvent) -> bool:
+    async def _delivered(self, one: _Subscriber, message: CloudEvent) -> bool:
         """Whether there is nothing more to do about ``message``."""
         unset = {"subject"} if message.subject is None else None
         body = message.model_dump_json(exclude=unset).encode()

@@ -18,7 +18,7 @@ import yaml
 from playwright.sync_api import expect
 
 from apps.client import ClientError, HydraClient
-from apps.rest.models import Gap
+from apps.rest.resources import Gap
 from hydra.lifecycle import ReservationState
 from mininet_scenarios.replicas import replicas
 from mininet_scenarios.stage.etcd_members import EtcdMembers

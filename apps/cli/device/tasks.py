@@ -15,7 +15,7 @@ from apps.cli.output import CommandError, json_option, print_json, print_outcome
 from apps.cli.wording import moment
 from apps.connection import JsonObject, resource
 from apps.process.configuration import load_configuration
-from apps.rest import render
+from apps.rest.resources.devices import Task
 from drivers.registry import optical_switch
 from hydra.roles import TaskBoard, TaskState
 
@@ -111,7 +111,7 @@ def _board(config: Path, name: str) -> tuple[TaskBoard, Callable[..., JsonObject
     switch = optical_switch(plane, loaded.policy.timeouts.ocs_s)
     if not isinstance(switch, TaskBoard):
         raise CommandError(f"{name} has no tasks: driver {plane.driver} works without people")
-    return switch, lambda task: render.task(loaded.fabric, name, task).model_dump(mode="json")
+    return switch, lambda task: Task.at(loaded.fabric, name, task).model_dump(mode="json")
 
 
 def _described(pairs: list[JsonObject]) -> str:

@@ -14,7 +14,7 @@ from apps.cli.client import ControllerClient
 from apps.cli.output import CommandError, UnreachableError
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
-from apps.rest.routes import agents
+from apps.rest.resources import agents
 from apps.rest.server import RestServer
 from hydra.demand.backlog import ConnectionKey, Sending, Waiting
 from hydra.forwarding.class_table import TcpConnection

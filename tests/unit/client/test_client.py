@@ -10,7 +10,7 @@ import pytest
 from apps.client import ClientError, HydraClient, NotActive, Refused
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
-from apps.rest.models import Gap, MatrixEntry
+from apps.rest.resources import Gap, MatrixEntry
 from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ServiceClass
@@ -123,7 +123,7 @@ def test_between_servers_of_different_racks(client):
 
 
 def test_more_servers_than_one_request_may_be_for(client, monkeypatch):
-    monkeypatch.setattr("apps.rest.models.MOST_ENTRIES", 3)
+    monkeypatch.setattr("apps.rest.resources.MOST_ENTRIES", 3)
     with pytest.raises(ClientError, match="4 pairs of servers are more than the 3"):
         client.reserve_between(["h11", "h12", "h21", "h22"], 5)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from apps.client import HydraClient
 from apps.process.configuration import load_configuration
-from apps.rest import models, routes
+from apps.rest import resources
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
@@ -32,9 +32,8 @@ def descendants(kind):
 
 
 def of_the_api():
-    for package in (models, routes):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            import_module(module.name)
+    for module in pkgutil.iter_modules(resources.__path__, f"{resources.__name__}."):
+        import_module(module.name)
     for document in descendants(BaseModel):
         if document.__module__.startswith("apps.rest."):
             for field in document.model_fields.values():

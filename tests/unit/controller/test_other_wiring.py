@@ -11,7 +11,7 @@ import yaml
 
 from apps.controller.record.ledger import Ledger
 from apps.process.configuration import load_configuration
-from apps.rest import render
+from apps.rest.resources.reservations import Reservation
 from hydra.errors import AdmissionError
 from hydra.journal import Kind
 from hydra.lifecycle import ReservationState as State
@@ -249,7 +249,7 @@ def test_what_is_gone_has_failed_for_good_and_everybody_is_told(fabric, tmp_path
     assert told == failed
     for one in failed:
         assert f"reservation {one} has failed: {again.bookings.get(one).reason}" in caplog.messages
-    shown = render.reservation(smaller, outcome["scheduled"])
+    shown = Reservation.of(smaller, outcome["scheduled"])
     assert (shown.src, shown.src_rack, shown.dst_rack) == ("r4", "", "r1")
     assert again.network.state.topology.paths == ()
 

@@ -18,7 +18,7 @@ from apps.process.configuration import load_configuration
 from apps.process.metrics import TRIGGERS, Metrics
 from apps.process.worker_list import SessionEnd
 from apps.rest.app import create_app
-from apps.rest.routes import reconfigurations
+from apps.rest.resources import reconfigurations
 from apps.rest.server import RestServer
 from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState

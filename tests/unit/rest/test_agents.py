@@ -10,7 +10,7 @@ import pytest
 from apps.connection import Connection, Place, Refusal
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
-from apps.rest.routes import agents
+from apps.rest.resources import agents
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token

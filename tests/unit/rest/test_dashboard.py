@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from apps.controller.stored import StoredView
 from apps.process.term import Standby
 from apps.rest.app import create_app
-from apps.rest.routes import dashboard
+from apps.rest.resources import dashboard
 from apps.rest.server import RestServer
 from hydra.history import HappeningKind
 from hydra.lifecycle import ReservationState

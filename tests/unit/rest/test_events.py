@@ -13,7 +13,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 
-from apps.rest.routes import events as events_route
+from apps.rest.resources import events as events_route
 from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.reservation import ReservationRequest

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from apps.rest.document import MOST_ENTRIES
 from apps.rest.middleware import BODY_LIMIT_BYTES, body_limit
-from apps.rest.models import MOST_ENTRIES
-from apps.rest.routes.agents import BacklogBody
+from apps.rest.resources.agents import BacklogBody
 from hydra.demand.backlog import MOST_ELEPHANTS
 from mininet_scenarios import plain_http
 from tests.waiting import PATIENCE_S

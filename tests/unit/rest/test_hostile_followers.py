@@ -8,7 +8,7 @@ import pytest
 
 from apps.rest import server as rest_server
 from apps.rest.app import create_app
-from apps.rest.routes import events as events_route
+from apps.rest.resources import events as events_route
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.rest.prefer import parse_wait
+from apps.rest.reply import parse_wait
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from apps.rest.errors import json_pointer
 from apps.rest.middleware import BODY_LIMIT_BYTES
-from apps.rest.problems import CATALOGUE, json_pointer
+from apps.rest.problems import CATALOGUE
 from hydra.errors import (
     AdmissionError,
     ConfigError,

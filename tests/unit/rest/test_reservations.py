@@ -6,7 +6,8 @@ from threading import Event, Timer
 import pytest
 
 from apps.cli.reservations import _describe_own_path
-from apps.rest import prefer, render
+from apps.rest import reply
+from apps.rest.resources.reservations import Reservation
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.bundle import bundle_of, divisions
@@ -105,7 +106,7 @@ def test_the_path_runs_from_src_to_dst(client, service):
 
 @pytest.mark.parametrize("end", [State.ACTIVE, State.FAILED])
 def test_prefer_wait_answers_with_the_outcome(client, service, end, monkeypatch):
-    monkeypatch.setattr(prefer, "LONGEST_WAIT_S", 120)
+    monkeypatch.setattr(reply, "LONGEST_WAIT_S", 120)
     timer = Timer(0.3, service.settle, ("v0", end, "because"))
     timer.start()
     started = time.monotonic()
@@ -129,7 +130,7 @@ def test_prefer_wait_ends_without_an_outcome(client):
 
 def test_waiting_clients_do_not_hold_up_others(client, service, monkeypatch):
     """More of them than the thread pool has threads."""
-    monkeypatch.setattr(prefer, "LONGEST_WAIT_S", 120)
+    monkeypatch.setattr(reply, "LONGEST_WAIT_S", 120)
     body = {**BODY, "bandwidth_mbps": 1}
     with ThreadPoolExecutor(60) as pool:
         waiting = [
@@ -513,7 +514,7 @@ def test_a_part_whose_path_the_configuration_has_no_more_is_shown_without(fabric
         book.add(f"v.{number}", part, 0.0, bundle="v")
     lost, *others = book.parts("v")
     lost = replace(lost, state=State.FAILED, reason="it has no port", booked=None)
-    shown = render.reservation(fabric, bundle_of(fabric, [lost, *others]))
+    shown = Reservation.of(fabric, bundle_of(fabric, [lost, *others]))
     assert shown.state is State.FAILED
     assert [part.booked is None for part in shown.parts] == [True, False]
     assert "h11 to r2, 75.0 Mb/s: none" in _describe_own_path(shown.model_dump(mode="json"))

@@ -16,7 +16,7 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 def test_schemathesis_finds_nothing(server, tmp_path, monkeypatch):
     """Examples, edge cases of every parameter, random data, and sequences of requests."""
     # Nothing happens here that `?wait=` could wait for.
-    monkeypatch.setattr("apps.rest.routes.reservations.LONGEST_WAIT_S", 0)
+    monkeypatch.setattr("apps.rest.reply.LONGEST_WAIT_S", 0)
     result = subprocess.run(
         [
             *(SCHEMATHESIS, "--config-file", CONFIG, "run", f"{server.url}/openapi.json"),

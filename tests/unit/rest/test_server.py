@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from apps.rest import prefer
+from apps.rest import reply
 from apps.rest import server as rest_server
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
@@ -92,7 +92,7 @@ def test_signals_are_left_alone(service):
 
 
 def test_stopping_does_not_wait_for_those_who_wait(service, monkeypatch):
-    monkeypatch.setattr(prefer, "LONGEST_WAIT_S", 120)
+    monkeypatch.setattr(reply, "LONGEST_WAIT_S", 120)
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.start()
     body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 1}

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from apps.rest import models, render
 from apps.rest.app import create_app
+from apps.rest.resources.events import CloudEvent, Event
 from apps.rest.server import RestServer
 from apps.rest.webhook_addresses import Reach, RefusedAddress
 from apps.rest.webhook_delivery import Webhooks
@@ -123,9 +123,9 @@ def test_what_is_sent_is_a_cloud_event_that_the_library_verifies(hooks, service,
     assert event["subject"] == "v0"
     assert event["time"] == "2023-11-14T22:13:20Z"
     (told,), _ = service.events.after(0)
-    assert event["data"] == render.event(service.fabric, told, LOCAL).model_dump(mode="json")
+    assert event["data"] == Event.seen_by(LOCAL, service.fabric, told).model_dump(mode="json")
     assert event["data"]["reservation"]["state"] == "activating"
-    models.CloudEvent.model_validate_json(body)
+    CloudEvent.model_validate_json(body)
     with pytest.raises(WebhookVerificationError):
         Verifier(webhook.secret).verify(body + b" ", headers)
     with pytest.raises(WebhookVerificationError):
@@ -238,7 +238,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
         event = Verifier(webhook.secret).verify(body, headers)
         assert event["type"] == "hydra.gap"
         assert event["data"] == {"missed": None}
-        models.CloudEvent.model_validate_json(body)
+        CloudEvent.model_validate_json(body)
         assert [one.webhook for one in again.all()] == [webhook]
         happen(service)
         wait_until(lambda: len(receiver.accepted) == 2)

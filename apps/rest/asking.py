@@ -1,0 +1,180 @@
+"""What routes ask for: the controller, the caller, headers, parts of the application.
+
+The functions of :mod:`apps.rest.resources` have these names in their annotations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event
+from typing import Annotated, Final, TypeVar
+
+from fastapi import Depends, Header, Query, Request, Response
+from pydantic import WithJsonSchema
+
+from apps.process.term import Term
+from apps.process.worker_list import Workers
+from apps.rest.reply import Reply, WaitingReply, parse_wait
+from apps.rest.scope import STANDING, STORED, caller_of
+from apps.rest.tenant import TenantService
+from apps.rest.tokens import TokenFile
+from apps.rest.webhook_delivery import Webhooks
+from hydra.access import Caller, Role
+from hydra.service import ControllerService, ReservationService
+
+_T = TypeVar("_T")
+_LONGEST_KEY: Final = 255
+
+
+async def _service(request: Request) -> ControllerService:
+    service: ControllerService = request.scope.get(STORED) or request.app.state.service
+    return service
+
+
+class ServerClosing(Event):
+    """Set when the server stops; sleepers are woken then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleepers: set[Callable[[], None]] = set()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call ``wake``, in any thread, when this is set before the end of the block."""
+        self._sleepers.add(wake)
+        try:
+            yield
+        finally:
+            self._sleepers.discard(wake)
+
+    def set(self) -> None:
+        super().set()
+        for wake in tuple(self._sleepers):
+            wake()
+
+
+class Wakeups:
+    """Wakes coroutines of one loop from other threads: many at a time in one visit to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._due: deque[asyncio.Event] = deque()
+        self._called = False
+
+    def wake(self, news: asyncio.Event) -> None:
+        """Set ``news`` soon. For any thread."""
+        self._due.append(news)
+        if not self._called:
+            self._called = True
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                self.loop.call_soon_threadsafe(self._ring)
+
+    def _ring(self) -> None:
+        self._called = False  # before the first is taken: what comes later calls again
+        while self._due:
+            self._due.popleft().set()
+
+
+async def _wakeups(request: Request) -> Wakeups:
+    """Streams of the loop that runs now: a server that is started again has another one."""
+    loop, state = asyncio.get_running_loop(), request.app.state
+    if state.wakeups is None or state.wakeups.loop is not loop:
+        state.wakeups = Wakeups(loop)
+    wakeups: Wakeups = state.wakeups
+    return wakeups
+
+
+async def _caller(request: Request) -> Caller:
+    return caller_of(request.scope)
+
+
+async def _known(request: Request) -> bool:
+    return caller_of(request.scope).role in {Role.OPERATOR, Role.VIEWER}
+
+
+async def _standing(request: Request) -> Callable[[], bool]:
+    standing: Callable[[], bool] = request.scope.get(STANDING, lambda: True)
+    return standing
+
+
+async def _reservation_service(request: Request) -> ReservationService:
+    service = await _service(request)
+    caller = caller_of(request.scope)
+    if caller.tenant is None:
+        return service
+    return TenantService(service, caller.tenant, caller.quota)
+
+
+def _of_app(name: str) -> object:
+    """What the application's state holds by this name."""
+
+    async def part(request: Request) -> object:
+        return getattr(request.app.state, name)
+
+    return Depends(part)
+
+
+async def _wait_preference(
+    prefer: Annotated[
+        list[str] | None,
+        WithJsonSchema({"type": "string"}),
+        Header(description="wait=N: up to N s (at most 60) may pass until the outcome is known."),
+    ] = None,
+) -> int | None:
+    return parse_wait(prefer or ())
+
+
+async def _reply(response: Response) -> Reply:
+    return Reply(response)
+
+
+async def _waiting_reply(
+    request: Request,
+    response: Response,
+    wait_s: Annotated[int | None, Depends(_wait_preference)],
+) -> WaitingReply:
+    return WaitingReply(response, wait_s, request.app.state.closing)
+
+
+Service = Annotated[ControllerService, Depends(_service)]
+Reserving = Annotated[ReservationService, Depends(_reservation_service)]
+"""The controller as the one who asks may see it."""
+Waking = Annotated[Wakeups, Depends(_wakeups)]
+Closing = Annotated[ServerClosing, _of_app("closing")]
+"""Set when the server stops: whoever waits answers with what there is."""
+Leading = Annotated[Term, _of_app("term")]
+Holding = Annotated[Workers | None, _of_app("workers")]
+Tokens = Annotated[TokenFile | None, _of_app("tokens")]
+Hooks = Annotated[Webhooks, _of_app("webhooks")]
+Asking = Annotated[Caller, Depends(_caller)]
+Standing = Annotated[Callable[[], bool], Depends(_standing)]
+Known = Annotated[bool, Depends(_known)]
+"""Whether the one who asks may know of devices and their addresses."""
+Answer = Annotated[Reply, Depends(_reply)]
+"""Headers and status of the answer."""
+LateAnswer = Annotated[WaitingReply, Depends(_waiting_reply)]
+"""The same of an answer that waits for an outcome, as the client prefers."""
+Asked = Annotated[_T, Query()]
+"""The query of a list, as a model."""
+IfMatch = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string"}),
+    Header(description="Only if the resource still has this ETag (RFC 9110); else 412."),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string"}),
+    Header(description="304 and no body if the resource still has this ETag (RFC 9110)."),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="idempotency-key",
+        min_length=1,
+        max_length=_LONGEST_KEY,
+        description="A repeated request with the same key answers with what the first made.",
+    ),
+]

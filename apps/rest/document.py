@@ -1,0 +1,97 @@
+"""Bodies of requests and documents of responses: what those of all resources have in common.
+
+A document is made of core data: pydantic reads the attributes with the same names, and the fabric,
+which is pydantic's context, turns numbers of racks and planes into names. Where a name or a shape
+differs, the document has a validator before all others. Clients make documents of JSON, which
+passes these validators as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
+
+from hydra.model import Fabric, PortId
+from hydra.reservations.reservation import GONE
+
+MOST_ENTRIES: Final = 10_000
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+Names = Annotated[list[Name], Field(min_length=1, max_length=MOST_ENTRIES, fail_fast=True)]
+
+
+class Body(BaseModel):
+    """Requests: nothing is coerced, nothing unknown is passed over."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class Filter(BaseModel):
+    """Queries of lists."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Document(BaseModel):
+    """Responses."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    @classmethod
+    def of(cls, fabric: Fabric | None, core: object = None, /, **others: object) -> Self:
+        """The document of ``core``, with ``others`` in place of attributes, or beside them."""
+        made_of = cls.attributes(core, **others) if others else core
+        return cls.model_validate(made_of, context=fabric)
+
+    @classmethod
+    def attributes(cls, core: object, **others: object) -> dict[str, object]:
+        """Attributes of ``core`` that the document has, too, and ``others``."""
+        names = (name for name in cls.model_fields if name not in others and hasattr(core, name))
+        return {name: getattr(core, name) for name in names} | others
+
+
+def _rack_name(rack: object, info: ValidationInfo[Fabric]) -> object:
+    if not isinstance(rack, int):
+        return rack
+    return "" if rack == GONE else info.context.racks[rack].name
+
+
+def _plane_name(plane: object, info: ValidationInfo[Fabric]) -> object:
+    return info.context.planes[plane].name if isinstance(plane, int) else plane
+
+
+def _in_order(core: object) -> object:
+    return sorted(core) if isinstance(core, frozenset) else core
+
+
+RackName = Annotated[str, BeforeValidator(_rack_name)]
+"""Made of a rack's number; empty for one that the fabric has lost."""
+PlaneName = Annotated[str, BeforeValidator(_plane_name)]
+
+
+def port_names(fabric: Fabric, port: PortId) -> dict[str, str]:
+    """Names of a port and of its rack."""
+    found = fabric.ports[port]
+    return {"rack": fabric.racks[found.rack].name, "port": found.tor_port}
+
+
+class RackPair(Document):
+    # Made of a pair of racks' numbers or names, and of what has `src` and `dst`.
+    src: RackName
+    dst: RackName
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_pair(cls, core: object) -> object:
+        return {"src": core[0], "dst": core[1]} if isinstance(core, tuple) else core
+
+
+RackPairs = Annotated[list[RackPair], BeforeValidator(_in_order)]
+"""Made of pairs of racks' numbers, sorted if they are a set."""

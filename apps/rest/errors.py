@@ -1,0 +1,230 @@
+"""Errors as RFC 9457 problem documents: which error is which problem, and how it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
+
+from apps.rest.problems import (
+    ADMISSION_REFUSED,
+    DEVICE_ERROR,
+    DEVICE_UNAVAILABLE,
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_CONFIGURATION,
+    INVALID_REQUEST,
+    JOURNAL_FAILED,
+    KEY_REUSED,
+    LIFECYCLE_CONFLICT,
+    MALFORMED,
+    MEDIA_TYPE,
+    METHOD_NOT_ALLOWED,
+    NO_PLAN,
+    NOT_FOUND,
+    NOT_HITLESS,
+    PRECONDITION_FAILED,
+    QUOTA_EXCEEDED,
+    TOO_MANY_REQUESTS,
+    TOO_MANY_SUBSCRIBERS,
+    UNKNOWN_NAME,
+    ApiError,
+    ProblemType,
+)
+from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody, in_words
+from apps.rest.resources.problem_types import Alternative, ErrorDetail, Problem
+from apps.rest.webhook_addresses import RefusedAddress
+from hydra.demand.agent_protocol import (
+    ForeignServer,
+    TooManyFollowers,
+    TooOften,
+    WrongReport,
+)
+from hydra.errors import (
+    AdmissionError,
+    Changed,
+    ConfigError,
+    DeviceError,
+    DeviceMissing,
+    DeviceUnavailable,
+    HydraError,
+    KeyReused,
+    LifecycleError,
+    NotHitless,
+    PlanError,
+    QuotaExceeded,
+    UnknownName,
+)
+from hydra.journal import JournalError
+
+_REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
+    QuotaExceeded: QUOTA_EXCEEDED,
+    NotHitless: NOT_HITLESS,
+    DeviceMissing: DEVICE_UNAVAILABLE,
+}
+
+_BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
+    UnknownName: UNKNOWN_NAME,
+    LifecycleError: LIFECYCLE_CONFLICT,
+    PlanError: NO_PLAN,
+    ConfigError: INVALID_CONFIGURATION,
+    Changed: PRECONDITION_FAILED,
+    KeyReused: KEY_REUSED,
+    ForeignServer: FORBIDDEN,
+    TooManyFollowers: TOO_MANY_SUBSCRIBERS,
+    TooOften: TOO_MANY_REQUESTS,
+    WrongReport: INVALID_REQUEST,
+    RefusedAddress: INVALID_REQUEST,
+    JournalError: JOURNAL_FAILED,
+    DeviceUnavailable: DEVICE_UNAVAILABLE,
+    DeviceError: DEVICE_ERROR,
+}
+
+
+def problem_response(
+    problem: ProblemType,
+    detail: str,
+    path: str,
+    *,
+    errors: Iterable[ErrorDetail] = (),
+    missing: Sequence[str] = (),
+    alternatives: Iterable[object] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """A problem document about the request to ``path``."""
+    document = Problem(
+        type=problem.uri,
+        title=problem.title,
+        status=problem.status,
+        detail=detail,
+        instance=quote(path),
+        errors=list(errors) or None,
+        missing=list(missing) or None,
+        alternatives=list(map(Alternative.model_validate, alternatives)) or None,
+    )
+    return JSONResponse(
+        document.model_dump(exclude_none=True),
+        status_code=problem.status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """Answers of a route besides success, for its OpenAPI description."""
+    by_status: dict[int | str, dict[str, Any]] = {}
+    for problem in problems:
+        known = by_status.get(problem.status)
+        text = problem.title if known is None else f"{known['description']}; {problem.title}"
+        by_status[problem.status] = {"model": Problem, "description": text}
+    return by_status
+
+
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make ``app`` answer every error with a problem document.
+
+    ``routes`` are all routes of the app: a 405 lists what they allow at the same path.
+    """
+
+    async def on_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
+        return _from_http(request, error, routes)
+
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(MalformedBody, _on_malformed)
+    app.add_exception_handler(HydraError, _on_hydra)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def _from_http(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:
+    path = request.url.path
+    if error.status_code == 404:
+        return problem_response(NOT_FOUND, f"nothing is at {path}: see /openapi.json", path)
+    if error.status_code == 405:
+        allowed = ", ".join(_allowed_methods(request, routes))
+        return problem_response(
+            METHOD_NOT_ALLOWED,
+            f"{path} does not take {request.method}, only {allowed}",
+            path,
+            headers={"Allow": allowed},
+        )
+    if error.status_code == 400:
+        return problem_response(MALFORMED, str(error.detail), path)
+    raise error
+
+
+def _allowed_methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    """Methods of all routes at this path; routes with parameters count if no other one matches."""
+    matching = [
+        route
+        for route in routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    literal = [route for route in matching if not route.param_convertors]
+    allowed = {method for route in literal or matching for method in route.methods or ()}
+    if "GET" in allowed:
+        allowed.add("HEAD")
+    return sorted(allowed)
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    path = request.url.path
+    count = error.count if isinstance(error, InvalidBody) else len(error.errors())
+    errors = [_error_detail(item["loc"], in_words(item)) for item in error.errors()[:MOST_ERRORS]]
+    first = errors[0]
+    where = first.parameter if first.pointer is None else first.pointer or "the body"
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    return problem_response(INVALID_REQUEST, f"{where}: {first.detail}{more}", path, errors=errors)
+
+
+def _error_detail(location: Sequence[str | int], message: str) -> ErrorDetail:
+    source, *steps = location
+    if source == "body":
+        return ErrorDetail(pointer=json_pointer(*steps), detail=message)
+    return ErrorDetail(parameter=".".join(str(step) for step in steps), detail=message)
+
+
+def json_pointer(*steps: str | int) -> str:
+    """RFC 6901; keys of more than a hundred characters are cut."""
+    return "".join("/" + str(step)[:100].replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+async def _on_malformed(request: Request, error: Exception) -> Response:
+    return problem_response(MALFORMED, str(error), request.url.path)
+
+
+async def _on_hydra(request: Request, error: Exception) -> Response:
+    path = request.url.path
+    if isinstance(error, ApiError):
+        headers = {} if error.retry_s is None else {"Retry-After": str(error.retry_s)}
+        return problem_response(
+            error.problem, str(error), path, errors=error.errors, headers=headers
+        )
+    if isinstance(error, AdmissionError):
+        alternatives = error.alternatives
+        kind = next(
+            (kind for one, kind in _REFUSALS.items() if isinstance(error, one)), ADMISSION_REFUSED
+        )
+        return problem_response(kind, str(error), path, alternatives=alternatives)
+    for one in type(error).__mro__:
+        if (problem := _BY_ERROR.get(one)) is not None:
+            return problem_response(problem, str(error), path)
+    raise error
+
+
+async def _on_unexpected(request: Request, _error: Exception) -> Response:
+    """The server logs the traceback; the client learns nothing of the inside.
+
+    The HTTP server closes the connection after a defect; a client that is not told would lose its
+    next request.
+    """
+    detail = "unexpected error; the controller's log has the details"
+    return problem_response(INTERNAL, detail, request.url.path, headers={"Connection": "close"})

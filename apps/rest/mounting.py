@@ -1,0 +1,40 @@
+"""From the routes that resources declare to FastAPI's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_type_hints
+
+from fastapi import APIRouter
+from starlette.routing import BaseRoute
+
+from apps.rest import asking
+from apps.rest.errors import responses
+from apps.rest.reading import BodyRoute
+from apps.rest.routing import Route, Routes
+
+
+def mounted(resources: Iterable[Routes]) -> tuple[BaseRoute, ...]:
+    """FastAPI's routes; clients that are generated name each after its function."""
+    router = APIRouter()
+    for resource in resources:
+        for route in resource.declared:
+            _mount(router, route)
+    return tuple(router.routes)
+
+
+def _mount(router: APIRouter, route: Route) -> None:
+    settings: dict[str, Any] = {"route_class_override": BodyRoute, **route.settings}
+    answers = settings.pop("responses", {}) | responses(*route.problems)
+    function = route.function
+    names = {**vars(asking), **function.__globals__}
+    function.__annotations__ = get_type_hints(function, names, include_extras=True)
+    router.add_api_route(
+        route.path,
+        function,
+        methods=[route.method],
+        tags=None if route.tag is None else [route.tag],
+        operation_id=function.__name__,
+        responses=answers,
+        **settings,
+    )

@@ -1,0 +1,46 @@
+"""REST resources, a file each: documents, how they are made of core data, and routes.
+
+Each document is an attribute of this package, too. Its file is imported when it is asked for: a
+client needs few of them, and the configuration's and the planner's, which some rest on, not at all.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from apps.rest.document import *
+    from apps.rest.resources.deliveries import *
+    from apps.rest.resources.demand import *
+    from apps.rest.resources.devices import *
+    from apps.rest.resources.events import *
+    from apps.rest.resources.groups import *
+    from apps.rest.resources.load import *
+    from apps.rest.resources.problem_types import *
+    from apps.rest.resources.reservations import *
+    from apps.rest.resources.servers import *
+    from apps.rest.resources.topology import *
+    from apps.rest.routing import Routes
+
+_FILES: Final = (
+    *("reservations", "groups", "problem_types", "servers", "topology", "deliveries", "events"),
+    *("load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
+    *("quotas", "quarantine", "policy", "decisions", "health", "replicas", "workers", "whoami"),
+    *("conditions", "history", "explanations", "agents", "sharing", "schedule", "metrics"),
+    *("docs", "dashboard"),
+)
+"""What a client needs first."""
+
+
+def all_routes() -> "Iterator[Routes]":
+    """The routes of all resources."""
+    return (import_module(f"{__name__}.{file}").routes for file in _FILES)
+
+
+def __getattr__(name: str) -> object:
+    for file in _FILES:
+        found = vars(import_module(f"{__name__}.{file}"))
+        if name in found:
+            globals()[name] = found[name]  # which the next one finds without this
+            return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

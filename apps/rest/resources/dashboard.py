@@ -1,0 +1,45 @@
+"""/ and /dashboard/…: the page that shows the network; it asks for a token where one is needed"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from fastapi.responses import FileResponse, Response
+
+from apps.rest.routing import Routes
+from hydra.errors import UnknownName
+
+routes = Routes()
+
+_FOLDER: Final = Path(__file__).parents[1] / "static"
+_MEDIA_TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascript"}
+_HEADERS: Final = {
+    # Nothing from elsewhere and nothing inline: what the page shows can't become script.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def _file(name: str) -> Response:
+    path = _FOLDER / name
+    return FileResponse(path, media_type=_MEDIA_TYPES[path.suffix], headers=_HEADERS)
+
+
+@routes.on("GET", "/", include_in_schema=False)
+def page() -> Response:
+    """Holds nothing of the network: that is read with the caller's own token."""
+    return _file("index.html")
+
+
+@routes.on("GET", "/dashboard/{name}", include_in_schema=False)
+def asset(name: str) -> Response:
+    """A style sheet or a module of the page."""
+    if name not in {path.name for path in _FOLDER.iterdir() if path.suffix in _MEDIA_TYPES}:
+        raise UnknownName(f"the dashboard has no {name!r}")
+    return _file(name)

@@ -1,0 +1,55 @@
+"""/v1/deliveries: what reservations get beside what they were promised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field, model_validator
+
+from apps.rest.document import Document
+from apps.rest.routing import Routes
+from hydra.lifecycle import ReservationState
+from hydra.reservations import reservation as core
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Reserving
+
+routes = Routes("/v1/deliveries", "reservations")
+
+
+class Delivery(Document):
+    """Bandwidth that a reservation gets, beside what it was promised."""
+
+    reservation: str
+    state: ReservationState
+    promised_mbps: float = Field(description="In both directions; 0 for best effort.")
+    there_mbps: float | None = Field(
+        description="What came from src to dst over circuits in the last seconds; null: not known."
+    )
+    back_mbps: float | None = Field(description="From dst to src.")
+    unheld: list[str] = Field(
+        description="Servers on the same circuits whose vswitches can't hold them to their part."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_core(cls, value: object) -> object:
+        promise = getattr(value, "reservation", None)
+        if not isinstance(promise, core.Reservation):
+            return value
+        return cls.attributes(
+            value,
+            reservation=promise.id,
+            state=promise.state,
+            promised_mbps=promise.promised_mbps,
+        )
+
+
+class Deliveries(Document):
+    deliveries: list[Delivery]
+
+
+@routes.on("GET")
+def list_deliveries(service: Reserving) -> Deliveries:
+    """Deliveries of all reservations that have, or are getting, circuits now."""
+    return Deliveries.of(None, deliveries=service.deliveries())

@@ -1,0 +1,189 @@
+"""/v1/groups: a whole traffic matrix as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from apps.rest.conditional import retry_key
+from apps.rest.document import MOST_ENTRIES, Body, Document, Name
+from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME
+from apps.rest.resources.problem_types import Alternative
+from apps.rest.resources.reservations import (
+    ADMISSION_PROBLEMS,
+    Reservation,
+    Wish,
+    is_over,
+    is_up,
+    release,
+)
+from apps.rest.routing import Routes
+from hydra.errors import AdmissionError
+from hydra.reservations import reservation as core
+from hydra.reservations.reservation import ReservationRequest
+
+if TYPE_CHECKING:
+    from apps.rest.asking import IdempotencyKey, LateAnswer, Reserving
+    from hydra.service import ReservationService
+
+routes = Routes("/v1/groups", "reservations")
+
+
+class MatrixEntry(Body):
+    """A bandwidth between two racks, or between two servers, as part of a whole."""
+
+    src: Name
+    dst: Name
+    bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+    minimum_mbps: float | None = Field(
+        default=None, gt=0, description="Less will do, down to this."
+    )
+
+
+class Repeat(Body):
+    """The same time again and again."""
+
+    every_s: float = Field(ge=60, le=366 * 86_400, description="From one start to the next.")
+    times: int = Field(ge=2, le=1000, description="Including the first.")
+
+
+class GroupBody(Wish):
+    """A whole traffic matrix, such as that of a job, for the same time."""
+
+    entries: Annotated[list[MatrixEntry], Field(fail_fast=True)] = Field(
+        min_length=1, max_length=MOST_ENTRIES
+    )
+    repeat: Repeat | None = Field(
+        default=None, description="Not only once; start and end have to be given."
+    )
+    all_or_nothing: bool = Field(
+        default=True, description="False: admit those that fit, and list the others."
+    )
+
+    def requests(self, key: str | None = None) -> list[ReservationRequest]:
+        """Requests, one for each entry and time. Raises AdmissionError."""
+        retry = retry_key(key, self)
+        shared = {name: value for name, value in self if name in Wish.model_fields}
+        requests = [
+            ReservationRequest(**shared | dict(entry), retry=retry) for entry in self.entries
+        ]
+        return [
+            replace(
+                request,
+                start_unix_s=_later(request.start_unix_s, later_s),
+                end_unix_s=_later(request.end_unix_s, later_s),
+            )
+            for later_s in self._repetitions_s()
+            for request in requests
+        ]
+
+    def _repetitions_s(self) -> list[float]:
+        """How much later each time begins than the first. Raises AdmissionError."""
+        if self.repeat is None:
+            return [0.0]
+        if self.start_unix_s is None:
+            raise AdmissionError(
+                "what is repeated needs start_unix_s, and duration_s or end_unix_s"
+            )
+        end_unix_s, every_s = self.end_unix_s, self.repeat.every_s
+        length_s = self.duration_s if end_unix_s is None else end_unix_s - self.start_unix_s
+        if length_s is None or length_s > every_s:
+            lasts = "lasts until it is released" if length_s is None else f"lasts {length_s:g} s"
+            raise AdmissionError(
+                f"one time {lasts}, and the next begins {every_s:g} s after it began: "
+                "give a duration_s of at most every_s"
+            )
+        count = self.repeat.times * len(self.entries)
+        if count > MOST_ENTRIES:
+            raise AdmissionError(
+                f"{len(self.entries)} entries, {self.repeat.times} times, are {count} "
+                f"reservations: one request may be for {MOST_ENTRIES}"
+            )
+        return [number * every_s for number in range(self.repeat.times)]
+
+
+def _later(unix_s: float | None, later_s: float) -> float | None:
+    return None if unix_s is None else unix_s + later_s
+
+
+class RefusedEntry(Document):
+    src: str
+    dst: str
+    bandwidth_mbps: float
+    detail: str
+    alternatives: list[Alternative]
+
+
+class Group(Document):
+    """Reservations that were asked for as one."""
+
+    id: str
+    reservations: list[Reservation]
+
+
+class CreatedGroup(Group):
+    refused: list[RefusedEntry] = Field(description="Empty if it was all or nothing.")
+
+
+@routes.on("POST", "", *ADMISSION_PROBLEMS, status_code=201)
+async def create_group(
+    body: GroupBody, service: Reserving, answer: LateAnswer, key: IdempotencyKey = None
+) -> CreatedGroup:
+    """Admit many reservations as one, and bring their circuits up together.
+
+    Nothing is admitted unless all are, or, without ``all_or_nothing``, those that fit: the others
+    are in ``refused``. With ``Prefer: wait=N`` the answer waits until none is ``activating``.
+    """
+    requests = body.requests(key)
+    outcome = await answer.outcome(
+        lambda: service.reserve_all(requests, all_or_nothing=body.all_or_nothing),
+        lambda made: replace(made, admitted=tuple(service.group(made.group))),
+        lambda made: all(map(is_up, made.admitted)),
+    )
+    answer.at(f"{routes.prefix}/{outcome.group}")
+    return CreatedGroup.of(
+        service.fabric,
+        id=outcome.group,
+        reservations=outcome.admitted,
+        refused=[
+            RefusedEntry.of(
+                None, one.request, detail=str(one.error), alternatives=one.error.alternatives
+            )
+            for one in outcome.refused
+        ],
+    )
+
+
+@routes.on("GET", "/{group_id}", UNKNOWN_NAME)
+def get_group(group_id: str, service: Reserving) -> Group:
+    """The reservations of a group, as far as they are remembered."""
+    return Group.of(service.fabric, id=group_id, reservations=service.group(group_id))
+
+
+@routes.on(
+    "DELETE",
+    "/{group_id}",
+    UNKNOWN_NAME,
+    LIFECYCLE_CONFLICT,
+    JOURNAL_FAILED,
+    status_code=202,
+    responses={200: {"model": Group, "description": "All of them are over"}},
+)
+async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -> Group:
+    """Give the capacity of a whole group back. Asking again is harmless."""
+    members = await answer.outcome(
+        lambda: _release_all(service, group_id),
+        lambda _: service.group(group_id),
+        lambda members: all(map(is_over, members)),
+        ended=True,
+    )
+    return Group.of(service.fabric, id=group_id, reservations=members)
+
+
+def _release_all(service: ReservationService, group_id: str) -> Sequence[core.Reservation]:
+    for reservation_id in dict.fromkeys(one.bundle or one.id for one in service.group(group_id)):
+        release(service, reservation_id)
+    return service.group(group_id)

@@ -1,0 +1,70 @@
+"""/healthz, /readyz."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from apps.rest.document import Document
+from apps.rest.errors import problem_response
+from apps.rest.problems import INVALID_REQUEST, NOT_READY, STANDING_BY, STORE_UNAVAILABLE
+from apps.rest.routing import Routes
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Known, Leading, Service
+
+routes = Routes("", "operations")
+
+
+class Health(Document):
+    status: str
+
+
+class Readiness(Document):
+    ready: bool
+    role: Literal["alone", "leading"] = Field(
+        description="Of who answers. One that stands by answers 503, or with what the leader says."
+    )
+
+
+@routes.on("GET", "/healthz")
+async def health() -> Health:
+    """The process lives and answers. Does not touch the controller, so never waits for it."""
+    return Health(status="ok")
+
+
+@routes.on(
+    "GET",
+    "/readyz",
+    INVALID_REQUEST,
+    NOT_READY,
+    STANDING_BY,
+    STORE_UNAVAILABLE,
+    response_model=Readiness,
+)
+def readiness(
+    request: Request,
+    service: Service,
+    term: Leading,
+    known: Known,
+    complete: Annotated[bool, Query(description="Only if no device is away, too.")] = False,
+    standby: Annotated[
+        bool, Query(description="Of a controller that stands by: whether the leader is ready.")
+    ] = False,
+) -> Readiness | JSONResponse:
+    """Whether requests are taken; if not, operators and viewers learn what is missing.
+
+    A controller that stands by answers 503, so that a load balancer sends everything to the one
+    that leads; with ``standby``, whether requests that come to it are taken by the leader.
+    """
+    del standby  # for one that leads it makes no difference
+    missing = service.not_ready() or (service.missing() if complete else ())
+    if missing and not known:
+        return problem_response(NOT_READY, "not ready", request.url.path)
+    if missing:
+        return problem_response(NOT_READY, "; ".join(missing), request.url.path, missing=missing)
+    role: Literal["alone", "leading"] = "leading" if term.is_shared else "alone"
+    return Readiness(ready=True, role=role)

@@ -1,0 +1,92 @@
+"""/v1/load: the last hour of circuits and rack pairs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from apps.rest.document import Document, Filter, Name, RackName
+from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME
+from apps.rest.resources.topology import Circuit, named
+from apps.rest.routing import Routes
+from hydra.demand.load import Series
+from hydra.names import rack_named
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Asked, Service
+
+routes = Routes("/v1/load", "network")
+
+
+class LoadFilter(Filter):
+    """Whose load, and of how many."""
+
+    rack: list[Name] = Field(
+        default=[], max_length=2, description="At an end; given twice: between these two racks."
+    )
+    limit: int = Field(default=10, ge=1, le=100, description="So many circuits, and pairs.")
+
+    @field_validator("rack")
+    @classmethod
+    def _that_differ(cls, racks: list[str]) -> list[str]:
+        if len(racks) != len(set(racks)):
+            raise PydanticCustomError("same_rack", "name one rack, or two that differ")
+        return racks
+
+
+class CircuitLoad(Circuit):
+    """Rates that the ends of a circuit sent; null where unknown, and before it stood."""
+
+    a_to_b_mbps: list[float | None]
+    b_to_a_mbps: list[float | None] | None = Field(description="Null: it is one-way.")
+
+
+class PairLoad(Document):
+    """Rates of a rack pair, there only; null where unknown."""
+
+    src: RackName
+    dst: RackName
+    mbps: list[float | None]
+
+
+class Load(Document):
+    """The last hour; in each list of rates, an entry for each of `unix_s`."""
+
+    interval_s: float | None = Field(
+        description="Time between two samples; null: nothing is recorded, since "
+        "`policy.poll_interval_s` is 0."
+    )
+    unix_s: list[float] = Field(description="Times of the samples, the oldest first.")
+    circuits: list[CircuitLoad] = Field(description="The highest rate in the hour first.")
+    pairs: list[PairLoad] = Field(
+        description="The highest rate in the hour first; with two racks, both directions."
+    )
+
+
+@routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
+def get_load(service: Service, query: Asked[LoadFilter]) -> Load:
+    """What circuits that stand, and the rack pairs that carry most, carried in the last hour."""
+    fabric = service.fabric
+    found = service.load([rack_named(fabric, name) for name in query.rack], query.limit)
+    return Load.of(
+        fabric,
+        interval_s=found.interval_s,
+        unix_s=[round(at, 3) for at in found.unix_s.tolist()],
+        circuits=[
+            named(fabric, one.circuit)
+            | {
+                "a_to_b_mbps": _series(one.a_to_b_mbps),
+                "b_to_a_mbps": None if one.b_to_a_mbps is None else _series(one.b_to_a_mbps),
+            }
+            for one in found.circuits
+        ],
+        pairs=[{"src": one.src, "dst": one.dst, "mbps": _series(one.mbps)} for one in found.pairs],
+    )
+
+
+def _series(samples_mbps: Series) -> list[float | None]:
+    """Samples to a kb/s, and None where there is none."""
+    return [None if math.isnan(mbps) else round(mbps, 3) for mbps in samples_mbps.tolist()]

@@ -1,0 +1,328 @@
+"""/v1/plan: a dry run of a reconfiguration; what both are asked by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from apps.rest.document import Body, Document, Name, Names, RackName, RackPairs
+from apps.rest.errors import json_pointer
+from apps.rest.problems import (
+    BODY_PROBLEMS,
+    DEVICE_ERROR,
+    DEVICE_UNAVAILABLE,
+    INVALID_REQUEST,
+    NO_PLAN,
+    UNKNOWN_NAME,
+    ApiError,
+)
+from apps.rest.reading import MOST_ERRORS
+from apps.rest.resources.problem_types import ErrorDetail
+from apps.rest.resources.topology import Circuits, Path, in_own_order
+from apps.rest.routing import Routes
+from hydra import model
+from hydra.model import Fabric, PlaneId, RackId
+from hydra.names import did_you_mean
+from hydra.service import PlanRequest
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Service
+
+routes = Routes("/v1/plan", "planning")
+PLAN_PROBLEMS: Final = (*BODY_PROBLEMS, UNKNOWN_NAME, NO_PLAN, DEVICE_ERROR, DEVICE_UNAVAILABLE)
+
+
+class DemandEntry(Body):
+    """Demand from one rack to another; the way back is an entry of its own."""
+
+    src: Name
+    dst: Name
+    mbps: float = Field(ge=0)
+    expected_mbps: float | None = Field(
+        default=None,
+        ge=0,
+        description="Where `mbps` is a guess: the mean of what is wanted, by which the plan "
+        "prefers one pair to another; gain and cost go by `mbps`. Null: `mbps`.",
+    )
+
+
+_Row = Annotated[list[Annotated[float, Field(ge=0)]], Field(fail_fast=True)]
+
+
+class DemandMatrix(Body):
+    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+
+    racks: Names | None = Field(
+        default=None, description="Of the rows and columns. Null: as in the topology."
+    )
+    mbps: Annotated[list[_Row], Field(fail_fast=True)] = Field(
+        description="From the row's rack to the column's; the diagonal is zero."
+    )
+
+
+class PlanBody(Body):
+    """Demand that a topology is wanted for, and what may be touched to get it."""
+
+    demand: Annotated[list[DemandEntry], Field(fail_fast=True)] | None = Field(
+        default=None, description="Null: the measured demand. Pairs left out have none."
+    )
+    demand_matrix: DemandMatrix | None = Field(
+        default=None, description="Instead of `demand`. Racks left out have none."
+    )
+    planes: Names | None = Field(default=None, description="Only these may change. Null: all.")
+    racks: Names | None = Field(default=None, description="Only these may change. Null: all.")
+    use_planes: Names | None = Field(
+        default=None,
+        description="Circuits that may change end up on these only. Null: on any.",
+    )
+    algorithm: Name | None = Field(default=None, description="Null: the configured one.")
+    only_if_it_pays: bool = False
+
+    def request(self, fabric: Fabric) -> PlanRequest:
+        """Raises ApiError with everything that is wrong, each with its JSON pointer."""
+        reader = _Reader(fabric)
+        planes = reader.planes("planes", self.planes)
+        use_planes = reader.planes("use_planes", self.use_planes)
+        racks = reader.racks("racks", self.racks)
+        demand, weights = (None, None) if self.demand is None else reader.demand(self.demand)
+        if self.demand_matrix is not None:
+            demand = reader.matrix(self.demand_matrix, alone=demand is None)
+        reader.finish()
+        return PlanRequest(
+            demand=demand,
+            racks=racks,
+            planes=planes,
+            use_planes=use_planes,
+            algorithm=self.algorithm,
+            weights=weights,
+            only_if_it_pays=self.only_if_it_pays,
+        )
+
+
+class _Reader:
+    """Collects what is wrong instead of stopping at the first problem."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._unknown: list[ErrorDetail] = []
+        self._invalid: list[ErrorDetail] = []
+        self._unknown_count = self._wrong_count = 0
+
+    def finish(self) -> None:
+        """Names that do not exist are a 404, unless something else is wrong, too."""
+        count = self._wrong_count + self._unknown_count
+        if not count:
+            return
+        told = (self._invalid + self._unknown)[:MOST_ERRORS]
+        words = [f"{one.pointer}: {one.detail}" for one in told]
+        if count > len(told):
+            words.append(f"and {count - len(told)} more")
+        problem = INVALID_REQUEST if self._wrong_count else UNKNOWN_NAME
+        raise ApiError(problem, "; ".join(words), errors=told)
+
+    def planes(self, field: str, names: Sequence[str] | None) -> frozenset[PlaneId] | None:
+        known = self._fabric.plane_by_name
+        if names is None:
+            return None
+        return frozenset(known[name].id for name in self._known((field,), "plane", names, known))
+
+    def racks(self, field: str, names: Sequence[str] | None) -> frozenset[RackId] | None:
+        known = self._fabric.rack_by_name
+        if names is None:
+            return None
+        return frozenset(known[name].id for name in self._known((field,), "rack", names, known))
+
+    def _known(
+        self,
+        at: tuple[str | int, ...],
+        kind: str,
+        names: Sequence[str],
+        known: Mapping[str, object],
+    ) -> list[str]:
+        return [
+            name
+            for position, name in enumerate(names)
+            if self._check_known((*at, position), kind, name, known)
+        ]
+
+    def demand(
+        self, entries: Sequence[DemandEntry]
+    ) -> tuple[model.DemandMatrix, model.DemandMatrix | None]:
+        """Demand and what is expected of it, Mbps of shape (N, N), None where no entry tells that;
+        complete only if :meth:`finish` passes.
+        """
+        racks = self._fabric.rack_by_name
+        matrix = np.zeros((len(racks), len(racks)))
+        expected = np.zeros_like(matrix)
+        seen: dict[tuple[RackId, RackId], int] = {}
+        for position, entry in enumerate(entries):
+            pair = self._pair(position, entry)
+            if pair is None:
+                continue
+            first = seen.setdefault(pair, position)
+            if first != position:
+                self._wrong(
+                    json_pointer("demand", position),
+                    f"{entry.src} to {entry.dst} is given twice, first by /demand/{first}: "
+                    "send their sum",
+                )
+            matrix[pair] = entry.mbps
+            expected[pair] = entry.mbps if entry.expected_mbps is None else entry.expected_mbps
+        told = any(entry.expected_mbps is not None for entry in entries)
+        return matrix, expected if told else None
+
+    def matrix(self, given: DemandMatrix, *, alone: bool) -> model.DemandMatrix:
+        """The same; ``alone`` is whether there are no entries besides."""
+        field = "demand_matrix"
+        racks = self._fabric.rack_by_name
+        names = list(racks) if given.racks is None else given.racks
+        if not alone:
+            self._wrong(json_pointer(field), "there is a demand as well: send one of them")
+        first: dict[str, int] = {}
+        for position, name in enumerate(names):
+            if first.setdefault(name, position) != position:
+                self._wrong(json_pointer(field, "racks", position), f"{name} is given twice")
+        known = self._known((field, "racks"), "rack", names, racks)
+        matrix = np.zeros((len(racks), len(racks)))
+        if self._check_square(field, given.mbps, names) and len(known) == len(names):
+            order = [racks[name].id for name in names]
+            matrix[np.ix_(order, order)] = np.array(given.mbps).reshape(len(names), len(names))
+        return matrix
+
+    def _check_square(
+        self, field: str, rows: Sequence[Sequence[float]], names: Sequence[str]
+    ) -> bool:
+        n = len(names)
+        if len(rows) != n:
+            self._wrong(json_pointer(field, "mbps"), f"{len(rows)} rows for {n} racks")
+            return False
+        wrong = [position for position, row in enumerate(rows) if len(row) != n]
+        for position in wrong:
+            pointer = json_pointer(field, "mbps", position)
+            self._wrong(pointer, f"{len(rows[position])} numbers for {n} racks")
+        own = [] if wrong else [position for position in range(n) if rows[position][position]]
+        for position in own:
+            self._wrong(
+                json_pointer(field, "mbps", position, position),
+                f"{names[position]} to itself: traffic inside a rack needs no circuit; write 0",
+            )
+        return not (wrong or own)
+
+    def _pair(self, position: int, entry: DemandEntry) -> tuple[RackId, RackId] | None:
+        racks = self._fabric.rack_by_name
+        src_known = self._check_known(("demand", position, "src"), "rack", entry.src, racks)
+        dst_known = self._check_known(("demand", position, "dst"), "rack", entry.dst, racks)
+        if not (src_known and dst_known):
+            return None
+        if entry.src == entry.dst:
+            self._wrong(
+                json_pointer("demand", position),
+                f"{entry.src} to itself: traffic inside a rack needs no circuit; leave it out",
+            )
+            return None
+        return racks[entry.src].id, racks[entry.dst].id
+
+    def _check_known(
+        self, at: tuple[str | int, ...], kind: str, name: str, known: Mapping[str, object]
+    ) -> bool:
+        if name in known:
+            return True
+        self._unknown_count += 1
+        if len(self._unknown) < MOST_ERRORS:
+            detail = f"no {kind} {name!r} in fabric {self._fabric.name}{did_you_mean(name, known)}"
+            self._unknown.append(ErrorDetail(pointer=json_pointer(*at), detail=detail))
+        return False
+
+    def _wrong(self, pointer: str, detail: str) -> None:
+        self._wrong_count += 1
+        if len(self._invalid) < MOST_ERRORS:
+            self._invalid.append(ErrorDetail(pointer=pointer, detail=detail))
+
+
+class Verdict(Document):
+    pays: bool
+    reason: str
+    gain_mbps: float
+    gain_mbit: float
+    cost_mbit: float
+
+
+class RackLoad(Document):
+    rack: RackName
+    mbps: float
+
+
+class Stage(Document):
+    """Part of a change, made by itself."""
+
+    pairs: RackPairs
+    diverted_mbps: float = Field(
+        description="What it takes off circuits, most of any rack in either direction."
+    )
+    beyond: list[RackLoad] = Field(
+        description="What it diverts more than the electrical network has room for, by rack."
+    )
+    detoured: RackPairs = Field(
+        description="Those of its pairs that wait for their new paths on circuits of others."
+    )
+    last: bool = Field(description="False at the end of the list: there are more.")
+
+    @field_validator("beyond", mode="before")
+    @classmethod
+    def _by_rack(cls, core: Mapping[RackId, float]) -> list[dict[str, float]]:
+        return [{"rack": rack, "mbps": mbps} for rack, mbps in sorted(core.items())]
+
+
+class CircuitShares(Document):
+    """Parts of the demand on circuits, without the electrical network."""
+
+    served_share: float = Field(
+        description="Part of the demand that fits on the circuits of the plan's paths. Two racks "
+        "joined both ways want the larger of their two directions."
+    )
+    served_share_bound: float | None = Field(
+        description="Part that no plan for this fabric can exceed. Null: not computed."
+    )
+
+
+class Plan(Document):
+    current_epoch: int
+    paths: list[Path] = Field(description="All paths of the target.")
+    connect: Circuits
+    disconnect: Circuits
+    affected_pairs: RackPairs
+    retagged_ports: int
+    rules: int
+    served_mbps: float
+    demand_mbps: float
+    on_circuits: CircuitShares | None = Field(description="Null: not computed.")
+    verdict: Verdict
+    planning_ms: float
+    at_risk: list[str] = Field(
+        description="Devices and switches that are missing for it, in words."
+    )
+    stages: list[Stage] = Field(
+        description="The stages in which it would be made, with the traffic of now. Empty where "
+        "none is measured: all at once."
+    )
+
+
+@routes.on("POST", "", *PLAN_PROBLEMS)
+def make_plan(body: PlanBody, service: Service) -> Plan:
+    """Dry run: what a reconfiguration would change, and whether it would pay."""
+    fabric = service.fabric
+    report = service.plan(body.request(fabric))
+    plan = report.plan
+    return Plan.of(
+        fabric,
+        report,
+        current_epoch=plan.current.epoch,
+        paths=in_own_order(plan.target.topology.paths, plan.target.vlans),
+        connect=plan.connect,
+        disconnect=plan.disconnect,
+        affected_pairs=plan.affected,
+        retagged_ports=plan.retagged_ports,
+    )

@@ -1,0 +1,130 @@
+"""/v1/policy, /v1/reload: the policy in force, and its changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self
+
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from apps.rest.document import Body, Document
+from apps.rest.problems import (
+    BODY_PROBLEMS,
+    DEVICE_UNAVAILABLE,
+    INVALID_CONFIGURATION,
+    INVALID_REQUEST,
+    MALFORMED,
+    UNSUPPORTED_MEDIA_TYPE,
+)
+from apps.rest.routing import Routes
+from hydra.config.reload import BY_REQUEST, in_force, why_not
+from hydra.config.schema import policy_model
+from hydra.policy import Policy, Taken
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Service
+
+routes = Routes("/v1", "maintenance")
+_MOST_TOLD: Final = 20
+"""Most errors that are put in words: looking for a word that was meant takes time."""
+
+
+@policy_model(only=BY_REQUEST)
+class PolicyBody(Body):
+    """Values of the policy that only later decisions rest on, as in the configuration file."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _say_why_not(cls, data: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse other keys in words that tell which way they can be changed."""
+        try:
+            return validate(data)
+        except ValidationError as error:
+            told = error.errors(include_url=False)
+            raise ValidationError.from_exception_data(
+                cls.__name__,
+                [*map(_in_words, told[:_MOST_TOLD]), *map(_as_it_is, told[_MOST_TOLD:])],
+            ) from None
+
+
+def _in_words(item: ErrorDetails) -> InitErrorDetails:
+    if item["type"] != "extra_forbidden":
+        return _as_it_is(item)
+    return _as_it_is({**item, "msg": why_not([str(step) for step in item["loc"]])})
+
+
+def _as_it_is(item: ErrorDetails) -> InitErrorDetails:
+    # Its words are no template: there is no context to fill in.
+    told = PydanticCustomError(item["type"], item["msg"])
+    return InitErrorDetails(type=told, loc=item["loc"], input=item["input"])
+
+
+class ReloadBody(Body):
+    """Whether to do it."""
+
+    dry_run: bool = Field(default=False, description="Only say what it would change.")
+
+
+class ConfigurationChange(Document):
+    key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
+    before: str
+    after: str
+
+
+class PolicyValue(Document):
+    key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
+    value: str
+    at_once: bool = Field(description="A reload changes it; else the next start does.")
+    by_request: bool = Field(description="`PATCH /v1/policy` changes it, too.")
+
+
+class PolicyInForce(Document):
+    values: list[PolicyValue]
+
+
+class Reload(Document):
+    applied: list[ConfigurationChange]
+    waiting: list[ConfigurationChange] = Field(
+        description="Changed in the file; takes effect at the next start."
+    )
+
+
+@routes.on("GET", "/policy")
+def get_policy(service: Service) -> PolicyInForce:
+    """The policy that is in force, and which parts of it a reload can change."""
+    return _in_force(service.policy)
+
+
+@routes.on("PATCH", "/policy", *BODY_PROBLEMS, DEVICE_UNAVAILABLE)
+def amend_policy(body: PolicyBody, service: Service) -> PolicyInForce:
+    """Go on with other values, until the next start or reload; what is left out stays."""
+    service.amend(body.model_dump(exclude_unset=True))
+    return _in_force(service.policy)
+
+
+def _in_force(policy: Policy) -> PolicyInForce:
+    return PolicyInForce(
+        values=[
+            PolicyValue(
+                key=key,
+                value=value,
+                at_once=taken is not Taken.AT_START,
+                by_request=taken is Taken.AT_ONCE,
+            )
+            for key, value, taken in in_force(policy)
+        ]
+    )
+
+
+@routes.on(
+    "POST",
+    "/reload",
+    MALFORMED,
+    INVALID_CONFIGURATION,
+    UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST,
+    DEVICE_UNAVAILABLE,
+)
+def reload(body: ReloadBody, service: Service) -> Reload:
+    """Read the configuration file again and apply what touches no traffic, or nothing at all."""
+    return Reload.of(None, service.reload(dry_run=body.dry_run))

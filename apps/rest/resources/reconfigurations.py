@@ -1,0 +1,139 @@
+"""/v1/reconfigurations: changes from one topology to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field, model_validator
+
+from apps.rest.document import Body, Document
+from apps.rest.problems import BODY_PROBLEMS, LIFECYCLE_CONFLICT, UNKNOWN_NAME
+from apps.rest.resources.plans import PLAN_PROBLEMS, PlanBody
+from apps.rest.resources.topology import Circuit, Circuits
+from apps.rest.routing import Routes
+from hydra import service as core
+from hydra.failures import FailureKind
+from hydra.lifecycle import ReconfigurationState
+
+if TYPE_CHECKING:
+    from apps.rest.asking import LateAnswer, Service
+
+routes = Routes("/v1/reconfigurations", "planning")
+_TRIGGER: Final = "operator"
+
+
+class CourseBody(Body):
+    """Whether a change in stages waits, after the one under way."""
+
+    paused: bool
+
+
+class Step(Document):
+    step: str
+    device: str | None = Field(description="Null: the step as a whole.")
+    started_ms: float = Field(description="From `started_unix_s`.")
+    finished_ms: float
+    note: str
+
+
+class Failure(Document):
+    """Step that failed."""
+
+    step: str
+    subject: str = Field(description="The switch, device, port, circuit or path.")
+    kind: FailureKind
+    reason: str
+
+
+class CircuitFailure(Failure):
+    circuit: Circuit
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_core(cls, value: object) -> object:
+        if not isinstance(value, core.CircuitFailure):
+            return value
+        return cls.attributes(value.failure, circuit=value.circuit)
+
+
+class Reconfiguration(Document):
+    id: str
+    state: ReconfigurationState
+    trigger: str
+    epoch: int
+    created_unix_s: float
+    started_unix_s: float | None = Field(description="Its first step; null: not yet.")
+    timeline: list[Step]
+    rules_pushed: int
+    ports_retagged: int
+    connected: Circuits
+    disconnected: Circuits
+    failures: list[CircuitFailure] = Field(description="Circuits that were not made.")
+    troubles: list[Failure] = Field(description="Everything that failed, once each.")
+    unconfirmed: list[str] = Field(description="Devices that did not confirm a step.")
+    reason: str
+    stages_done: int = Field(
+        description="Stages made; each but the last is a reconfiguration of its own."
+    )
+    stages_expected: int | None = Field(
+        description="Stages in all, as foreseen. Null: more than could be."
+    )
+    paused: bool = Field(description="No further stage begins until somebody says so.")
+
+
+class Reconfigurations(Document):
+    reconfigurations: list[Reconfiguration]
+
+
+class Progress(Document):
+    """How far a reconfiguration is."""
+
+    id: str
+    state: ReconfigurationState
+
+
+@routes.on(
+    "POST",
+    "",
+    *PLAN_PROBLEMS,
+    status_code=202,
+    responses={200: {"model": Reconfiguration, "description": "It ended while the client waited"}},
+)
+async def start_reconfiguration(
+    body: PlanBody, service: Service, answer: LateAnswer
+) -> Reconfiguration:
+    """Queue a reconfiguration; with ``Prefer: wait=N`` the answer waits for its end."""
+    current = await answer.outcome(
+        lambda: service.reconfigure(body.request(service.fabric), _TRIGGER),
+        lambda queued: service.reconfiguration(queued.id),
+        lambda one: one.is_over,
+        ended=True,
+    )
+    answer.at(f"{routes.prefix}/{current.id}")
+    return Reconfiguration.of(service.fabric, current)
+
+
+@routes.on("GET")
+def list_reconfigurations(service: Service) -> Reconfigurations:
+    """Newest first; older ones are forgotten."""
+    return Reconfigurations.of(service.fabric, reconfigurations=service.reconfigurations())
+
+
+@routes.on("GET", "/{reconfiguration_id}", UNKNOWN_NAME)
+def get_reconfiguration(reconfiguration_id: str, service: Service) -> Reconfiguration:
+    """Its state and its timeline, step by step and device by device."""
+    return Reconfiguration.of(service.fabric, service.reconfiguration(reconfiguration_id))
+
+
+@routes.on("DELETE", "/{reconfiguration_id}", UNKNOWN_NAME, LIFECYCLE_CONFLICT)
+def stop_reconfiguration(reconfiguration_id: str, service: Service) -> Reconfiguration:
+    """End a change in stages after the one under way; the network stays as that leaves it."""
+    return Reconfiguration.of(service.fabric, service.stop(reconfiguration_id, _TRIGGER))
+
+
+@routes.on("PATCH", "/{reconfiguration_id}", *BODY_PROBLEMS, UNKNOWN_NAME, LIFECYCLE_CONFLICT)
+def pause_reconfiguration(
+    reconfiguration_id: str, body: CourseBody, service: Service
+) -> Reconfiguration:
+    """Have a change in stages wait after the one under way, or go on."""
+    return Reconfiguration.of(service.fabric, service.pause(reconfiguration_id, body.paused))

@@ -1,0 +1,70 @@
+"""/v1/replicas, /v1/handover: which controllers there are, who leads, and how the store does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from apps.rest.document import Document
+from apps.rest.problems import LIFECYCLE_CONFLICT, STANDING_BY
+from apps.rest.routing import Routes
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Leading
+
+routes = Routes("/v1", "operations")
+
+
+class Replica(Document):
+    """A controller of several; its id is another one at each start."""
+
+    id: str
+    name: str
+    url: str
+    release: str
+    since_unix_s: float = Field(description="When it began to stand by, or to lead.")
+    switches: int | None = Field(
+        description="Number of switches connected to it; null: its release does not say."
+    )
+
+
+class StoreMember(Document):
+    """A member of etcd."""
+
+    endpoint: str
+    answers: bool
+    leads: bool
+    version: str
+    size_mb: float
+    behind: int = Field(description="Entries of etcd's log that it has yet to apply.")
+    problems: list[str]
+
+
+class Replicas(Document):
+    role: Literal["alone", "leading", "standing-by"] = Field(description="Of who answers.")
+    leader: Replica | None
+    standing_by: list[Replica]
+    store: list[StoreMember]
+    problem: str = Field(description="Why the store does not say who leads; empty if it does.")
+
+
+class Handover(Document):
+    standing_by: list[str] = Field(description="URLs of the controllers of which one leads next.")
+
+
+@routes.on("POST", "/handover", LIFECYCLE_CONFLICT, STANDING_BY, status_code=202)
+def hand_over(term: Leading) -> Handover:
+    """End the controller that leads, as for an upgrade; one of those that stand by leads then."""
+    return Handover(standing_by=[one.url for one in term.hand_over()])
+
+
+@routes.on("GET", "/replicas")
+def list_replicas(term: Leading) -> Replicas:
+    """Controllers that share a store; each of them answers. A controller with a journal in a file
+    is alone.
+    """
+    found = term.replicas()
+    if found is None:
+        return Replicas(role="alone", leader=None, standing_by=[], store=[], problem="")
+    return Replicas.of(None, found, role="standing-by" if term.over() else "leading")

@@ -1,0 +1,456 @@
+"""/v1/reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Annotated, Final, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
+
+from apps.rest.conditional import require, retry_key
+from apps.rest.document import Body, Document, Filter, Name, RackName
+from apps.rest.problems import (
+    ADMISSION_REFUSED,
+    BODY_PROBLEMS,
+    DEVICE_UNAVAILABLE,
+    INVALID_REQUEST,
+    JOURNAL_FAILED,
+    KEY_REUSED,
+    LIFECYCLE_CONFLICT,
+    NOT_HITLESS,
+    PRECONDITION_FAILED,
+    QUOTA_EXCEEDED,
+    UNKNOWN_NAME,
+)
+from apps.rest.resources.deliveries import Delivery
+from apps.rest.resources.topology import Circuits, Path, along
+from apps.rest.routing import Routes
+from hydra.errors import LifecycleError
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, can_become
+from hydra.names import rack_of
+from hydra.reservations import reservation as core
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import (
+    BOOKED_STATES,
+    FINAL_STATES,
+    LATEST_UNIX_S,
+    ReservationRequest,
+    ServiceClass,
+)
+
+if TYPE_CHECKING:
+    from fastapi import Query, Response
+
+    from apps.rest.asking import (
+        Answer,
+        Asked,
+        IdempotencyKey,
+        IfMatch,
+        IfNoneMatch,
+        LateAnswer,
+        Reserving,
+    )
+    from hydra.service import ReservationService
+
+routes = Routes("/v1/reservations", "reservations")
+
+LONGEST_HOLD_S: Final = 3600.0
+_ONE_END: Final[JsonDict] = {
+    "not": {
+        "required": ["duration_s", "end_unix_s"],
+        "properties": {"duration_s": {"type": "number"}, "end_unix_s": {"type": "number"}},
+    }
+}
+"""``Span``'s validator, for those who read the schema."""
+
+
+class Span(Body):
+    """When reservations begin and end."""
+
+    model_config = ConfigDict(json_schema_extra=_ONE_END)
+
+    start_unix_s: float | None = Field(
+        default=None, ge=0, le=LATEST_UNIX_S, description="Null: now."
+    )
+    end_unix_s: float | None = Field(
+        default=None, gt=0, le=LATEST_UNIX_S, description="Instead of duration_s."
+    )
+    duration_s: float | None = Field(
+        default=None, gt=0, description="Counted from the start; without either, until deleted."
+    )
+    hold_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=LONGEST_HOLD_S,
+        description="Only hold, for this long; what is not committed by then goes.",
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.duration_s is not None and self.end_unix_s is not None:
+            raise PydanticCustomError("two_ends", "give duration_s or end_unix_s, not both")
+        return self
+
+
+class Wish(Span):
+    """What one reservation or many of a group ask for, beside ends and bandwidth."""
+
+    priority: int = Field(
+        default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
+    )
+    service: Annotated[ServiceClass, Field(strict=False)] = Field(
+        default=ServiceClass.SHARED,
+        description="guaranteed: circuits of its own; shared: its bandwidth, on circuits that "
+        "others may use, too; best-effort: a path while there is one to spare.",
+    )
+
+
+class ReservationBody(Wish):
+    """A bandwidth between two racks, or between two servers."""
+
+    src: Name = Field(description="Name of a rack or of a server.")
+    dst: Name = Field(description="Name of a rack or of a server, in another rack.")
+    bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+    minimum_mbps: float | None = Field(
+        default=None,
+        gt=0,
+        description="Less than bandwidth_mbps will do, down to this: the most that fits is held.",
+    )
+
+    def request(self, key: str | None = None) -> ReservationRequest:
+        """The core's request; the retry ``key`` goes with this body alone."""
+        return ReservationRequest(**dict(self), retry=retry_key(key, self))
+
+
+class ModificationBody(Body):
+    """Changes to a reservation; what is left out, or null, stays."""
+
+    bandwidth_mbps: float | None = Field(default=None, gt=0)
+    src: Name | None = Field(default=None, description="A rack, or another server of its rack.")
+    dst: Name | None = None
+    end_unix_s: float | None = Field(default=None, gt=0, le=LATEST_UNIX_S)
+
+
+class ReservationFilter(Filter):
+    """Query of the reservation list."""
+
+    state: list[ReservationState] = Field(default=[], description="May be repeated.")
+    rack: str | None = Field(default=None, description="One end: a rack, or a server in it.")
+    group: str | None = None
+    after: str | None = Field(default=None, description="The id that the page before ended with.")
+    limit: int = Field(default=1000, ge=1, le=1000)
+
+
+class _Placed(Document):
+    """Made of a reservation of the core: its paths are walked from ``src`` to ``dst``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_core(cls, value: object) -> object:
+        if not isinstance(value, core.Reservation):
+            return value
+        return cls.attributes(
+            value,
+            start_unix_s=value.starts_unix_s,
+            booked=along(value.booked, None, value.src_rack),
+            path=along(value.path, value.vlan, value.src_rack),
+            parts=getattr(value, "parts", ()),
+        )
+
+
+class Part(_Placed):
+    """Part of a reservation that no circuit carries alone."""
+
+    id: str
+    state: ReservationState
+    src: str
+    dst: str
+    bandwidth_mbps: float
+    booked: Path | None = Field(description="Null: the configuration has a part of it no more.")
+    path: Path | None
+
+
+class Reservation(_Placed):
+    id: str
+    state: ReservationState
+    src: str
+    dst: str
+    src_rack: RackName = Field(description="Empty once the fabric has it no more.")
+    dst_rack: RackName
+    bandwidth_mbps: float = Field(description="What is held.")
+    wanted_mbps: float | None = Field(
+        description="What was asked for, if there was a minimum; else null."
+    )
+    minimum_mbps: float | None
+    priority: int
+    service: ServiceClass
+    duration_s: float | None
+    created_unix_s: float
+    start_unix_s: float
+    expires_unix_s: float | None
+    held_until_unix_s: float | None = Field(description="Commit it before; null: no need to.")
+    group: str | None
+    booked: Path | None = Field(
+        description="From src to dst: the path that is set aside for it; null: its parts have each "
+        "its own."
+    )
+    path: Path | None = Field(description="From src to dst; null until it is up.")
+    bundle: str | None = Field(description="Reservation that it is a part of; null: of none.")
+    parts: list[Part] = Field(
+        description="Parts between servers of their own, where no circuit carries it alone; else "
+        "empty."
+    )
+    reason: str
+    since_unix_s: float | None = Field(description="When it got into its state; null: not known.")
+
+
+class Reservations(Document):
+    reservations: list[Reservation]
+    next: str | None = Field(description="Send it as `after` for more; null: there are no more.")
+
+
+class ReservationPreview(Document):
+    """Reservation as it would become."""
+
+    state: ReservationState
+    bandwidth_mbps: float = Field(description="What would be held.")
+    booked: Path | None = Field(description="Null: its parts have each its own.")
+    parts: list[Part]
+    start_unix_s: float
+    expires_unix_s: float | None
+    connect: Circuits = Field(description="Circuits that its start would bring up.")
+    disconnect: Circuits = Field(description="Circuits that its start would take down.")
+    at_risk: list[str] = Field(
+        description="Devices and switches that are missing for it, in words."
+    )
+
+
+_UNDER_WAY: Final = BOOKED_STATES - {ReservationState.HELD}
+_PLACING: Final = (
+    *BODY_PROBLEMS,
+    UNKNOWN_NAME,
+    ADMISSION_REFUSED,
+    QUOTA_EXCEEDED,
+    DEVICE_UNAVAILABLE,
+)
+ADMISSION_PROBLEMS: Final = (*_PLACING, KEY_REUSED, JOURNAL_FAILED)
+_CHANGING: Final = (UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED, JOURNAL_FAILED)
+
+
+@routes.on("POST", "", *ADMISSION_PROBLEMS, status_code=201)
+async def create_reservation(
+    body: ReservationBody, service: Reserving, answer: LateAnswer, key: IdempotencyKey = None
+) -> Reservation:
+    """Admit a reservation and bring its circuits up.
+
+    The answer comes at once, in state ``activating``, ``scheduled`` or ``held``; with
+    ``Prefer: wait=N`` it comes when the reservation is active or has failed, or after N seconds.
+    """
+    request = body.request(key)
+    made = await answer.outcome(lambda: service.reserve(request), _again(service), is_up)
+    answer.at(f"{routes.prefix}/{made.id}")
+    return answer.tagged(Reservation.of(service.fabric, made))
+
+
+def _again(service: ReservationService) -> Callable[[core.Reservation], core.Reservation]:
+    """Reads a reservation that was seen before."""
+    return lambda seen: service.reservation(seen.id)
+
+
+def is_up(reservation: core.Reservation) -> bool:
+    """Whether nothing more is to be waited for: it has its circuits, or not now."""
+    return reservation.state is not ReservationState.ACTIVATING
+
+
+def is_over(reservation: core.Reservation) -> bool:
+    return reservation.state in FINAL_STATES
+
+
+@routes.on("POST", "/preview", *_PLACING)
+def preview_reservation(body: ReservationBody, service: Reserving) -> ReservationPreview:
+    """Plan a reservation without making it: its path, and the circuits that it would move."""
+    preview, fabric = service.preview(body.request()), service.fabric
+    made = Reservation.of(fabric, preview.reservation)
+    return ReservationPreview.of(
+        fabric,
+        {**dict(made), **ReservationPreview.attributes(preview)},
+    )
+
+
+@routes.on("POST", "/{reservation_id}/commit", *_CHANGING)
+async def commit_reservation(
+    reservation_id: str, service: Reserving, answer: LateAnswer, if_match: IfMatch = None
+) -> Reservation:
+    """Make a reservation that is ``held`` one that stays. Repeating it is harmless."""
+    committed = await answer.outcome(
+        lambda: _unless(service.commit, _is_under_way, service, reservation_id, if_match),
+        _again(service),
+        is_up,
+    )
+    return answer.tagged(Reservation.of(service.fabric, committed))
+
+
+def _is_under_way(reservation: core.Reservation) -> bool:
+    return reservation.state in _UNDER_WAY
+
+
+def _unless(
+    change: Callable[[str, core.Reservation | None], core.Reservation],
+    made: Callable[[core.Reservation], bool],
+    service: ReservationService,
+    reservation_id: str,
+    if_match: str | None,
+) -> core.Reservation:
+    """Make a change of a reservation that is as the client saw it; harmless if it is ``made``."""
+    seen = _as_seen(service, reservation_id, if_match)
+    try:
+        return change(reservation_id, seen)
+    except LifecycleError:
+        current = service.reservation(reservation_id)
+        if made(current):
+            return current
+        raise
+
+
+def _as_seen(
+    service: ReservationService, reservation_id: str, if_match: str | None
+) -> core.Reservation | None:
+    """The reservation, if the client wants it changed only as it saw it. Raises Changed."""
+    if if_match is None:
+        return None
+    seen = service.reservation(reservation_id)
+    require(if_match, Reservation.of(service.fabric, seen))
+    return seen
+
+
+@routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
+def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Reservations:
+    """Oldest first, page by page: ``next`` is what to send as ``after`` for the page after it."""
+    wanted = frozenset(query.state or ReservationState)
+    rack = None if query.rack is None else rack_of(service.fabric, query.rack)
+    reservations = iter(service.reservations())
+    if query.after is not None:
+        service.reservation(query.after)  # raises UnknownName
+        for _ in takewhile(lambda one: one.id != query.after, reservations):
+            pass
+    matching = (
+        one
+        for one in reservations
+        if one.state in wanted
+        and (rack is None or rack in one.pair)
+        and query.group in (None, one.group)
+    )
+    page = list(islice(matching, query.limit))
+    more = page and next(matching, None) is not None
+    return Reservations.of(service.fabric, reservations=page, next=page[-1].id if more else None)
+
+
+@routes.on(
+    "GET",
+    "/{reservation_id}",
+    UNKNOWN_NAME,
+    INVALID_REQUEST,
+    response_model=Reservation,
+    responses={304: {"description": "It still has the ETag of If-None-Match"}},
+)
+async def get_reservation(
+    reservation_id: str,
+    service: Reserving,
+    answer: LateAnswer,
+    wait: Annotated[
+        ReservationState | None,
+        Query(
+            description="Answer once the reservation is in this state, or can't come to be; or "
+            "after `Prefer: wait=N`, 60 s unless given."
+        ),
+    ] = None,
+    if_none_match: IfNoneMatch = None,
+) -> Reservation | Response:
+    """State, path and VLAN of a reservation, at once or when it is in a state."""
+    current = await answer.state(
+        lambda: service.reservation(reservation_id),
+        None if wait is None else partial(_is_or_never, wait),
+    )
+    return answer.unless_known(Reservation.of(service.fabric, current), if_none_match)
+
+
+def _is_or_never(wanted: ReservationState, now: core.Reservation) -> bool:
+    """Whether a reservation is in the ``wanted`` state, or can't come to be."""
+    return now.state is wanted or not can_become(RESERVATION_TRANSITIONS, now.state, wanted)
+
+
+@routes.on(
+    "PATCH",
+    "/{reservation_id}",
+    *BODY_PROBLEMS,
+    ADMISSION_REFUSED,
+    QUOTA_EXCEEDED,
+    NOT_HITLESS,
+    *_CHANGING,
+)
+async def modify_reservation(
+    reservation_id: str,
+    body: ModificationBody,
+    service: Reserving,
+    answer: Answer,
+    if_match: IfMatch = None,
+) -> Reservation:
+    """Change a reservation without an interruption: its rate, its end, or a server at an end.
+
+    One that has circuits keeps them; where they do not allow the change, it is refused and nothing
+    is different.
+    """
+
+    def modify() -> core.Reservation:
+        seen = _as_seen(service, reservation_id, if_match)
+        return service.modify(reservation_id, Modification(**dict(body)), seen)
+
+    changed = await answer.made(modify)
+    return answer.tagged(Reservation.of(service.fabric, changed))
+
+
+@routes.on(
+    "DELETE",
+    "/{reservation_id}",
+    *_CHANGING,
+    status_code=202,
+    responses={
+        200: {
+            "model": Reservation,
+            "description": "It is over: released just now or before, or expired",
+        }
+    },
+)
+async def release_reservation(
+    reservation_id: str, service: Reserving, answer: LateAnswer, if_match: IfMatch = None
+) -> Reservation:
+    """Give a reservation's capacity back; one that has not begun is cancelled.
+
+    202 while its circuits come down, 200 once it is over. Asking again is harmless. The
+    reservation stays readable as a record.
+    """
+    released = await answer.outcome(
+        lambda: release(service, reservation_id, if_match), _again(service), is_over, ended=True
+    )
+    return answer.tagged(Reservation.of(service.fabric, released))
+
+
+def release(
+    service: ReservationService, reservation_id: str, if_match: str | None = None
+) -> core.Reservation:
+    """DELETE is idempotent: what is on its way out, or gone, is not a conflict."""
+    return _unless(service.release, _is_leaving, service, reservation_id, if_match)
+
+
+def _is_leaving(reservation: core.Reservation) -> bool:
+    return reservation.state is ReservationState.RELEASING or is_over(reservation)
+
+
+@routes.on("GET", "/{reservation_id}/delivery", UNKNOWN_NAME)
+def get_delivery(reservation_id: str, service: Reserving) -> Delivery:
+    """Bandwidth that the reservation gets by counters at its ends, and what it was promised."""
+    return Delivery.of(None, service.delivery(reservation_id))

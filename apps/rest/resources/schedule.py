@@ -1,0 +1,95 @@
+"""/v1/schedule: what stands when in the slotted mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apps.rest.document import Document, RackPairs
+from apps.rest.resources.topology import Circuits
+from apps.rest.routing import Routes
+from hydra.reconfiguration.plan import pair_of
+from hydra.sharing.slots import Schedule, Week
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Service
+
+routes = Routes("/v1/schedule", "planning")
+
+
+class NightDocument(Document):
+    """Time that a change of circuits takes: the shortest slot is longer."""
+
+    total_s: float
+    plane: str
+    mirrors_s: float
+    drain_s: float
+    rest_s: float
+
+
+class SlotDocument(Document):
+    length_s: float
+    begins_unix_s: float | None
+    """Time at which the slot that is on began, or at which one that follows should."""
+    pairs: RackPairs
+    circuits: Circuits
+
+
+class WeekDocument(Document):
+    period_s: float
+    night_s: float
+    duty_cycle: float
+    served_mbps: float
+    demand_mbps: float
+    slots: list[SlotDocument]
+
+
+class ScheduleDocument(Document):
+    slot_s: float
+    """The shortest slot, as policy has it."""
+    night: NightDocument
+    week: WeekDocument | None
+    slot: int | None
+    """The one that is on, the first is 1."""
+    measured_duty_cycle: float | None
+    ahead: WeekDocument | None
+    """The week that follows, where it is known already and differs."""
+
+
+@routes.on("GET")
+def get_schedule(service: Service) -> ScheduleDocument:
+    """The slots of a week, which of them is on, and the duty cycle beside what the formula says."""
+    schedule = service.schedule()
+    week, ahead = schedule.week, schedule.ahead
+    return ScheduleDocument.of(
+        service.fabric,
+        schedule,
+        slot_s=service.policy.slots.slot_s,
+        week=None if week is None else _week(week, _beginnings(schedule, week)),
+        slot=None if week is None else schedule.slot + 1,
+        ahead=None if ahead is None else _week(ahead, None),
+    )
+
+
+def _beginnings(schedule: Schedule, week: Week) -> list[float]:
+    """When each slot begins next; the one that is on began already."""
+    begins = [0.0] * len(week.slots)
+    at_s = schedule.began_unix_s
+    for step in range(len(week.slots)):
+        place = (schedule.slot + step) % len(week.slots)
+        begins[place] = at_s
+        at_s += week.slots[place].length_s
+    return begins
+
+
+def _week(week: Week, begins: list[float] | None) -> dict[str, object]:
+    """What a week's document is made of."""
+    slots = [
+        {
+            "length_s": slot.length_s,
+            "begins_unix_s": None if begins is None else begins[place],
+            "pairs": frozenset(map(pair_of, slot.state.topology.paths)),
+            "circuits": slot.state.topology.circuits,
+        }
+        for place, slot in enumerate(week.slots)
+    ]
+    return WeekDocument.attributes(week, slots=slots)

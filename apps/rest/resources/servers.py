@@ -1,0 +1,34 @@
+"""/v1/servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apps.rest.document import Document
+from apps.rest.routing import Routes
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Reserving
+
+routes = Routes("/v1/servers", "network")
+
+
+class Server(Document):
+    name: str
+    rack: str
+
+
+class Servers(Document):
+    servers: list[Server]
+
+
+@routes.on("GET")
+def list_servers(service: Reserving) -> Servers:
+    """The servers of the fabric: what reservations may join, besides racks."""
+    return Servers(
+        servers=[
+            Server(name=server.name, rack=rack.name)
+            for rack in service.fabric.racks
+            for server in rack.servers
+        ]
+    )

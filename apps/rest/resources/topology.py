@@ -1,0 +1,175 @@
+"""/v1/topology: circuits and paths, in a direction where they are walked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+
+from apps.rest.document import Document, PlaneName, port_names
+from apps.rest.routing import Routes
+from hydra import model
+from hydra.model import Fabric, PortId, RackId, VlanId
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Service
+
+routes = Routes("/v1/topology", "network")
+
+
+class Hop(Document):
+    """A circuit in the direction in which the path runs."""
+
+    plane: PlaneName
+    from_rack: str
+    from_port: str
+    to_rack: str
+    to_port: str
+    rate_mbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """A path as it is met when walked from the rack ``start``, and the VLAN-ID that it has."""
+
+    path: model.Path
+    vlan: VlanId | None
+    start: RackId
+
+
+class Path(Document):
+    src: str
+    dst: str
+    vlan: int | None
+    hops: list[Hop]
+    one_way: bool = Field(description="It leads from src to dst alone.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _along(cls, core: object, info: ValidationInfo[Fabric]) -> object:
+        if not isinstance(core, Along):
+            return core
+        fabric: Fabric = info.context
+        path = core.path
+        forward = core.start == path.src
+        hops = []
+        at = core.start
+        for circuit in path.circuits if forward else reversed(path.circuits):
+            near, far = fabric.ports[circuit.a], fabric.ports[circuit.b]
+            if near.rack != at:
+                near, far = far, near
+            hops.append(
+                {
+                    "plane": circuit.plane,
+                    "from_rack": fabric.racks[near.rack].name,
+                    "from_port": near.tor_port,
+                    "to_rack": fabric.racks[far.rack].name,
+                    "to_port": far.tor_port,
+                    "rate_mbps": fabric.rate_of(circuit),
+                }
+            )
+            at = far.rack
+        return {
+            "src": fabric.racks[core.start].name,
+            "dst": fabric.racks[path.dst if forward else path.src].name,
+            "vlan": core.vlan,
+            "hops": hops,
+            "one_way": path.one_way,
+        }
+
+
+def along(path: model.Path | None, vlan: VlanId | None, start: RackId) -> Along | None:
+    return None if path is None else Along(path, vlan, start)
+
+
+def in_own_order(paths: Iterable[model.Path], vlans: Mapping[model.Path, VlanId]) -> list[Along]:
+    return [Along(path, vlans.get(path), path.src) for path in paths]
+
+
+class CircuitEnd(Document):
+    rack: str
+    port: str
+
+
+class Circuit(Document):
+    plane: PlaneName
+    a: CircuitEnd
+    b: CircuitEnd
+    rate_mbps: float
+    one_way: bool = Field(description="It leads from a to b alone.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_core(cls, core: object, info: ValidationInfo[Fabric]) -> object:
+        return named(info.context, core) if isinstance(core, model.Circuit) else core
+
+
+def named(fabric: Fabric, circuit: model.Circuit) -> dict[str, object]:
+    """What a circuit's document is made of."""
+    return {
+        "plane": circuit.plane,
+        "a": port_names(fabric, circuit.a),
+        "b": port_names(fabric, circuit.b),
+        "rate_mbps": fabric.rate_of(circuit),
+        "one_way": circuit.one_way,
+    }
+
+
+def _sorted(core: object) -> object:
+    return sorted(core) if isinstance(core, frozenset | tuple) else core
+
+
+Circuits = Annotated[list[Circuit], BeforeValidator(_sorted)]
+"""Made of circuits in any order."""
+
+
+class LiveCircuit(Circuit):
+    """A circuit that stands, with what its ToR ports last sent."""
+
+    a_to_b_mbps: float | None
+    b_to_a_mbps: float | None = Field(description="Null also where it is one-way.")
+
+
+class Plane(Document):
+    name: str
+    switching_ms: float
+    rate_mbps: float
+
+
+class Topology(Document):
+    fabric: str
+    epoch: int
+    racks: list[str]
+    planes: list[Plane]
+    electrical_rate_mbps: float
+    circuits: list[LiveCircuit]
+    paths: list[Path]
+    resting_vlans: list[int]
+
+
+@routes.on("GET")
+def get_topology(service: Service) -> Topology:
+    """The circuits and paths that stand now."""
+    fabric, state, rates_mbps = service.fabric, service.state(), service.port_rates_mbps()
+    return Topology.of(
+        fabric,
+        fabric=fabric.name,
+        epoch=state.epoch,
+        racks=[rack.name for rack in fabric.racks],
+        planes=fabric.planes,
+        electrical_rate_mbps=fabric.electrical_rate_mbps,
+        circuits=[_live(fabric, one, rates_mbps) for one in sorted(state.topology.circuits)],
+        paths=in_own_order(state.topology.paths, state.vlans),
+        resting_vlans=sorted(state.resting),
+    )
+
+
+def _live(
+    fabric: Fabric, circuit: model.Circuit, rates_mbps: Mapping[PortId, float]
+) -> dict[str, object]:
+    return named(fabric, circuit) | {
+        "a_to_b_mbps": rates_mbps.get(circuit.a),
+        "b_to_a_mbps": None if circuit.one_way else rates_mbps.get(circuit.b),
+    }

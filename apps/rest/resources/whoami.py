@@ -1,0 +1,25 @@
+"""/v1/whoami: the caller's name and role, as the token says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apps.rest.document import Document
+from apps.rest.routing import Routes
+from hydra.access import Role
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Asking
+
+routes = Routes("/v1/whoami", "operations")
+
+
+class Caller(Document):
+    name: str
+    role: Role
+
+
+@routes.on("GET")
+async def who_am_i(caller: Asking) -> Caller:
+    """Name and role of the one who asks; a controller without tokens knows operators alone."""
+    return Caller.of(None, caller)

@@ -1,0 +1,39 @@
+"""/v1/workers: which processes hold the switches' connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from apps.rest.document import Document
+from apps.rest.routing import Routes
+
+if TYPE_CHECKING:
+    from apps.rest.asking import Holding
+
+routes = Routes("/v1/workers", "operations")
+
+
+class Worker(Document):
+    """A process that holds connections of switches for the controller."""
+
+    name: str
+    release: str
+    since_unix_s: float = Field(description="When it began to serve this controller.")
+    switches: int = Field(description="Number of switches that are connected to it.")
+    serves: int = Field(description="Number of switches that are spoken to by way of it.")
+    shards: list[int] = Field(description="Shards of the racks that it owns.")
+    cpu_s: float = Field(description="Processor time that its process has taken.")
+
+
+class Workers(Document):
+    workers: list[Worker]
+
+
+@routes.on("GET")
+def list_workers(workers: Holding) -> Workers:
+    """Workers that hold switches for the controller; none where switches connect to the controller
+    itself.
+    """
+    return Workers.of(None, workers=() if workers is None else workers.seen())

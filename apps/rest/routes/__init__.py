@@ -1,1 +1,0 @@
-"""Routers of the REST API, each named after the resource that it serves."""
