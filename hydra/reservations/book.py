@@ -165,14 +165,10 @@ class ReservationBook:
             booked=path,
             held_until_unix_s=held_until,
             group=group,
-            owner=request.owner,
-            retry=request.retry,
             bundle=bundle,
             wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
-            minimum_mbps=request.minimum_mbps,
-            priority=request.priority,
-            service=request.service,
             since_unix_s=now,
+            **request.kept,
         )
         for one in displaced:
             self._give_way(one, reservation)

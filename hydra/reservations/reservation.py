@@ -10,9 +10,9 @@ in common share a path, and add up; others of the pair may have paths of their o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.model import Path, RackId, VlanId
@@ -63,8 +63,32 @@ class RetryKey:
     """Digest of the whole request: the same key with another request is a mistake."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a request and the reservation that it becomes have in common, as it was asked for."""
+
+    owner: str | None = None
+    """The tenant that the reservation belongs to."""
+    retry: RetryKey | None = None
+    minimum_mbps: float | None = None
+    """The least that will do, where less than ``bandwidth_mbps`` is welcome, too; of a reservation,
+    should it need another path, None: what it has."""
+    priority: int = 0
+    service: ServiceClass = ServiceClass.SHARED
+
+    @property
+    def rank(self) -> int:
+        """Reservations of lower rank give way."""
+        return -1 if self.service is ServiceClass.BEST_EFFORT else self.priority
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Fields that a reservation takes from its request, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(Wish)}
+
+
 @dataclass(frozen=True, slots=True)
-class ReservationRequest:
+class ReservationRequest(Wish):
     """A request of an application.
 
     Nothing is checked before :func:`hydra.reservations.requests.check`.
@@ -83,15 +107,8 @@ class ReservationRequest:
     """Instead of ``duration_s``."""
     hold_s: float | None = None
     """Not None: only held, and gone after this long unless it is committed."""
-    owner: str | None = None
-    """The tenant that the reservation belongs to."""
     quota: Quota | None = None
     """The owner's quota, as it is now."""
-    retry: RetryKey | None = None
-    minimum_mbps: float | None = None
-    """The least that will do, where less than ``bandwidth_mbps`` is welcome, too."""
-    priority: int = 0
-    service: ServiceClass = ServiceClass.SHARED
 
     @property
     def most_mbps(self) -> float:
@@ -103,13 +120,9 @@ class ReservationRequest:
         """Mbps that have to be set aside for it."""
         return self.most_mbps if self.minimum_mbps is None else self.minimum_mbps
 
-    @property
-    def rank(self) -> int:
-        return _rank(self.service, self.priority)
-
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Wish):
     """A request that was admitted, and what became of it."""
 
     id: str
@@ -130,8 +143,6 @@ class Reservation:
     """The moment at which it goes unless committed; None once it is, or if it was never held."""
     group: str | None = None
     """Reservations that were asked for as one have the same group."""
-    owner: str | None = None
-    retry: RetryKey | None = None
     bundle: str | None = None
     """Id of the bundle that it is a part of (:mod:`hydra.reservations.bundle`); None: of none."""
     path: Path | None = None
@@ -139,16 +150,12 @@ class Reservation:
     vlan: VlanId | None = None
     wanted_mbps: float | None = None
     """Bandwidth that was asked for, if ``bandwidth_mbps`` might be less; None: just that."""
-    minimum_mbps: float | None = None
-    """The least that will do, should it need another path; None: what it has."""
-    priority: int = 0
     preempted_by: str | None = None
     """Id of the reservation to which it gives way at ``expires_unix_s``, or has given way."""
     reason: str = ""
     """Why it is in this state, in words."""
     since_unix_s: float | None = None
     """The moment at which it got into this state; None: it was read without a clock."""
-    service: ServiceClass = ServiceClass.SHARED
     leaves_path: bool = False
     """True if it was let go, is over or failed, and its path may stand although nobody wants it."""
 
@@ -156,11 +163,6 @@ class Reservation:
     def pair(self) -> tuple[RackId, RackId]:
         """The two racks in the order that :class:`Path` uses."""
         return rack_pair(self.src_rack, self.dst_rack)
-
-    @property
-    def rank(self) -> int:
-        """Reservations of lower rank give way."""
-        return _rank(self.service, self.priority)
 
     @property
     def promised_mbps(self) -> float:
@@ -178,10 +180,6 @@ class Reservation:
         """True if its time is up then, or that for which it is held."""
         ends = (self.expires_unix_s, self.held_until_unix_s)
         return any(end is not None and end <= unix_s for end in ends)
-
-
-def _rank(service: ServiceClass, priority: int) -> int:
-    return -1 if service is ServiceClass.BEST_EFFORT else priority
 
 
 @dataclass(frozen=True, slots=True)
